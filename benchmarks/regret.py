@@ -1,12 +1,15 @@
 """How much slower the advised setting is than the best one, on networks and workloads drawn at random.
 
-    python benchmarks/regret.py [--out build/regret] [--cases 40]
+    python benchmarks/regret.py [--out build/regret] [--cases 40] [--emulate 8] [--record]
 
 The advice knows the seeds 1 to 3 of the learning library and simulates one seed of stragglers. The truth is other seeds
 of both, for every recorded setting on every collective. The regret is the time to the target of the advice over that of
 the best setting, less 1. A setting that does not reach the target with the other seeds has missed it. In half of the
 cases the learning task is one that the advice knows; in the others it is held out, and the advice has a proxy of
 another architecture. Two baselines have no search: always dts-d20-p4, and the best by the step-time law alone.
+
+The first cases of known tasks are also emulated: there the truth is the emulated time of every recorded setting, on the
+collective on which it is the fastest by simulation. --record stores table and figure in results/reference.
 """
 
 from __future__ import annotations
@@ -15,23 +18,33 @@ import argparse
 import csv
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
 from typing import Any
 
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from wanbench.harness.advise.candidates import candidates, settings  # noqa: E402
+from wanbench.harness.advise.candidates import candidates, identity, settings  # noqa: E402
 from wanbench.harness.advise.evidence import Library, Tier  # noqa: E402
 from wanbench.harness.advise.question import Limits, Question, ask  # noqa: E402
+from wanbench.harness.advise.reproduce import emulation_spec  # noqa: E402
 from wanbench.harness.advise.search import Options, rows_of_plan, search  # noqa: E402
 from wanbench.harness.learning.recording import Recording, recorded  # noqa: E402
-from wanbench.harness.plan.plan import Plan  # noqa: E402
+from wanbench.harness.plan.cell import TrainingCell  # noqa: E402
+from wanbench.harness.plan.plan import Plan, make  # noqa: E402
+from wanbench.harness.results.planned import auto_of  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
+from wanbench.harness.run.auto import ThisHost  # noqa: E402
+from wanbench.harness.show.figures.layout import Panels, logarithmic  # noqa: E402
+from wanbench.harness.show.figures.style import PAGE_IN, save, wanbench_style  # noqa: E402
+from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _ADVISED_SEEDS, _STRAGGLERS = (1, 2, 3), 101
 _ALWAYS = "dts-d20-p4"
@@ -84,7 +97,7 @@ def with_seeds(recording: Recording, *, advised: bool) -> Recording:
     return replace(recording, trajectories=known) if known else recording
 
 
-def regrets(drawn: Case, out: Path) -> dict[str, Any]:
+def regrets(drawn: Case, out: Path, *, emulate: bool) -> dict[str, Any]:
     """A line of the table."""
     task, proxy = {each.design: each for each in recorded()}, "mnist"
     truth_of = task["gpt" if drawn.held_out else proxy]
@@ -93,46 +106,142 @@ def regrets(drawn: Case, out: Path) -> dict[str, Any]:
     library = Library((with_seeds(task[proxy], advised=True),), True, question.limits)
     found = search(question, library, options)
     law = min((each for each in found.candidates if each.eligible and each.law_s), key=lambda each: each.expected_s)
-    others = (with_seeds(truth_of, advised=False),)
-    truth = measured(question, Library(others, True, question.limits, fewest_seeds=1), options)
-    best = min(truth.values())
+    truth_library = Library((with_seeds(truth_of, advised=False),), True, question.limits, fewest_seeds=1)
+    truth = measured(question, truth_library, options)
     advised = found.advisable[0].candidate.cell
-    always = truth.get((_ALWAYS, "direct"), math.inf)
     named = {
-        "advice": truth.get((advised.label, advised.collective), math.inf),
-        "law_alone": truth.get((law.cell.label, law.cell.collective), math.inf),
-        "always": always,
+        "advice": (advised.label, advised.collective),
+        "law_alone": (law.cell.label, law.cell.collective),
+        "always": (_ALWAYS, "direct"),
     }
-    shown = {name: None if math.isinf(value) else round(value / best - 1, 5) for name, value in named.items()}
-    return {**vars(drawn), "advised": f"{advised.label} on {advised.collective}", "settings": len(truth), **shown}
+    times = {place: took.to_target_s for place, took in truth.items()}
+    line = {**vars(drawn), "advised": f"{advised.label} on {advised.collective}", **compared(times, named, "")}
+    emulated = emulated_times(question, truth, named.values(), options) if emulate else {}
+    return line | compared(emulated, named, "emulated_")
 
 
-def measured(question: Question, library: Library, options: Options) -> Mapping[tuple[str, str], float]:
-    """The time to the target of each recorded setting on each collective; infinite if it misses it."""
+Place = tuple[str, str]
+
+
+def compared(times: Mapping[Place, float], named: Mapping[str, Place], prefix: str) -> dict[str, Any]:
+    """The regret of each choice, None if it misses the target; and how many settings were measured."""
+    best = min(times.values(), default=1.0)
+    found = {
+        f"{prefix}{name}": times.get(place, math.inf) / best - 1 if times else None for name, place in named.items()
+    }
+    known = {name: None if value is None or math.isinf(value) else round(value, 5) for name, value in found.items()}
+    return {f"{prefix}settings": len(times), **known}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A recorded setting on a collective: its cell, seconds of a step, and steps as a multiple of those of `ssgd`."""
+
+    cell: TrainingCell
+    step_time_s: float
+    more_steps: float
+
+    @property
+    def to_target_s(self) -> float:
+        """Infinite if it misses the target."""
+        return self.step_time_s * self.more_steps
+
+
+def measured(question: Question, library: Library, options: Options) -> Mapping[Place, Truth]:
+    """Simulate each recorded setting on each collective."""
     there = question.changed({"run.seed": _STRAGGLERS})
     cells, _ = candidates(there, settings(library.settings))
     known = [(cell, evidence) for cell in cells if (evidence := library.evidence(cell)).tier is not Tier.UNKNOWN]
     plan = Plan(there.spec, (there.one_worker, *(cell for cell, _ in known)))
     times = rows_of_plan(plan, RunFolder(options.out / "truth"), options)
     return {
-        (cell.label, cell.collective): times[cell.key] * (evidence.more_steps or math.inf)
+        (cell.label, cell.collective): Truth(cell, times[cell.key], evidence.more_steps or math.inf)
         for cell, evidence in known
         if cell.key in times
     }
 
 
-def summary(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print regrets: median, 95th percentile and misses."""
-    for held_out in (False, True):
-        some = [line for line in lines if line["held_out"] is held_out]
-        for name in ("advice", "law_alone", "always"):
-            known = [line[name] for line in some if line[name] is not None]
-            text = f"{'held-out task' if held_out else 'known task':14} {name:10} {len(some)} cases"
-            text += f", {len(some) - len(known)} missed the target"
-            if len(known) > 1:
-                worst = quantiles(known, n=20, method="inclusive")[-1]
-                text += f"; regret of the others: median {median(known):.1%}, 95th percentile {worst:.1%}"
-            print(text)
+def emulated_times(
+    question: Question, truth: Mapping[Place, Truth], chosen: Iterable[Place], options: Options
+) -> dict[Place, float]:
+    """Emulate each recorded setting on its fastest collective, and what was chosen. Return times to the target."""
+    order = sorted(truth, key=lambda place: truth[place].step_time_s)
+    first = {label: (label, collective) for label, collective in reversed(order)}
+    wanted = dict.fromkeys([*first.values(), *(place for place in chosen if place in truth)])
+    there = question.changed({"run.seed": _STRAGGLERS})
+    text = emulation_spec(there, [truth[place].cell for place in wanted], repeats=1)
+    spec = Spec.from_toml(text, question.where)
+    folder = RunFolder(options.out / spec.name)
+    plan = make(spec, question.where, ThisHost(), auto_of(folder.path))
+    rows = rows_of_plan(plan, folder, options, text)
+    took = {(identity(cell.kind, cell.params), cell.axes.get("collective")): rows.get(cell.key) for cell in plan.cells
+            if isinstance(cell, TrainingCell) and not cell.is_baseline}  # fmt: skip
+    found = {}
+    for place in wanted:
+        cell = truth[place].cell
+        step_s = took.get((identity(cell.kind, cell.params), cell.collective))
+        if step_s is not None:
+            found[place] = step_s * truth[place].more_steps
+    return found
+
+
+_CHOICES = (("advice", "the advice"), ("law_alone", "the best by the law alone"), ("always", f"always {_ALWAYS}"))
+_GROUPS = (("known task, simulated", False, ""), ("held-out task, simulated", True, ""),
+           ("known task, emulated", False, "emulated_"))  # fmt: skip
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The table: median, 95th percentile and misses."""
+    table = ["| cases | choice | median | 95th percentile | missed the target |", "|---|---|---|---|---|"]
+    for group, held_out, prefix in _GROUPS:
+        some = [line for line in lines if line["held_out"] is held_out and line[f"{prefix}settings"]]
+        for name, text in _CHOICES if some else ():
+            known = sorted(line[f"{prefix}{name}"] for line in some if line[f"{prefix}{name}"] is not None)
+            far = f"{quantiles(known, n=20, method='inclusive')[-1]:.1%}" if len(known) > 1 else ""
+            middle = f"{median(known):.1%}" if known else ""
+            table.append(f"| {len(some)}: {group} | {text} | {middle} | {far} | {len(some) - len(known)} |")
+    return "\n".join(table) + "\n"
+
+
+_LEAST_PCT, _MOST_PCT = 0.1, 1000
+_COLOURS = {"advice": "#4477AA", "law_alone": "#EE6677", "always": "#228833"}
+
+
+def _title(lines: Sequence[Mapping[str, Any]]) -> str:
+    known = [line["advice"] for line in lines if not line["held_out"]]
+    near = sum(regret is not None and regret <= 0.1 for regret in known)
+    finding = f"The advice is within 10 % of the best setting in {near} of {len(known)} cases of a known task"
+    return f"{finding}\nnetworks and workloads drawn at random, 2 to 8 workers"
+
+
+@wanbench_style()
+def drawn_regrets(lines: Sequence[Mapping[str, Any]]) -> Figure:
+    """For each choice, the share of the cases with at most this regret; who misses the target never gets there."""
+    entries = {text: Line2D([], [], color=_COLOURS[name]) for name, text in _CHOICES}
+    groups = [
+        (text, held_out, prefix)
+        for text, held_out, prefix in _GROUPS
+        if any(line["held_out"] is held_out and line[f"{prefix}settings"] for line in lines)
+    ]
+    about = (
+        "regret: time to the target over that of the best setting, less 1; a curve ends below 100 % where the others "
+    )
+    about += "miss the target"
+    sheet = Panels(
+        PAGE_IN, _title(lines), about, entries, count=len(groups), across=len(groups), panel_in=1.7, left_in=0.5
+    )
+    for place, (group, held_out, prefix) in enumerate(groups):
+        some = [line for line in lines if line["held_out"] is held_out and line[f"{prefix}settings"]]
+        axes = sheet.panel(place, f"{len(some)}: {group}")
+        for name, _ in _CHOICES:
+            known = sorted(100 * regret for line in some if (regret := line[f"{prefix}{name}"]) is not None)
+            shares = [100 * (index + 1) / len(some) for index in range(len(known))]
+            values = [_LEAST_PCT, *(max(_LEAST_PCT, value) for value in known), _MOST_PCT]
+            axes.step(values, [0, *shares, shares[-1] if shares else 0], where="post", color=_COLOURS[name])
+        logarithmic(axes.xaxis, _LEAST_PCT, _MOST_PCT)
+        axes.set_ylim(-2, 102)
+        sheet.label(place, "regret (%)", "cases (%)")
+    return sheet.figure
 
 
 def main() -> None:
@@ -140,16 +249,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "regret", help="folder of the measurements")
     parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--emulate", type=int, default=8, help="number of cases that are emulated too")
+    parser.add_argument("--record", action="store_true", help="store table and figure in results/reference/regret")
     asked = parser.parse_args()
-    lines = []
-    for number in sorted(range(asked.cases), key=lambda number: number % 2):  # those of known tasks first
-        lines.append(regrets(case(number), asked.out))
+    to = ROOT / "results" / "reference" / "regret" if asked.record else asked.out
+    to.mkdir(parents=True, exist_ok=True)
+    lines: list[dict[str, Any]] = []
+    for place, number in enumerate(sorted(range(asked.cases), key=lambda number: number % 2)):  # known tasks first
+        lines.append(regrets(case(number), asked.out, emulate=place < asked.emulate))
         print(*lines[-1].values(), flush=True)
-        with (asked.out / "regret.csv").open("w", newline="") as file:
+        with (to / "regret.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list(lines[0]))
             table.writeheader()
             table.writerows(lines)
-    summary(lines)
+    (to / "regret.md").write_text(summary(lines))
+    figure = drawn_regrets(lines)
+    for form in ("svg", "png"):
+        save(figure, to / f"regret.{form}")
+    print(summary(lines), end="")
 
 
 if __name__ == "__main__":

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import shlex
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from wanbench.harness.advise.evidence import Source, Tier
 from wanbench.harness.advise.flips import Flip, flips
+from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
 from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
 from wanbench.harness.advise.search import Found
 from wanbench.harness.advise.uplinks import Uplinks, shared
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.load import worker_bytes
+from wanbench.harness.run.progress import clock
 from wanbench.harness.show.grid import size
 
 _DAY_S = 86_400
@@ -34,6 +37,7 @@ class Answer:
     Attributes:
         no_risk: the fastest setting with the mathematics of `ssgd`. advised: the fastest with enough accuracy; the same
             setting if no other is known to be accurate enough. runner_up: the next setting.
+        proposal: a design that measures the fastest settings with this model, if it has no evidence of its own.
         faster: a faster setting whose recorded accuracy is too low. unknown: the fastest setting of which no accuracy
             is recorded.
     """
@@ -45,11 +49,16 @@ class Answer:
     faster: Measured | None
     unknown: Measured | None
     flips: list[Flip] | None = None
+    proposal: Proposal | None = None
     uplinks: Uplinks | None = None
 
 
-def answer(found: Found) -> Answer:
-    """Choose from what was measured."""
+def answer(found: Found, minutes: float) -> Answer:
+    """Choose from what was measured.
+
+    Args:
+        minutes: the budget of a design that would measure more, if the accuracy of this model is not known.
+    """
     best = found.advisable
     advised = best[0]
     others = [each for each in best if each.candidate.cell.label != advised.candidate.cell.label]
@@ -57,6 +66,7 @@ def answer(found: Found) -> Answer:
                   and not each.candidate.eligible]  # fmt: skip
     unknown = [each for each in found.simulated if each.candidate.evidence.tier is Tier.UNKNOWN]
     here = _simulated(found, advised)
+    measured_itself = any(not each.proxy for one in found.simulated for each in one.candidate.evidence.sources)
     faster_s = here.step_time_s * (1 - TIE)
     return Answer(
         found,
@@ -66,6 +76,7 @@ def answer(found: Found) -> Answer:
         next((each for each in ranked(ineligible) if each.step_time_s < faster_s), None),
         next((each for each in ranked(unknown) if each.step_time_s < faster_s), None),
         flips(found.question, here, advisable(found.simulated)),
+        None if measured_itself else proposal(found.question, found.simulated, minutes),
         shared(found.question, advisable(found.simulated)),
     )
 
@@ -142,7 +153,7 @@ def speedup(one: Measured, found: Found) -> float:
     return found.baseline.step_time_s / one.to_target_s
 
 
-def text(found: Answer, files: Iterable[str], width: int = 110) -> str:
+def text(found: Answer, files: Sequence[str], width: int = 110) -> str:
     """The answer as lines of a title and text."""
     lines = []
     for head, body in _lines(found, files):
@@ -151,7 +162,7 @@ def text(found: Answer, files: Iterable[str], width: int = 110) -> str:
     return "\n".join(lines)
 
 
-def _lines(found: Answer, files: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     of = found.found
     question, workload = of.question, of.question.reference.workload
     assert workload.step_time_s is not None
@@ -191,6 +202,8 @@ def _lines(found: Answer, files: Iterable[str]) -> Iterator[tuple[str, str]]:
     yield "flips", _flips(found.flips)
     if found.uplinks is not None:
         yield "uplinks", _uplinks(found.uplinks)
+    if found.proposal is not None:
+        yield "learn", _learn(found.proposal, next(each for each in files if each.endswith(FILE)))
     costs = f"{_a_day(found.advised)} of messages a day from each worker, without what the collective adds, and "
     costs += f"{size(worker_bytes(found.advised.candidate.cell))} of its memory"
     if found.runner_up is not None:
@@ -270,6 +283,11 @@ def _uplinks(found: Uplinks) -> str:
         return f"{case}; add up_mbps if they do"
     shared_s = f"{found.best}: {_seconds(found.step_time_s)} a step (by the law)"
     return f"{case}; if they share one as fast as the fastest, {shared_s}"
+
+
+def _learn(found: Proposal, file: str) -> str:
+    settings = f"{len(found.design.settings) - 1} settings and ssgd with this model"
+    return f"wanbench learn {shlex.quote(file)}: {settings}, about {clock(60 * found.minutes)} here; then ask again"
 
 
 def _flips(found: list[Flip] | None) -> str:

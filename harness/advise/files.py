@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from wanbench.harness.advise import own_evidence
 from wanbench.harness.advise.answer import Answer, to_json
 from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
 from wanbench.harness.show.tables import objects_as_csv
@@ -25,6 +26,8 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         TRIAL: trial(cell, answer.advised.step_time_s, BAND),
         JSON: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
     }
+    if answer.proposal is not None:
+        texts[own_evidence.FILE] = answer.proposal.text
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wanbench.harness.advise import toml
 from wanbench.harness.advise.question import Question
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.rep.group import network_environments
@@ -21,7 +21,7 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
     data = question.spec.to_dict()
     lines = [
         "schema = 1",
-        f"name = {_value(f'{question.spec.name[:71]}-emulated')}",
+        f"name = {toml.value(f'{question.spec.name[:71]}-emulated')}",
         'description = "The settings that `wanbench advise` compared."',
     ]
     tables = {key: dict(data[key]) for key in _KEYS if data.get(key)}
@@ -31,16 +31,16 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
     tables["algorithms"] = {keys[cell.label]: _algorithm(cell, keys[cell.label]) for cell in cells}
     tables["run"] = {"window": _WINDOW, "repeats": repeats}
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(value)}" for key, value in table.items())]
+        lines += toml.table(name, table)
     by_collective: dict[str, dict[str, None]] = {}
     for cell in cells:
         by_collective.setdefault(cell.collective, {})[keys[cell.label] + cell.label.removeprefix(cell.kind)] = None
     (first, labels), *others = by_collective.items()
-    lines += ["", "[sweep]", f"workers = {_value([question.workers])}"]
-    lines += [f"collective = {_value([first])}", f"algorithm = {_value([*labels])}"]
+    lines += ["", "[sweep]", f"workers = {toml.value([question.workers])}"]
+    lines += [f"collective = {toml.value([first])}", f"algorithm = {toml.value([*labels])}"]
     for collective, label in ((name, label) for name, labels in others for label in labels):
         lines += ["", "[[sweep.include]]", f"workers = {question.workers}"]
-        lines += [f"collective = {_value(collective)}", f"algorithm = {_value(label)}"]
+        lines += [f"collective = {toml.value(collective)}", f"algorithm = {toml.value(label)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -128,19 +128,6 @@ def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
 
 def _algorithm(cell: TrainingCell, key: str) -> dict[str, Any]:
     return dict(cell.params) if key == cell.kind else {"kind": cell.kind, **cell.params}
-
-
-def _key(key: str) -> str:
-    return key if key.replace("-", "").replace("_", "").isalnum() else json.dumps(key)
-
-
-def _value(value: Any) -> str:
-    """A value in TOML."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value, ensure_ascii=False)
 
 
 _TRIAL = '''"""A trial of five minutes on your own hosts: real messages, gradients of zeros, and emulated compute.

@@ -27,6 +27,14 @@ from wanbench.harness.errors import SpecError
 @click.option(
     "--emulate", type=click.IntRange(0, 10), default=3, show_default=True, help="Number of settings to emulate."
 )
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30,
+    show_default=True,
+    metavar="MINUTES",
+    help="Of learn.toml, which measures the accuracy of the fastest settings with your own model.",
+)
 @click.option("--no-emulate", is_flag=True, help="Same as --emulate 0: seconds instead of minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @question_options
@@ -64,6 +72,7 @@ def _advise(
     proxy: tuple[str, ...],
     emulate: int,
     no_emulate: bool,
+    budget: float,
     fresh: bool,
 ) -> None:
     from wanbench.harness.advise import files
@@ -85,7 +94,7 @@ def _advise(
         library,
         Options(out, 0 if no_emulate else emulate, fresh, lambda line: click.echo(line, err=True)),
     )
-    given = answer(found)
+    given = answer(found, budget)
     folder = out / question.spec.name
     written = files.write(given, folder)
     if as_json:

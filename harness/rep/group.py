@@ -36,7 +36,7 @@ def network_environments(cell: CommandCell | TrainingCell, each: int = 1) -> tup
     environments = []
     for worker in range(cell.workers):
         rates = [
-            [rate and rate / share for rate, share in zip(pair, (sending * sending, each), strict=True)]
+            [rate and round(rate / share) for rate, share in zip(pair, (sending * sending, each), strict=True)]
             for pair in paces(network, worker, leaders=by_site)
             for _ in range(each)
         ]

@@ -51,9 +51,14 @@ class StoredMap:
 
 def write(found: StoredMap, folder: Path) -> list[Path]:
     """Write the file, the figure in every format and its points. Return their paths."""
+    return [store(found, folder), *save_all(read(folder).drawing, folder)]
+
+
+def store(found: StoredMap, folder: Path) -> Path:
+    """Write the file alone."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / FILE, json.dumps(_plain(found), separators=(",", ":"), allow_nan=False) + "\n")
-    return [folder / FILE, *save_all(read(folder).drawing, folder)]
+    return folder / FILE
 
 
 def _plain(found: StoredMap) -> dict[str, Any]:

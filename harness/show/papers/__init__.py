@@ -21,8 +21,10 @@ from wanbench.harness.errors import SpecError
 
 _HERE = Path(__file__).parent
 
-Kind = Literal["scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend", "stability"]
-COMPUTED = ("stability",)  # when they are drawn, so without a run
+Kind = Literal[
+    "scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend", "stability", "map"
+]
+WITHOUT_RUN = ("stability", "map")  # the first is computed when it is drawn, the second has a folder of its own
 _TITLED = ("table", "trend")
 _WITH_BESIDE = ("scalability", "trend")
 _WITH_SUBJECT = ("scalability", "step-time", "trend")
@@ -152,9 +154,9 @@ def parse(name: str, text: str) -> Paper:
         raise SpecError(f"{file}: schema: expected 1, got {paper.schema_}")
     for figure in paper.figures:
         where = f"{file}: figure {figure.name}"
-        if figure.kind in COMPUTED and figure.run is not None:
-            raise SpecError(f"{where}: run: a {figure.kind} is computed; remove the key")
-        if figure.kind not in COMPUTED and figure.run not in paper.runs:
+        if figure.kind in WITHOUT_RUN and figure.run is not None:
+            raise SpecError(f"{where}: run: a {figure.kind} has none; remove the key")
+        if figure.kind not in WITHOUT_RUN and figure.run not in paper.runs:
             raise SpecError(f"{where}: {figure.run!r} is none of its runs")
         if figure.title is not None and figure.kind not in _TITLED:
             raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")

@@ -1,6 +1,7 @@
 """Draws a paper's figures from recorded runs, and checks that the committed figures are up to date.
 
 results/reference/<run>/            recordings (harness/results/record.py)
+results/reference/<paper>-<figure>/     map.json of a map
 results/reference/<paper>/          <figure>.svg, .png, -column.pdf, and its points as .csv; tables as .md
 results/reference/<paper>/index.json    the hash of every file, and the repetitions it was drawn from
 """
@@ -28,6 +29,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.show.figures import stored_map
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.gallery import Drawing, gallery
 from wanbench.harness.show.figures.points import SCALABILITY, STEP_TIME, of_pivot, write
@@ -156,7 +158,7 @@ class _Source:
     """What a figure is drawn from.
 
     Attributes:
-        folder: the recording; of a figure that is computed, the folder of all recordings. rows: those it selects.
+        folder: the recording; of a figure without a run, the folder of all recordings. rows: those it selects.
         problems: lines that cannot be read. beside: rows of the run that is drawn beside it.
     """
 
@@ -233,6 +235,8 @@ def _drawing(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
     folder, rows = source.folder, source.rows
     if figure.kind == "stability":
         return stability_drawing(figure)
+    if figure.kind == "map":
+        return stored_map.read(folder.path / f"{paper.name}-{figure.name}").drawing
     if figure.kind in {"scalability", "step-time"}:
         return _of_pivot(figure, paper, source)
     if figure.kind == "trend":

@@ -247,7 +247,7 @@ def test_a_paper_without_recordings_is_reported(reference):
         (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),
          "papers/p.toml: figure flights: published_in: no figure 'sped'"),
         (('kind = "timeline"', 'kind = "stability"'),
-         "papers/p.toml: figure flights: run: a stability is computed; remove the key"),
+         "papers/p.toml: figure flights: run: a stability has none; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nbeside = "t"'),
          "papers/p.toml: figure flights: beside: expected in scalability, trend only; remove the key"),
         (('kind = "scalability"', 'kind = "scalability"\nbeside = "u"'),

@@ -1,0 +1,119 @@
+"""A design that measures what the fastest settings cost with one's own model, within a budget of minutes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+from wanbench.harness.advise.evidence import FEWEST_SEEDS
+from wanbench.harness.advise.question import REFERENCE, Question
+from wanbench.harness.advise.ranking import Measured, advisable, without_risk
+from wanbench.harness.advise.toml import document
+from wanbench.harness.learning import design as designs
+from wanbench.harness.learning.campaign import tuning
+from wanbench.harness.learning.cost import Price, measured
+from wanbench.harness.learning.design import Design
+from wanbench.harness.learning.trials import grid
+
+FILE = "learn.toml"
+_SETTINGS, _OF_A_KIND = 6, 2
+_RATES = {"sgd": [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4], "adamw": [0.0003, 0.001, 0.003, 0.01]}
+_OUTER_RATES = [0.4, 0.7, 1.0]
+_FEWEST_STEPS, _MOST_STEPS, _EVALUATIONS = 100, 2000, 10
+_FASTER = 0.95  # of the time of `ssgd`: others are not worth a training
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A design, and the minutes that it takes on this host."""
+
+    design: Design
+    minutes: float
+
+    @property
+    def text(self) -> str:
+        """The design in TOML."""
+        return document(self.design.plain())
+
+
+def proposal(question: Question, simulated: Iterable[Measured], minutes: float) -> Proposal | None:
+    """A design for a budget, with settings that are faster than `ssgd`.
+
+    None if the workload has no data, if no setting is faster, or if not even one fits in.
+
+    Raises:
+        SpecError, HostError: the model cannot be measured.
+    """
+    settings = _faster(simulated)
+    if not settings or not question.reference.workload.learns:
+        return None
+    price = measured([next(tuning(some := _design(question, settings, _FEWEST_STEPS), some.base)).cell])
+    while settings:
+        design = _design(question, settings, _FEWEST_STEPS)
+        fewest = _minutes(design, price)
+        times = minutes / fewest
+        if times >= 1:
+            steps = min(_MOST_STEPS, int(_FEWEST_STEPS * times) // _EVALUATIONS * _EVALUATIONS)
+            return Proposal(_design(question, settings, steps), fewest * steps / _FEWEST_STEPS)
+        settings.pop()
+    return None
+
+
+def _faster(simulated: Iterable[Measured]) -> list[Measured]:
+    """Settings that are faster than `ssgd`: in turn the best of those that a proxy advises, and the fastest others.
+
+    At most two are of a family. Training that depends on the network is left out: it would have to run on it.
+    """
+    every = list(simulated)
+    ssgd_s = without_risk(every)[0].step_time_s
+    worth = [
+        each
+        for each in every
+        if each.step_time_s < _FASTER * ssgd_s and each.candidate.cell.algorithm().promises.repeats
+    ]
+    others = sorted((each for each in worth if not each.candidate.eligible), key=lambda each: each.step_time_s)
+    found: dict[str, Measured] = {}
+    kinds: Counter[str] = Counter()
+    for each in filter(None, chain.from_iterable(zip_longest(advisable(worth), others))):
+        cell = each.candidate.cell
+        if cell.label not in found and kinds[cell.kind] < _OF_A_KIND and len(found) < _SETTINGS:
+            kinds[cell.kind] += 1
+            found[cell.label] = each
+    return [*found.values()]
+
+
+def _design(question: Question, settings: Iterable[Measured], steps: int) -> Design:
+    spec = question.spec.to_dict()
+    train = {key: value for key, value in spec["train"].items() if key not in {"until", "eval_every"}}
+    cells = [each.candidate.cell for each in settings]
+    return designs.parse(
+        {
+            "schema": 1,
+            "name": spec["name"].removeprefix("advise-"),
+            "description": "The settings that are fastest on the network, with your own model.",
+            "workers": question.workers,
+            "seeds": FEWEST_SEEDS,
+            "workload": spec["workload"],
+            "network": {"profile": "uniform", "rtt": "1ms"},
+            "train": {
+                **train,
+                "schedule": "cosine",
+                "warmup_steps": steps // 20,
+                "until": f"{steps} steps",
+                "eval_every": steps // _EVALUATIONS,
+            },
+            "tune": {"lr": _RATES[question.reference.train.optimizer], "outer_lr": _OUTER_RATES},
+            "settings": {REFERENCE: {}} | {cell.label: {"kind": cell.kind, **cell.params} for cell in cells},
+        },
+        question.where,
+    )
+
+
+def _minutes(design: Design, price: Price) -> float:
+    """Of all trajectories, on the processors of this host."""
+    trajectories = sum(len(grid(design, design.base, setting)) + design.seeds for setting in design.settings)
+    one = price.of(next(tuning(design, design.base)).cell)
+    return trajectories * one / (os.cpu_count() or 1) / 60

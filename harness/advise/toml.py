@@ -1,0 +1,35 @@
+"""Plain data as TOML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def key(text: str) -> str:
+    """A key, in quotes if it needs them."""
+    return text if text.replace("-", "").replace("_", "").isalnum() else json.dumps(text)
+
+
+def value(plain: Any) -> str:
+    """A value on one line."""
+    if isinstance(plain, Mapping):
+        return "{ " + ", ".join(f"{key(name)} = {value(item)}" for name, item in plain.items()) + " }"
+    if isinstance(plain, list | tuple):
+        return f"[{', '.join(map(value, plain))}]"
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def table(name: str, items: Mapping[str, Any]) -> list[str]:
+    """The lines of a table, after an empty one."""
+    return ["", f"[{name}]", *(f"{key(each)} = {value(item)}" for each, item in items.items())]
+
+
+def document(plain: Mapping[str, Any]) -> str:
+    """A file: single values, then tables."""
+    lines = [f"{key(name)} = {value(item)}" for name, item in plain.items() if not isinstance(item, Mapping)]
+    for name, items in plain.items():
+        if isinstance(items, Mapping):
+            lines += table(name, items)
+    return "\n".join(lines) + "\n"
