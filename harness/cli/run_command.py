@@ -14,6 +14,7 @@ from wanbench.harness.errors import CellsFailed, SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.spec.experiment import Spec
 
 
 @click.command("run", short_help="Run an experiment; run it again to resume.")
@@ -64,25 +65,41 @@ def command(
         draw = not no_figures
         tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
     if tally.ok or not tally.failed:
-        _conclude(folder, out)
+        _conclude(folder, out, spec)
     click.echo(folder.path)
     if tally.failed:
         raise CellsFailed(_missing(folder, tally.failed))
 
 
-def _conclude(folder: RunFolder, out: Path) -> None:
+def _conclude(folder: RunFolder, out: Path, spec: Spec) -> None:
     """Report the best algorithm of every network, and the commands to use next."""
     from wanbench.harness.show.headline import headline
 
-    decision = headline(folder.rows())
+    rows = folder.rows()
+    decision = headline(rows)
     if not decision:
         return
     elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
     name = shlex.quote(folder.name) + elsewhere
+    commands = [
+        (f"report {name}", "figures and tables on one page"),
+        (f"results {name} --format pivot", "scalability by algorithm"),
+        (f"verify {name}", "may these numbers be published?"),
+    ]
+    if spec.workload.command is None and not any(row["accuracy"] is not None for row in rows):
+        commands.append((_advice(folder, spec, max(row["workers"] for row in rows)), "what is fastest to equal accuracy"))
+    width = max(len(text) for text, _ in commands)
     terminal.show(f"\n{decision}", err=True)
-    click.echo(f"Next: wanbench report {name}                  figures and tables on one page", err=True)
-    click.echo(f"      wanbench results {name} --format pivot  scalability by algorithm", err=True)
-    click.echo(f"      wanbench verify {name}                  may these numbers be published?", err=True)
+    for place, (text, about) in enumerate(commands):
+        click.echo(f"{'Next:' if not place else '':5} wanbench {text:{width}}  {about}", err=True)
+
+
+def _advice(folder: RunFolder, spec: Spec, workers: int) -> str:
+    """The command that compares all settings for the same workload: on a named network, or on a map of uniform ones."""
+    workload = f"--workload {shlex.quote(str(folder.path / 'spec.toml'))}"
+    if spec.network.profile == "uniform" or {"profile", "network.profile"} & spec.sweep.keys():
+        return f"map {workload} --workers {workers}"
+    return f"advise {shlex.quote(spec.network.profile)} {workload}"
 
 
 def _missing(folder: RunFolder, failed: list[str]) -> str:
