@@ -71,7 +71,7 @@
   };
 
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", () => { show(); remember(); });
+  for (const change of ["input", "change"]) form.addEventListener(change, () => { show(); remember(); });
   for (const input of kept) input.addEventListener("input", remember);
   form.addEventListener("click", (event) => {
     const turned = event.target.closest("[data-turn]");
