@@ -112,16 +112,16 @@ def _wire(a: int, b: int, rtt_ms: float, mbit: float) -> None:
 
 def _uplink(network: Network, site: int, mbit: float) -> None:
     """A wire to the router with the uplink's rate, and in the router a delay for each other site."""
-    sh(f"ip link add up netns site{site} type veth peer name to{site} netns router")
-    sh(f"ip -n site{site} link set up up")
+    sh(f"ip link add wan netns site{site} type veth peer name to{site} netns router")
+    sh(f"ip -n site{site} link set wan up")
     sh(f"ip -n router link set to{site} up")
-    sh(f"tc -n site{site} qdisc add dev up root netem rate {mbit}mbit limit 2000")
+    sh(f"tc -n site{site} qdisc add dev wan root netem rate {mbit}mbit limit 2000")
     sh(f"ip -n router route add {host(site)} dev to{site}")
     sh(f"ip -n router address add 10.9.{site + 1}.254/32 dev to{site}")
-    sh(f"ip -n site{site} route add 10.9.{site + 1}.254 dev up src {host(site)}")
+    sh(f"ip -n site{site} route add 10.9.{site + 1}.254 dev wan src {host(site)}")
     others = [other for other in range(network.sites) if other != site]
     for other in others:
-        sh(f"ip -n site{site} route add {host(other)} via 10.9.{site + 1}.254 dev up src {host(site)} congctl cubic")
+        sh(f"ip -n site{site} route add {host(other)} via 10.9.{site + 1}.254 dev wan src {host(site)} congctl cubic")
     sh(f"tc -n router qdisc add dev to{site} root handle 1: prio bands {max(2, network.sites)} priomap {'0 ' * 16}")
     for band, other in enumerate(others, start=1):
         rtt_ms = network.rtts_ms[min(site, other), max(site, other)]

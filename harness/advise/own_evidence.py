@@ -16,7 +16,7 @@ from wanbench.harness.learning import design as designs
 from wanbench.harness.learning.campaign import tuning
 from wanbench.harness.learning.cost import Price, measured
 from wanbench.harness.learning.design import Design
-from wanbench.harness.learning.trials import grid
+from wanbench.harness.learning.trials import Rates, grid, spec_of, trials
 
 FILE = "learn.toml"
 _SETTINGS, _OF_A_KIND = 6, 2
@@ -113,7 +113,9 @@ def _design(question: Question, settings: Iterable[Measured], steps: int) -> Des
 
 
 def _minutes(design: Design, price: Price) -> float:
-    """Of all trajectories, on the processors of this host."""
-    trajectories = sum(len(grid(design, design.base, setting)) + design.seeds for setting in design.settings)
-    one = price.of(next(tuning(design, design.base)).cell)
-    return trajectories * one / (os.cpu_count() or 1) / 60
+    """Of all trajectories, on the processors of this host. All cost about as much as those of the reference."""
+    tried = sum(len(grid(design, design.base, setting)) for setting in design.settings)
+    rates = {REFERENCE: [Rates(design.tune.lr[0])]}
+    tuned, final = (next(tuning(design, design.base)), next(trials(spec_of(design), design, design.base, rates)))
+    seconds = tried * price.of(tuned.cell) + design.seeds * len(design.settings) * price.of(final.cell)
+    return seconds / (os.cpu_count() or 1) / 60

@@ -87,7 +87,9 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec) -> None:
         (f"verify {name}", "may these numbers be published?"),
     ]
     if spec.workload.command is None and not any(row["accuracy"] is not None for row in rows):
-        commands.append((_advice(folder, spec, max(row["workers"] for row in rows)), "what is fastest to equal accuracy"))
+        commands.append(
+            (_advice(folder, spec, max(row["workers"] for row in rows)), "what is fastest to equal accuracy")
+        )
     width = max(len(text) for text, _ in commands)
     terminal.show(f"\n{decision}", err=True)
     for place, (text, about) in enumerate(commands):

@@ -35,6 +35,34 @@ def test_advice_is_the_fastest_setting_of_known_accuracy_and_comes_with_what_one
     assert {cell["algorithm"] for cell in json.loads(spec.out)["cells"]} >= {"ssgd", advised["algorithm"]}
 
 
+MODEL = """
+import torch
+
+
+def make(rank, world_size, seed, batch_size):
+    module = torch.nn.Linear(8, 2)
+    draw = torch.Generator().manual_seed(seed + rank)
+    batches = [(torch.randn(batch_size, 8, generator=draw), torch.zeros(batch_size, dtype=torch.long))]
+    return module, batches, torch.nn.functional.cross_entropy, lambda: torch.tensor(1.0)
+"""
+
+
+def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_evidence(bench):
+    (bench.folder / "mine.py").write_text(MODEL)
+    question = ("advise", *UNIFORM, "--workload", "mine:make", "--no-emulate")
+    first = bench.run(*question, "--budget", "1")
+    design = bench.folder / "results" / "advise-40ms-20Mbit-mine-make" / "learn.toml"
+    assert f"wanbench learn {design.relative_to(bench.folder)}" in " ".join(first.out.split())
+    text = design.read_text().replace("[0.0125, 0.025, 0.05, 0.1, 0.2, 0.4]", "[0.1]")
+    until = text.partition('until = "')[2].partition(" ")[0]
+    design.write_text(text.replace(f'until = "{until} steps"', 'until = "20 steps"').replace("warmup_steps", "# "))
+    learned = bench.run("learn", str(design))
+    assert learned.code == 0, learned.err
+    again = json.loads(bench.run(*question, "--json").out)
+    assert not any(source["proxy"] for source in again["advised"]["sources"])
+    assert again["advised"]["sources"][0]["workload"] == "mine:make"
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
