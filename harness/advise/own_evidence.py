@@ -52,12 +52,11 @@ def proposal(question: Question, simulated: Iterable[Measured], minutes: float) 
         return None
     price = measured([next(tuning(some := _design(question, settings, _FEWEST_STEPS), some.base)).cell])
     while settings:
-        design = _design(question, settings, _FEWEST_STEPS)
-        fewest = _minutes(design, price)
-        times = minutes / fewest
+        times = minutes / _minutes(_design(question, settings, _FEWEST_STEPS), price)
         if times >= 1:
             steps = min(_MOST_STEPS, int(_FEWEST_STEPS * times) // _EVALUATIONS * _EVALUATIONS)
-            return Proposal(_design(question, settings, steps), fewest * steps / _FEWEST_STEPS)
+            design = _design(question, settings, steps)
+            return Proposal(design, _minutes(design, price))
         settings.pop()
     return None
 
