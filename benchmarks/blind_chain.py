@@ -65,7 +65,9 @@ def drawn(number: int) -> Network:
 
 def sh(line: str) -> None:
     """Run a command that must succeed."""
-    subprocess.run(line.split(), check=True, capture_output=True, text=True)
+    done = subprocess.run(line.split(), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{line}: {done.stderr.strip()}")
 
 
 def host(site: int) -> str:
@@ -122,9 +124,10 @@ def _uplink(network: Network, site: int, mbit: float) -> None:
     others = [other for other in range(network.sites) if other != site]
     for other in others:
         sh(f"ip -n site{site} route add {host(other)} via 10.9.{site + 1}.254 dev wan src {host(site)} congctl cubic")
-    sh(f"tc -n router qdisc add dev to{site} root handle 1: prio bands {max(2, network.sites)} priomap {'0 ' * 16}")
+    sh(f"tc -n router qdisc add dev to{site} root handle 1: htb")
     for band, other in enumerate(others, start=1):
         rtt_ms = network.rtts_ms[min(site, other), max(site, other)]
+        sh(f"tc -n router class add dev to{site} parent 1: classid 1:{band} htb rate 10gbit")
         sh(f"tc -n router qdisc add dev to{site} parent 1:{band} netem delay {rtt_ms / 2}ms limit 20000")
         from_other = f"u32 match ip src {host(other)}/32 flowid 1:{band}"
         sh(f"tc -n router filter add dev to{site} parent 1: protocol ip {from_other}")
