@@ -10,6 +10,7 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.cost import measured
+from wanbench.harness.learning.recording import recorded
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
@@ -20,6 +21,7 @@ from wanbench.netprofiles.user_file import parse_toml, read_text
 REFERENCE = "ssgd"
 WINDOW = "60 steps"
 _NUMBERS = ("params", "tensors", "step_time", "step_cv")
+_OPTIMIZER = frozenset({"optimizer", "momentum", "nesterov"})
 _MOMENTUM = 0.9  # decides how many vectors some algorithms send
 
 
@@ -138,7 +140,14 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return _by_numbers(text), {"momentum": _MOMENTUM}
     if ":" in text:
         return {"model": text}, {"momentum": _MOMENTUM}
-    return {"name": text}, {"momentum": _MOMENTUM}
+    return {"name": text}, _recorded_train(text) or {"momentum": _MOMENTUM}
+
+
+def _recorded_train(name: str) -> dict[str, Any]:
+    """The optimizer with which a built-in workload was recorded; empty if it was not."""
+    tables = (each.about for each in recorded())
+    train = next((table["train"] for table in tables if table["workload"].get("name") == name), {})
+    return {key: value for key, value in train.items() if key in _OPTIMIZER}
 
 
 def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -155,7 +164,7 @@ def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise SpecError(
             f"--workload {path}: the compute of a program is not known; `wanbench calibrate` describes it by numbers"
         )
-    train = {key: value for key, value in data.get("train", {}).items() if key in {"optimizer", "momentum", "nesterov"}}
+    train = {key: value for key, value in data.get("train", {}).items() if key in _OPTIMIZER}
     return dict(task), train or {"momentum": _MOMENTUM}
 
 
