@@ -109,6 +109,7 @@ def to_json(found: Answer) -> dict[str, Any]:
         "uplinks": None if found.uplinks is None else asdict(found.uplinks),
         "emulated": [_plain(each, of) for each in of.emulated.measured],
         "emulation": {key: getattr(of.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
+        "recordings_without_learning": list(of.without_learning),
         "considered": len(of.candidates),
         "simulated": len(of.simulated),
     }
@@ -189,6 +190,8 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "advised", f"{_setting(found.advised, of)}, to {_target(question.limits)}"
         for source in found.advised.candidate.evidence.sources:
             yield "evidence", _evidence(source)
+    for each in of.without_learning:
+        yield "no evidence", f"{each}, so it shows nothing of the others; check model, data and learning rates"
     if found.runner_up is not None:
         yield "runner-up", _setting(found.runner_up, of)
     if found.faster is not None:

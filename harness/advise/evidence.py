@@ -25,6 +25,7 @@ from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.models.builtins import BUILTINS
 
 FEWEST_SEEDS = 3
+_LEAST_GAIN = 3  # allowed drops
 
 
 class Tier(StrEnum):
@@ -175,6 +176,16 @@ class Library:
                 if found is not None and found.difference.pairs >= self.fewest_seeds:
                     yield found
 
+    @property
+    def without_learning(self) -> list[str]:
+        """The recordings in which `ssgd` hardly learned, so that they show nothing of the others, each with why."""
+        found = []
+        for recording in self.recordings:
+            gain = gained(recording.reference_of(BASE) or {})
+            if gain is not None and not _enough(gain, self.limits):
+                found.append(f"{recording.design}: ssgd gained {100 * gain:.1f} points of accuracy")
+        return found
+
     @staticmethod
     def _has(recording: Recording, condition: str, name: str) -> bool:
         return (condition, name) in recording.by_setting
@@ -183,9 +194,9 @@ class Library:
 def source(
     recording: Recording, condition: str, name: str, limits: Limits, *, optimizer: str, proxy: bool
 ) -> Source | None:
-    """What a recording says of a setting; None without a reference under the same condition."""
+    """What a recording says of a setting; None without a reference that learned under the same condition."""
     mine, reference = recording.by_setting[condition, name], recording.reference_of(condition)
-    if reference is None:
+    if reference is None or not _enough(gained(reference), limits):
         return None
     difference = paired_difference(final_accuracies(mine.values()), final_accuracies(reference.values()))
     if difference is None:
@@ -208,6 +219,18 @@ def source(
 
 
 Seeds = Mapping[int, Trajectory]
+
+
+def gained(reference: Seeds) -> float | None:
+    """How much accuracy the reference gained from the first evaluation to the last; None if it was not evaluated."""
+    _, values = _mean_curve([*reference.values()], falling=False) if reference else ([], [])
+    first, last = (values[0], values[-1]) if values else (None, None)
+    return None if first is None or last is None else last - first
+
+
+def _enough(gain: float | None, limits: Limits) -> bool:
+    """Whether a reference learned so much that the allowed drop is a small part of it."""
+    return gain is None or limits.target_loss is not None or gain > _LEAST_GAIN * limits.accuracy_drop
 
 
 def more_steps(mine: Seeds, reference: Seeds, limits: Limits) -> tuple[float | None, float | None, float | None]:

@@ -146,7 +146,7 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _recorded_train(name: str) -> dict[str, Any]:
     """The optimizer with which a built-in workload was recorded; empty if it was not."""
     tables = (each.about for each in recorded())
-    train = next((table["train"] for table in tables if table["workload"].get("name") == name), {})
+    train: dict[str, Any] = next((table["train"] for table in tables if table["workload"].get("name") == name), {})
     return {key: value for key, value in train.items() if key in _OPTIMIZER}
 
 

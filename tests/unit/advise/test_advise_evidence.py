@@ -172,3 +172,19 @@ def test_intervals_contain_their_ratio():
     ratio, low, high = more_steps(slow, ssgd, Limits(accuracy_drop=0.3))
     assert low < ratio < high
     assert math.isfinite(high)
+
+
+def test_where_ssgd_hardly_learns_nothing_is_shown_of_the_others():
+    drop = Limits().accuracy_drop
+    for gain, learned in ((2 * drop, False), (5 * drop, True)):
+        both = [trajectory(name, seed, 50, reached=gain) for name in ("ssgd", "sparse-p4") for seed in (1, 2, 3)]
+        both = [replace(one, kind=one.setting.partition("-")[0]) for one in both]
+        both = [replace(one, params={"period": 4}) if one.kind == "sparse" else one for one in both]
+        known = library(*both)
+        expected = [] if learned else [f"small: ssgd gained {100 * gain:.1f} points of accuracy"]
+        assert known.without_learning == expected
+        question = ask(UNIFORM, "resnet50-v100", 4, Limits())
+        cell = with_setting(question.reference, Setting("sparse-p4", "sparse", {"period": 4}))
+        assert known.evidence(cell).tier is (Tier.EVIDENCE if learned else Tier.UNKNOWN)
+        # The loss is judged by its own target.
+        assert replace(known, limits=Limits(target_loss=1.0)).without_learning == []
