@@ -47,7 +47,8 @@ def make(rank, world_size, seed, batch_size):
     inputs = torch.randn(512, 8, generator=draw)
     labels = (inputs[:, 0] > 0).long()
     batches = [(inputs[i::16], labels[i::16]) for i in range(16)]
-    return module, batches, torch.nn.functional.cross_entropy, lambda: (module(inputs).argmax(1) == labels).float().mean()
+    accuracy = lambda: (module(inputs).argmax(1) == labels).float().mean()
+    return module, batches, torch.nn.functional.cross_entropy, accuracy
 """
 
 
