@@ -114,7 +114,12 @@ def main() -> None:
         print(*lines[-1].values(), flush=True)
     to = ROOT / "results" / "reference" / "map-resnet50" if asked.record else asked.out
     of_map = stored(found)
-    of_map = replace(of_map, data=replace(of_map.data, checks=[_mark(line) for line in lines if line["emulated"]]))
+    valid = [_mark(line) for line in lines if line["emulated"]]
+    marks = "" if not lines else (
+        f" Marks: the map's setting emulated beside the first three of the simulation, at {len(valid)} networks near "
+        f"borders{f'; {len(lines) - len(valid)} more were not valid' if len(valid) < len(lines) else ''}."
+    )  # fmt: skip
+    of_map = replace(of_map, data=replace(of_map.data, checks=valid), caption=of_map.caption + marks)
     stored_map.store(of_map, to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:

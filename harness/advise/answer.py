@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from wanbench.harness.advise.evidence import Source, Tier
@@ -290,7 +291,10 @@ def _uplinks(found: Uplinks) -> str:
 
 def _learn(found: Proposal, file: str) -> str:
     settings = f"{len(found.design.settings) - 1} settings and ssgd with this model"
-    return f"wanbench learn {shlex.quote(file)}: {settings}, about {clock(60 * found.minutes)} here; then ask again"
+    out = Path(file).parent.parent  # where `advise` looks for its recording
+    elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
+    took = f"about {clock(60 * found.minutes)} here"
+    return f"wanbench learn {shlex.quote(file)}{elsewhere}: {settings}, {took}; then ask again"
 
 
 def _flips(found: list[Flip] | None) -> str:

@@ -42,7 +42,7 @@ class Proposal:
 def proposal(question: Question, simulated: Iterable[Measured], minutes: float) -> Proposal | None:
     """A design for a budget, with settings that are faster than `ssgd`.
 
-    None if the workload has no data, if no setting is faster, or if not even one fits in.
+    None if the workload has no data or no accuracy, if no setting is faster, or if not even one fits in.
 
     Raises:
         SpecError, HostError: the model cannot be measured.
@@ -51,6 +51,8 @@ def proposal(question: Question, simulated: Iterable[Measured], minutes: float) 
     if not settings or not question.reference.workload.learns:
         return None
     price = measured([next(tuning(some := _design(question, settings, _FEWEST_STEPS), some.base)).cell])
+    if not price.evaluation_s:  # no accuracy to compare
+        return None
     while settings:
         times = minutes / _minutes(_design(question, settings, _FEWEST_STEPS), price)
         if times >= 1:
@@ -91,7 +93,7 @@ def _design(question: Question, settings: Iterable[Measured], steps: int) -> Des
     return designs.parse(
         {
             "schema": 1,
-            "name": spec["name"].removeprefix("advise-"),
+            "name": spec["name"].removeprefix("advise").strip("._-") or "mine",
             "description": "The settings that are fastest on the network, with your own model.",
             "workers": question.workers,
             "seeds": FEWEST_SEEDS,
@@ -112,9 +114,9 @@ def _design(question: Question, settings: Iterable[Measured], steps: int) -> Des
 
 
 def _minutes(design: Design, price: Price) -> float:
-    """Of all trajectories, on the processors of this host. All cost about as much as those of the reference."""
+    """Of tuning, then of all seeds, on the processors of this host. Trajectories cost as much as the reference's."""
     tried = sum(len(grid(design, design.base, setting)) for setting in design.settings)
     rates = {REFERENCE: [Rates(design.tune.lr[0])]}
     tuned, final = (next(tuning(design, design.base)), next(trials(spec_of(design), design, design.base, rates)))
-    seconds = tried * price.of(tuned.cell) + design.seeds * len(design.settings) * price.of(final.cell)
-    return seconds / (os.cpu_count() or 1) / 60
+    processors, kept = os.cpu_count() or 1, design.seeds * len(design.settings)
+    return sum(-(-count // processors) * price.of(one.cell) for count, one in ((tried, tuned), (kept, final))) / 60

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 
 def key(text: str) -> str:
     """A key, in quotes if it needs them."""
-    return text if text.replace("-", "").replace("_", "").isalnum() else json.dumps(text)
+    return text if re.fullmatch("[A-Za-z0-9_-]+", text) else value(text)
 
 
 def value(plain: Any) -> str:
@@ -18,7 +19,7 @@ def value(plain: Any) -> str:
         return "{ " + ", ".join(f"{key(name)} = {value(item)}" for name, item in plain.items()) + " }"
     if isinstance(plain, list | tuple):
         return f"[{', '.join(map(value, plain))}]"
-    return json.dumps(plain, ensure_ascii=False)
+    return json.dumps(plain, allow_nan=False)
 
 
 def table(name: str, items: Mapping[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ from wanbench.harness.errors import SpecError
     default=30,
     show_default=True,
     metavar="MINUTES",
-    help="Of learn.toml, which measures the accuracy of the fastest settings with your own model.",
+    help="Time on this host for learn.toml, which measures the accuracy of the fastest settings with your own model.",
 )
 @click.option("--no-emulate", is_flag=True, help="Same as --emulate 0: seconds instead of minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

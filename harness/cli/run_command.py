@@ -65,14 +65,18 @@ def command(
         draw = not no_figures
         tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
     if tally.ok or not tally.failed:
-        _conclude(folder, out, spec)
+        _conclude(folder, out, None if assignments or drop else spec)
     click.echo(folder.path)
     if tally.failed:
         raise CellsFailed(_missing(folder, tally.failed))
 
 
-def _conclude(folder: RunFolder, out: Path, spec: Spec) -> None:
-    """Report the best algorithm of every network, and the commands to use next."""
+def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:
+    """Report the best algorithm of every network, and the commands to use next.
+
+    Args:
+        spec: as stored in the folder; None if options changed it.
+    """
     from wanbench.harness.show.headline import headline
 
     rows = folder.rows()
@@ -86,10 +90,9 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec) -> None:
         (f"results {name} --format pivot", "scalability by algorithm"),
         (f"verify {name}", "may these numbers be published?"),
     ]
-    if spec.workload.command is None and not any(row["accuracy"] is not None for row in rows):
-        commands.append(
-            (_advice(folder, spec, max(row["workers"] for row in rows)), "what is fastest to equal accuracy")
-        )
+    if spec is not None and all(row["accuracy"] is None for row in rows):
+        asked = _advice(folder, spec, max(row["workers"] for row in rows))
+        commands += [(asked, "what is fastest to equal accuracy")] if asked else []
     width = max(len(text) for text, _ in commands)
     terminal.show(f"\n{decision}", err=True)
     for place, (text, about) in enumerate(commands):
@@ -97,11 +100,15 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec) -> None:
 
 
 def _advice(folder: RunFolder, spec: Spec, workers: int) -> str:
-    """The command that compares all settings for the same workload: on a named network, or on a map of uniform ones."""
+    """The command that compares all settings for the same workload, on its network or on a map; "" if none can."""
+    if spec.workload.command is not None or spec.workload.step_time == "real":
+        return ""
     workload = f"--workload {shlex.quote(str(folder.path / 'spec.toml'))}"
     if spec.network.profile == "uniform" or {"profile", "network.profile"} & spec.sweep.keys():
         return f"map {workload} --workers {workers}"
-    return f"advise {shlex.quote(spec.network.profile)} {workload}"
+    if {"rtt_scale", "rate_scale", "place"} & spec.network.model_fields_set:
+        return ""
+    return f"advise {shlex.quote(spec.network.profile)} {workload} --workers {workers}"
 
 
 def _missing(folder: RunFolder, failed: list[str]) -> str:

@@ -35,7 +35,8 @@ class MapData:
         names: of the best setting at each point, shape (len(mbits), len(rtts_ms)). gains, unknown: likewise.
         kinds: name -> family, for the colours.
         here: the user's network as (RTT in ms, Mbit/s), None without one.
-        checks: emulated networks as (RTT in ms, Mbit/s, whether the emulated winner is the map's).
+        checks: emulated networks as (RTT in ms, Mbit/s, whether the map's setting is the fastest of those that were
+            emulated, or within 3 %).
     """
 
     rtts_ms: Sequence[float]
@@ -64,7 +65,9 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     if data.here is not None:
         entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")
     if data.checks:
-        entries["emulated: the map is right"] = Line2D([], [], marker="o", color=INK, linestyle="", markersize=4)
+        entries["emulated: it is the fastest, or within 3 %"] = Line2D(
+            [], [], marker="o", color=INK, linestyle="", markersize=4
+        )
         entries["emulated: another is faster"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
     sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
     axes = sheet.axes()

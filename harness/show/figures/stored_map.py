@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,13 @@ def store(found: StoredMap, folder: Path) -> Path:
     return folder / FILE
 
 
+def _check_numbers(values: Iterable[Any]) -> None:
+    """Raises: ValueError: a value is not a positive number."""
+    for value in values:
+        if not (isinstance(value, int | float) and 0 < value < math.inf):
+            raise ValueError(f"expected positive numbers, got {value!r}")
+
+
 def _plain(found: StoredMap) -> dict[str, Any]:
     data, names = found.data, list(found.data.kinds)
     place = {name: index for index, name in enumerate(names)}
@@ -106,6 +114,10 @@ def read(folder: Path) -> StoredMap:
             [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in found["checks"]],
         )
         title, caption = str(found["title"]), str(found["caption"])
+        _check_numbers([*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())])
+        _check_numbers([value for rtt_ms, mbit, _ in data.checks for value in (rtt_ms, mbit)])
+        if min(len(data.rtts_ms), len(data.mbits)) < 2:
+            raise ValueError("expected at least two round trips and two rates")
         for rows in (data.names, data.gains, data.unknown):
             if [len(row) for row in rows] != [len(data.rtts_ms)] * len(data.mbits):
                 raise ValueError(f"expected {len(data.mbits)} rows of {len(data.rtts_ms)} points")

@@ -11,6 +11,12 @@ const chart = (() => {
   };
   const short = (value) => (value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(4))));
 
+  // A mark for each algorithm in turn, around the origin.
+  const SHAPES = ["M-3.2 0a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0-6.4 0Z", "M-3-3H3V3H-3Z", "M0-4L4 3H-4Z", "M0-4.4L4.4 0L0 4.4L-4.4 0Z",
+    "M0 4L4-3H-4Z", "M-4-1.3H-1.3V-4H1.3V-1.3H4V1.3H1.3V4H-1.3V1.3H-4Z"];
+  const mark = (parent, algorithm, left, top, fill) =>
+    node("path", { d: SHAPES[algorithm % SHAPES.length], transform: `translate(${left} ${top})`, fill }, parent);
+
   // Ticks between two values: powers of ten with their 2 and 5 if there are few, or steps of 1, 2 or 5.
   const ticks = (low, high, logarithmic, most) => {
     const found = [];
@@ -57,13 +63,20 @@ const chart = (() => {
       host.textContent = "None of these cells has a value to draw.";
       return;
     }
+    const without = cells.filter((cell) => cell.at).length - seen.length;
+    const text = `${measure.title} against ${axis.title}: ${seen.length} cells, all in the table below`;
     const width = Math.max(300, host.clientWidth);
     const height = Math.min(440, Math.max(280, width * 0.5));
     const names = axis.numbers ? null : { ...axis, values: [...new Set(seen.map((cell) => cell.at[x]))].sort((a, b) => a - b) };
     const tilted = names && names.values.length * 75 > width;
     const box = { left: 52, right: width - 12, top: 26, bottom: height - (tilted ? 110 : 44) };
     const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group" }, host);
-    svg.setAttribute("aria-label", `${measure.title} against ${axis.title}: ${seen.length} cells, all in the table below`);
+    svg.setAttribute("aria-label", text);
+    if (without) {
+      const said = document.createElement("p");
+      said.textContent = `Not drawn: ${without} of these cells, which have no such value.`;
+      host.append(said);
+    }
 
     const ends = seen.flatMap((cell) => cell.values[y].filter((value) => value !== null));
     const upLog = measure.logarithmic && Math.min(...ends) > 0 && Math.max(...ends) > 8 * Math.min(...ends);
@@ -94,7 +107,7 @@ const chart = (() => {
     node("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "tick" }, svg);
     node("text", { x: 4, y: 14, class: "title" }, svg, measure.title);
     node("text", { x: box.right, y: height - 4, class: "title", "text-anchor": "end" }, svg, axis.title);
-    curves(svg, view, seen, { x, y, across, up, over, joined: Boolean(axis.numbers) });
+    curves(svg, view, seen, { x, y, across, up, over, top: box.top, joined: Boolean(axis.numbers) });
   };
 
   const label = (view, cell) => view.axes.map((axis, place) => (place ? `${axis.title} ` : "") + axis.values[cell.at[place]]).join(", ");
@@ -116,13 +129,15 @@ const chart = (() => {
       for (const cell of mine) {
         const [middle, low, high] = cell.values[y];
         const left = over.place(across(cell));
-        if (high > low) node("line", { x1: left, x2: left, y1: up.place(low), y2: up.place(high), stroke: colour(cell) }, svg);
-        node("circle", { cx: left, cy: up.place(middle), r: 3.2, fill: colour(cell) }, svg);
-        const spread = high > low ? ` (${short(low)} to ${short(high)})` : "";
+        const end = high === null ? look.top : up.place(high);
+        if (end < up.place(low)) node("line", { x1: left, x2: left, y1: up.place(low), y2: end, stroke: colour(cell) }, svg);
+        mark(svg, cell.at[0], left, up.place(middle), colour(cell));
+        const range = ` (${short(low)} to ${high === null ? "never, in some repetitions" : short(high)})`;
+        const spread = end < up.place(low) ? range : "";
         const text = `${label(view, cell)}: ${view.measures[y].title} ${short(middle)}${spread}`;
         node("circle", { cx: left, cy: up.place(middle), r: 8, class: "hit", role: "img", "aria-label": text }, svg);
       }
     }
   };
-  return { draw };
+  return { draw, mark };
 })();

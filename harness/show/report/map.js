@@ -11,7 +11,6 @@
   point.setAttribute("r", "6");
   point.setAttribute("class", "point");
   svg.append(point);
-  svg.classList.add("dragged");
 
   // The corners are the lowest and the highest point of the grid, in the drawing's coordinates.
   const [left, bottom, right, top] = data.corners;
@@ -26,7 +25,8 @@
     rtt.setAttribute("aria-valuetext", data.rtts[column]);
     rate.setAttribute("aria-valuetext", data.rates[row]);
     const more = data.unknown[place] ? "; a faster setting is not known to be accurate" : "";
-    said.textContent = `${data.rtts[column]}, ${data.rates[row]}: ${data.names[data.best[place]]}, ${data.gains[place]} times as fast as ssgd${more}`;
+    const gain = data.gains[place] > 1 ? `, ${data.gains[place]} times as fast as ssgd` : "";
+    said.textContent = `${data.rtts[column]}, ${data.rates[row]}: ${data.names[data.best[place]]}${gain}${more}`;
   };
 
   const move = (event) => {
@@ -36,9 +36,10 @@
     rtt.dispatchEvent(new Event("input", { bubbles: true }));
   };
   let dragging = false;
-  svg.addEventListener("pointerdown", (event) => { dragging = true; svg.setPointerCapture(event.pointerId); move(event); });
-  svg.addEventListener("pointermove", (event) => { if (dragging) move(event); });
-  for (const end of ["pointerup", "pointercancel"]) svg.addEventListener(end, () => { dragging = false; });
+  // Only the point takes a touch for itself, so that the page and the drawing scroll elsewhere.
+  point.addEventListener("pointerdown", (event) => { dragging = true; point.setPointerCapture(event.pointerId); });
+  point.addEventListener("pointermove", (event) => { if (dragging) move(event); });
+  for (const end of ["pointerup", "pointercancel"]) point.addEventListener(end, () => { dragging = false; });
   for (const input of [rtt, rate]) for (const change of ["input", "recall"]) input.addEventListener(change, show);
   show();
 })();

@@ -6,7 +6,7 @@ const copied = async (said, text) => {
     said.textContent = "Copied.";
     return true;
   } catch {
-    said.textContent = "This browser does not copy from here. Select it, and press Ctrl+C.";
+    said.textContent = "This browser does not copy from here.";
     return false;
   }
 };

@@ -86,7 +86,11 @@
     history.replaceState(null, "", location.pathname + location.search);
     recall();
   });
-  $("link").addEventListener("click", () => copied($("linked"), location.href));
+  $("link").addEventListener("click", () => {
+    const said = address();
+    copied($("linked"), location.href.replace(/#.*/, "") + (said ? MARK + said : ""));
+  });
+  document.querySelectorAll(".axis .line").forEach((line, place) => chart.mark(line, place, 13, 4, line.querySelector("path").getAttribute("stroke")));
   addEventListener("hashchange", () => { if (location.hash.startsWith(MARK)) recall(); });
   let width = 0;
   if (view) new ResizeObserver(() => { if ($("chart").clientWidth !== width) { width = $("chart").clientWidth; show(); } }).observe($("chart"));

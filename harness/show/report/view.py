@@ -52,7 +52,8 @@ class View:
     Attributes:
         axes: the algorithm first. measures: those that some cell has. colours, dashes: of each algorithm.
         cells: in the order of the table, each with the index of its value on every axis (None: a one-worker cell) and
-            the median, minimum and maximum of each measure.
+            the median, minimum and maximum of each measure. The maximum of a time is None if a repetition never got
+            there.
         provenance: where the numbers come from.
     """
 

@@ -337,6 +337,14 @@ def test_run_ends_with_the_result_and_the_next_step(measured, tmp_path):
     ]
     for command in commands[:-1]:
         assert wanbench(*command.split()).exit_code != 2, command
+    assert commands[-1] == f"map --workload {tmp_path}/results/smoke/spec.toml --workers 2"
+
+
+def test_a_spec_that_options_changed_is_not_offered_for_advice(measured, tmp_path):
+    finished(tmp_path)
+    result = wanbench("run", "smoke", "--out", str(tmp_path / "results"), "--set", "run.repeats=1")
+    assert "wanbench map" not in result.stderr
+    assert "wanbench advise" not in result.stderr
 
 
 def test_ctrl_c_in_any_command_is_exit_code_130(monkeypatch):

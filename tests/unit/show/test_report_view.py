@@ -103,6 +103,9 @@ def test_a_stored_map_is_read_as_it_was_written(drawn):
         lambda stored: json.dumps(stored | {"best": [[0, 0, 0]]}),
         lambda stored: json.dumps(stored | {"best": [[0, 0, 9], [0, 0, 0]]}),
         lambda stored: json.dumps({key: value for key, value in stored.items() if key != "caption"}),
+        lambda stored: json.dumps(stored | {"gain_over_ssgd": [[1, 2, None], [1, 1, 1]]}),
+        lambda stored: json.dumps(stored | {"here": [0, 100]}),
+        lambda stored: json.dumps(stored | {"rtts_ms": [1.0], "best": [[0], [0]]}),
         lambda stored: "[]",
     ],
 )
