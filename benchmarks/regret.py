@@ -264,11 +264,9 @@ def drawn_regrets(lines: Sequence[Mapping[str, Any]]) -> Figure:
     groups = [group for group in _GROUPS if of_group(lines, *group[1:])]
     about = (
         "regret: time to the target over that of the best setting, less 1; a curve ends below 100 % where the choice "
-    )
-    about += (
         "misses the target, was not recorded for the task, or has no valid emulation; held out: without evidence the "
+        "advice is ssgd on the fastest collective"
     )
-    about += "advice is ssgd on the fastest collective"
     sheet = Panels(
         PAGE_IN, _title(lines), about, entries,
         count=len(groups), across=len(groups), panel_in=1.7, left_in=0.5, right_in=0.2, gap_in=0.35,
