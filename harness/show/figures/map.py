@@ -16,13 +16,13 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Sheet, logarithmic
+from wanbench.harness.show.figures.layout import Sheet, logarithmic, text_in
 from wanbench.harness.show.figures.style import INK, PAGE_IN, styles, wanbench_style
 
 _GAINS = (1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500)
 _HATCH = "////"
 _TINTS = (0.75, 0.5, 0.92, 0.62, 0.35)  # of a family's colour, for its settings in turn
-_NEAR = 8  # columns from the edge, where a name begins or ends at its point
+_NAME_PT = 6.5
 _LABEL_SHARE = 0.04  # of all points, for a name inside its area
 
 
@@ -71,7 +71,7 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
         entries["emulated: another is faster"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
     sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
     axes = sheet.axes()
-    _areas(axes, data, colours)
+    _areas(axes, data, colours, sheet.axes_in[0])
     _contours(axes, data)
     logarithmic(axes.xaxis, data.rtts_ms[0], data.rtts_ms[-1])
     logarithmic(axes.yaxis, data.mbits[0], data.mbits[-1])
@@ -99,7 +99,7 @@ def _colours(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any]) -> None:
+def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: float) -> None:
     order = [*colours]
     winner = np.array([[order.index(name) for name in row] for row in data.names])
     x, y = _edges(data.rtts_ms), _edges(data.mbits)
@@ -114,8 +114,10 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any]) -> None:
             axes.contour(data.rtts_ms, data.mbits, mine, levels=[0.5], colors=[INK], linewidths=0.8)
         if mine.mean() >= _LABEL_SHARE:
             row, column = _middle(mine > 0)
-            side = "left" if column < _NEAR else "right" if column >= len(data.rtts_ms) - _NEAR else "center"
-            text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha=side, va="center", fontsize=6.5)
+            # Near an edge, a name begins or ends at its point.
+            half = text_in(name, _NAME_PT) / width_in * len(data.rtts_ms) / 2 + 1
+            side = "left" if column < half else "right" if column >= len(data.rtts_ms) - half else "center"
+            text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha=side, va="center", fontsize=_NAME_PT)
             text.set_path_effects([withStroke(linewidth=2, foreground="white")])
     axes.grid(visible=False)
 
