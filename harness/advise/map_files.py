@@ -46,7 +46,8 @@ def title_of(found: Map) -> str:
     share = round(100 * times / len(found.points))
     return (
         f"{first} is best on {share} % of the map; at most {most.gain:.0f} times as fast as ssgd\n"
-        f"{found.question.reference.workload.name}, {found.question.workers} workers"
+        f"{found.question.reference.workload.name}, {found.question.workers} workers; simulated"
+        f"{', with the accuracy of a proxy' if found.library.proxy else ''}"
     )
 
 
@@ -59,7 +60,7 @@ def caption_of(found: Map) -> str:
         for each in found.library.recordings
     )
     what = "a proxy, not this model" if found.library.proxy else "this model"
-    points = f"{100 * limits.accuracy_drop:g} percentage points"
+    points = f"{100 * limits.accuracy_drop:g} percentage point{'s' * (limits.accuracy_drop != 0.01)}"
     return (
         f"{size(workload.message_bytes)} a gradient, {1e3 * workload.step_time_s:g} ms of compute a step, "
         f"{found.question.spec.network.tcp.congestion}; best: the shortest time to within {points} of ssgd's accuracy, "

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet, logarithmic, text_in
@@ -71,10 +72,11 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
         entries["emulated: another is faster"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
     sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
     axes = sheet.axes()
-    _areas(axes, data, colours, sheet.axes_in[0])
+    names = _areas(axes, data, colours, sheet.axes_in[0])
     _contours(axes, data)
     logarithmic(axes.xaxis, data.rtts_ms[0], data.rtts_ms[-1])
     logarithmic(axes.yaxis, data.mbits[0], data.mbits[-1])
+    _make_room(axes, names)
     axes.set_xlabel("round-trip time (ms)")
     axes.set_ylabel("rate of each worker (Mbit/s)")
     if data.here is not None:
@@ -99,7 +101,9 @@ def _colours(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: float) -> None:
+def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: float) -> list[Text]:
+    """Draw the areas and their borders. Return the names in the large ones."""
+    names = []
     order = [*colours]
     winner = np.array([[order.index(name) for name in row] for row in data.names])
     x, y = _edges(data.rtts_ms), _edges(data.mbits)
@@ -119,7 +123,9 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: floa
             side = "left" if column < half else "right" if column >= len(data.rtts_ms) - half else "center"
             text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha=side, va="center", fontsize=_NAME_PT)
             text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+            names.append(text)
     axes.grid(visible=False)
+    return names
 
 
 def _contours(axes: Axes, data: MapData) -> None:
@@ -131,6 +137,14 @@ def _contours(axes: Axes, data: MapData) -> None:
         )
         for text in axes.clabel(lines, fmt="%g×", fontsize=6):
             text.set_path_effects([withStroke(linewidth=1.5, foreground="white")])
+
+
+def _make_room(axes: Axes, names: Sequence[Text]) -> None:
+    """Remove the labels of contours that are under a name."""
+    taken = [name.get_window_extent() for name in names]
+    for text in [text for text in axes.texts if text not in names]:
+        if any(text.get_window_extent().overlaps(box) for box in taken):
+            text.remove()
 
 
 def _edges(values: Sequence[float]) -> Any:
