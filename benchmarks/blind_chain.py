@@ -146,7 +146,7 @@ def output(process: subprocess.Popen[str], timeout_s: float = 180) -> str:
 def measured(network: Network, folder: Path) -> Path:
     """Measure a network by ping and iperf3, alone and at once, and write a profile."""
     sources = []
-    for a, b in permutations(range(network.sites), 2):
+    for a, b in combinations(range(network.sites), 2):
         file = folder / f"ping-{a}-{b}.txt"
         file.write_text(output(at(a, "ping", "-n", "-c", "30", "-i", "0.2", host(b), stdout=subprocess.PIPE)))
         sources.append(f"s{a},s{b}={file}")

@@ -34,7 +34,8 @@ def profile_toml(
     shared = {site: compare(site, _alone(site, paths), readings) for site, readings in at_once.items()}
     notes = [note for site, found in shared.items() for note in _notes(site, found, stated.get(site, {}))]
     site_lines = [_site(site, stated.get(site, {}), shared.get(site, ()), sources) for site in sites]
-    path_lines = [_path(pair, readings, sources) for each in paths.items() for pair, readings in _ways(*each)]
+    complete = ((pair, [*readings, *_round_trips(pair, paths)]) for pair, readings in paths.items())
+    path_lines = [_path(pair, readings, sources) for each in complete for pair, readings in _ways(*each)]
     return "\n".join(
         [
             "schema = 1",
@@ -60,6 +61,13 @@ def profile_toml(
 
 def _alone(site: str, paths: Mapping[Pair, Sequence[Reading]]) -> Iterator[Reading]:
     return (each for (src, _), readings in paths.items() if src == site for each in readings if each.rate_mbps)
+
+
+def _round_trips(pair: Pair, paths: Mapping[Pair, Sequence[Reading]]) -> list[Reading]:
+    """The pings in the other direction, if this one has none: a round trip is the same from both ends."""
+    if any(each.rtt_ms is not None for each in paths[pair]):
+        return []
+    return [each for each in paths.get(pair[::-1], ()) if each.rtt_ms is not None]
 
 
 def _ways(pair: Pair, readings: Sequence[Reading]) -> Iterator[tuple[Pair, list[Reading]]]:

@@ -103,6 +103,15 @@ def test_files_become_a_profile_that_names_its_sources(tmp_path):
     assert "iperf3, one flow, 10 s, iperf.json, 2026-03-01" in shown
 
 
+def test_a_ping_in_one_direction_is_the_round_trip_of_both(tmp_path):
+    for name, text in (("ping.txt", PING), ("iperf.json", IPERF)):
+        (tmp_path / name).write_text(text)
+    sources = ("home,london=ping.txt", "home,london=iperf.json", "london,home=iperf.json")
+    assert wanbench("measure", *sources, "-o", "mine.toml").exit_code == 0
+    there, back = load("mine.toml").path("home", "london"), load("mine.toml").path("london", "home")
+    assert (there.delay.ms, there.rate.mbit) == (back.delay.ms, back.rate.mbit) == (42.5, 940)
+
+
 @pytest.mark.parametrize(
     ("source", "line"),
     [
