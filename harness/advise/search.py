@@ -132,9 +132,10 @@ def _emulated(found: Found, options: Options) -> Emulated:
     return emulate(found.question, chosen, without_risk(found.simulated)[0], options)
 
 
-def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured, options: Options) -> Emulated:
-    """Emulate candidates beside `ssgd`, on a testbed of this host."""
-    text = emulation_spec(question, [each.candidate.cell for each in [*chosen, ssgd]], repeats=1)
+def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured | None, options: Options) -> Emulated:
+    """Emulate candidates, and `ssgd` unless it is None, on a testbed of this host."""
+    beside = [] if ssgd is None else [ssgd]
+    text = emulation_spec(question, [each.candidate.cell for each in [*chosen, *beside]], repeats=1)
     spec = Spec.from_toml(text, question.where)
     folder = RunFolder(options.out / spec.name)
     try:
@@ -144,11 +145,16 @@ def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured, opti
         return Emulated(why_not=str(error))
     by_place = {_place(cell): rows[cell.key] for cell in plan.cells if cell.key in rows and not cell.is_baseline}
     measured = _matched(chosen, by_place)
-    beside = next(iter(_matched([ssgd], by_place)), None)
     if not measured:
         return Emulated(why_not=f"no repetition was valid; see {folder.path}")
     some = next(row for row in folder.rows() if row["status"] == "ok" and row["workers"] > 1)
-    return Emulated(tuple(ranked(measured)), beside, some["payload_scale"], str(some["testbed"]), str(some["emulator"]))
+    return Emulated(
+        tuple(ranked(measured)),
+        next(iter(_matched(beside, by_place)), None),
+        some["payload_scale"],
+        str(some["testbed"]),
+        str(some["emulator"]),
+    )
 
 
 def _place(cell: Cell) -> tuple[str, str]:
