@@ -9,9 +9,9 @@ missed it. In the other half the task is a transformer that is held out: without
 fastest collective, and the regret is what the missing evidence costs. It was recorded with three seeds, which are the
 truth. Two baselines: always dts-d20-p4, and the evidence with the step-time law, without a simulation.
 
-The first cases of the known task are also emulated: the step times of the choices, and of every recorded setting that is
-simulated to take at most twice the time of the best one, on its fastest collective; with the recorded number of steps.
---record stores table and figure in results/reference.
+The first cases of the known task are also emulated, with the recorded number of steps: the choices, and each recorded
+setting that is simulated to take at most twice the time of the best one, on its fastest collective. --record stores
+table and figure in results/reference.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def regrets(drawn: Case, out: Path, *, emulate: bool) -> dict[str, Any]:
     emulated = emulated_times(question, truth, wanted, options) if emulate else {}
     missed = {place: math.inf for place in named.values() if times.get(place) == math.inf} if emulate else {}
     line |= compared(emulated | missed, named, NOT_VALID, "emulated_")
-    return line | {"emulated_wanted": len(wanted) if emulate else 0}
+    return line | {"emulated_settings": len(emulated), "emulated_wanted": len(wanted) if emulate else 0}
 
 
 def _place(cell: TrainingCell) -> Place:
