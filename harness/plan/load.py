@@ -18,6 +18,9 @@ from wanbench.harness.timeline.changes import planned_outage_s
 _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
+# To compress a byte of a vector and to restore it from the messages of others: top-k; others need 1 to 12 ns
+# (benchmarks/compressors.py).
+_COMPRESSION_S_PER_BYTE = 6e-9
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
 _SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring, or half a round of gloo (measured: 0.23 to 0.47 ms)
 _FLOPS = 20e9  # per second, one core, small layers
@@ -106,6 +109,7 @@ def load_of(cell: Cell) -> Load:
     sent = cell.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
     per_byte = _cpu_s_per_byte(build(cell.profile, cell.placement), segments=cell.emulator == "relay")
     computing = cell.workers * (_CPU_SHARE_PER_WORKER + (0.5 if cell.workload.learns else 0.0))
+    computing += compressing_cpus(cell)
     return Load(
         seconds,
         cpus=computing + per_byte * sent / predict(inputs).step_time_s,
@@ -113,6 +117,14 @@ def load_of(cell: Cell) -> Load:
         peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
         emulated=True,
     )
+
+
+def compressing_cpus(cell: TrainingCell) -> float:
+    """The average number of processors that compress, in an emulated cell."""
+    if cell.algorithm().compressor is None or cell.workers == 1 or cell.workload.step_time_s is None:
+        return 0.0
+    nbytes = cell.workload.message_bytes / cell.law_inputs.period
+    return cell.workers * _COMPRESSION_S_PER_BYTE * nbytes / predict(cell.law_inputs).step_time_s
 
 
 def _cpu_s_per_byte(network: EmulatedNetwork, *, segments: bool) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import Cell
-from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, load_of, makespan
+from wanbench.harness.plan.cell import Cell, TrainingCell
+from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, compressing_cpus, load_of, makespan
 from wanbench.harness.spec.experiment import Spec
 
 SCALES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _LONGER = 1.2  # the experiment may take this much longer than at the smallest scale
+_COMPRESSING = 0.05  # of the time on all processors: it lengthens steps, here more than on hosts of their own
 _GIB = 2**30
 
 
@@ -29,7 +30,8 @@ def chosen(
     """One scale for all cells of an experiment, and the reason; no reason if it does not depend on the host.
 
     A scale fits if every cell that is emulated alone keeps to the host's limits, also while all its workers send at
-    their rate, and if the experiment does not take longer than at the smallest scale.
+    their rate; if compression hardly lengthens its steps; and if the experiment does not take longer than at the
+    smallest scale.
 
     Args:
         at: the cells of the experiment at a scale. capacity: of the host.
@@ -67,6 +69,10 @@ def _excess(cells: Sequence[Cell], host: Capacity, limit_s: float) -> str | None
         cpus = max(here.cpus, here.peak_cpus)
         if cell.testbed != "virtual" and cpus > host.cpu_limit:
             return f"{title} keeps {cpus:.2g} processors busy at its peak (limit {host.cpu_limit:.2g})"
+        if isinstance(cell, TrainingCell) and cell.testbed != "virtual":
+            share = compressing_cpus(cell) * host.slowness / host.cores
+            if share > _COMPRESSING:
+                return f"{title} compresses for {share:.0%} of the time (limit {_COMPRESSING:.0%})"
         if load.memory_bytes > host.memory_limit:
             return f"{title} needs {load.memory_bytes / _GIB:.2g} GiB (limit {host.memory_limit / _GIB:.2g})"
     seconds = _seconds(loads, host)

@@ -57,6 +57,19 @@ def test_a_server_runs_the_workload_itself_and_a_laptop_a_part_of_it():
     assert scale_of(built_in("latency-sweep", LAPTOP)) < 0.1
 
 
+def test_compression_must_not_lengthen_the_steps_of_a_small_host():
+    slow = SPEC.replace("10Gbit", "50Mbit")  # so that nothing else decides
+    dts, topk = (
+        slow.replace("ssgd = {}", f"dts = {{ delay = 4, period = 4{more} }}")
+        for more in ("", ', compression = { kind = "topk", ratio = 0.01 }')
+    )
+    two_cores = Capacity(2, 64 * GIB)
+    assert scale_of(auto(dts, two_cores)) == scale_of(auto(topk, SERVER)) == 1
+    plan = auto(topk, two_cores)
+    assert scale_of(plan) < 0.2
+    assert "compresses for" in str(plan.why_scale)
+
+
 @pytest.mark.parametrize("name", ["world4", "dts-timeline"])
 def test_a_larger_host_never_chooses_a_smaller_scale(name):
     hosts = [Capacity(1, 2 * GIB), LAPTOP, Capacity(2, 8 * GIB), Capacity(4, 16 * GIB), Capacity(16, 64 * GIB), SERVER]
