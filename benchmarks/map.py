@@ -118,11 +118,11 @@ def main() -> None:
     to = ROOT / "results" / "reference" / "map-resnet50" if asked.record else asked.out
     of_map = stored(found)
     valid = [_mark(line) for line in lines if line["emulated"]]
-    marks = "" if not lines else (
-        f" Marks: the map's setting emulated beside the first three of the simulation without PowerSGD, at {len(valid)} "
-        f"networks near borders{f'; {len(lines) - len(valid)} more were not valid' if len(valid) < len(lines) else ''}."
-    )  # fmt: skip
-    of_map = replace(of_map, data=replace(of_map.data, checks=valid), caption=of_map.caption + marks)
+    marks = (
+        f" Marks: emulated beside the first three of the simulation, without PowerSGD, at {len(valid)} networks near "
+    )
+    marks += "borders" + (f"; {len(lines) - len(valid)} more were not valid." if len(valid) < len(lines) else ".")
+    of_map = replace(of_map, data=replace(of_map.data, checks=valid), caption=of_map.caption + (marks if lines else ""))
     stored_map.store(of_map, to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.advise.compression import unpriced_s
 from wanbench.harness.advise.evidence import Source, Tier
 from wanbench.harness.advise.flips import Flip, flips
 from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
@@ -39,6 +40,7 @@ class Answer:
         no_risk: the fastest setting with the mathematics of `ssgd`. advised: the fastest with enough accuracy; the same
             setting if no other is known to be accurate enough. runner_up: the next setting.
         proposal: a design that measures the fastest settings with this model, if it has no evidence of its own.
+        compression_s: what the advised setting's compression takes on this host in a step, if nothing was charged.
         faster: a faster setting whose recorded accuracy is too low. unknown: the fastest setting of which no accuracy
             is recorded.
     """
@@ -51,6 +53,7 @@ class Answer:
     unknown: Measured | None
     flips: list[Flip] | None = None
     proposal: Proposal | None = None
+    compression_s: float | None = None
     uplinks: Uplinks | None = None
 
 
@@ -78,6 +81,7 @@ def answer(found: Found, minutes: float) -> Answer:
         next((each for each in ranked(unknown) if each.step_time_s < faster_s), None),
         flips(found.question, here, advisable(found.simulated)),
         None if measured_itself else proposal(found.question, found.simulated, minutes),
+        unpriced_s(advised.candidate.cell),
         shared(found.question, advisable(found.simulated)),
     )
 
@@ -108,6 +112,7 @@ def to_json(found: Answer) -> dict[str, Any]:
         "faster_but_unknown": _plain(found.unknown, of),
         "flips": None if found.flips is None else [asdict(each) for each in found.flips],
         "uplinks": None if found.uplinks is None else asdict(found.uplinks),
+        "compression_s_on_this_host": found.compression_s,
         "emulated": [_plain(each, of) for each in of.emulated.measured],
         "emulation": {key: getattr(of.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
         "recordings_without_learning": list(of.without_learning),
@@ -191,6 +196,9 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "advised", f"{_setting(found.advised, of)}, to {_target(question.limits)}"
         for source in found.advised.candidate.evidence.sources:
             yield "evidence", _evidence(source)
+    if found.compression_s is not None:
+        took = f"on this host's processor it takes about {_seconds(found.compression_s)} a step"
+        yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
     for each in of.without_learning:
         yield "no evidence", f"{each}, so it shows nothing of the others; check model, data and learning rates"
     if found.runner_up is not None:
