@@ -122,7 +122,8 @@ def main() -> None:
         f" Marks: emulated beside the first three of the simulation, without PowerSGD, at {len(valid)} networks near "
     )
     marks += "borders" + (f"; {len(lines) - len(valid)} more were not valid." if len(valid) < len(lines) else ".")
-    of_map = replace(of_map, data=replace(of_map.data, checks=valid), caption=of_map.caption + (marks if lines else ""))
+    caption = of_map.caption + (marks if lines else "")
+    of_map = replace(of_map, data=replace(of_map.data, checks=valid), caption=caption)
     stored_map.store(of_map, to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:

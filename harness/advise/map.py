@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -115,22 +115,55 @@ def nearby(ratios: Mapping[tuple[float, float], float], rtt_ms: float, mbit: flo
 
 
 def between(known: Mapping[tuple[float, float], float], rtt_ms: float, mbit: float) -> float:
-    """A value between the four points of a grid around a place, linear in logarithms; infinite if one is missing."""
-    corners: list[tuple[float, tuple[float, ...]]] = [(1.0, ())]
-    logarithm = 0.0
-    for value, places in ((rtt_ms, sorted({a for a, _ in known})), (mbit, sorted({b for _, b in known}))):
-        if len(places) < 2:
-            return math.inf
-        after = min(max(bisect(places, value), 1), len(places) - 1)
-        low, high = places[after - 1], places[after]
-        share = math.log(value / low) / math.log(high / low)
-        corners = [(w * part, (*c, end)) for w, c in corners for part, end in ((1 - share, low), (share, high))]
-    for weight, corner in corners:
-        a, b = corner
-        if (a, b) not in known:
-            return math.inf
-        logarithm += weight * math.log(known[a, b])
-    return math.exp(logarithm)
+    """A time between the four points of a grid around a network; infinite if one is missing.
+
+    A step takes longer with the round trip and with 1 / rate. Along each axis the two parts of a step either follow
+    each other, so that the time is linear, or overlap, so that it is the longer of both; whichever fits the grid.
+    """
+    rtts, rates = sorted({a for a, _ in known}), sorted({b for _, b in known})
+    if min(len(rtts), len(rates)) < 2 or len(known) < len(rtts) * len(rates):
+        return math.inf
+    by_rate = {a: {1 / b: known[a, b] for b in rates} for a in rtts}
+    by_rtt = [{a: known[a, b] for a in rtts} for b in rates]
+    along_rate, along_rtt = _form(by_rate.values()), _form(by_rtt)
+    return _along({a: _along(column, 1 / mbit, along_rate) for a, column in by_rate.items()}, rtt_ms, along_rtt)
+
+
+_Known = tuple[float, float]  # a load, and the time at it
+_Form = Callable[[_Known, _Known, float], float]  # the time at a load between a lighter and a heavier one
+
+
+def _in_turn(light: _Known, heavy: _Known, load: float) -> float:
+    share = (load - light[0]) / (heavy[0] - light[0])
+    return light[1] + share * (heavy[1] - light[1])
+
+
+def _overlapped(light: _Known, heavy: _Known, load: float) -> float:
+    return max(light[1], heavy[1] * load / heavy[0])
+
+
+def _along(times: Mapping[float, float], load: float, form: _Form) -> float:
+    """The time at a load between two known ones, or at the end."""
+    loads = sorted(times)
+    after = min(max(bisect(loads, load), 1), len(loads) - 1)
+    light, heavy = loads[after - 1], loads[after]
+    return form((light, times[light]), (heavy, times[heavy]), min(max(load, light), heavy))
+
+
+def _form(lines: Iterable[Mapping[float, float]]) -> _Form:
+    """The form that predicts the known times best, each from its two neighbours."""
+    every = list(lines)
+
+    def error(form: _Form) -> float:
+        found = 0.0
+        for line in every:
+            loads = sorted(line)
+            for light, load, heavy in zip(loads, loads[1:], loads[2:], strict=False):
+                predicted = form((light, line[light]), (heavy, line[heavy]), load)
+                found += abs(math.log(predicted / line[load]))
+        return found
+
+    return min((_overlapped, _in_turn), key=error)
 
 
 def draw_up(

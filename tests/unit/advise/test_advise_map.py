@@ -10,12 +10,26 @@ from wanbench.harness.advise.map import between, nearby, spaced
 from wanbench.harness.show.figures.map import MapData, best_map
 
 
-def test_a_power_law_between_the_points_of_a_grid_is_exact():
-    known = {(rtt, rate): rtt**0.5 / rate for rtt in (1.0, 10.0, 100.0) for rate in (10.0, 1000.0)}
-    assert between(known, 30.0, 70.0) == pytest.approx(30**0.5 / 70)
-    assert between(known, 1.0, 10.0) == pytest.approx(0.1)
+GRID = [(rtt_ms, mbit) for rtt_ms in (1.0, 10.0, 100.0) for mbit in (10.0, 100.0, 1000.0, 10_000.0)]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        lambda rtt_ms, mbit: 300 + 2 * rtt_ms + 9000 / mbit,  # one after the other
+        lambda rtt_ms, mbit: max(300, 9000 / mbit),  # messages behind compute
+        lambda rtt_ms, mbit: max(300, 40 * rtt_ms, 9000 / mbit),
+    ],
+)
+def test_times_between_the_points_of_a_grid_are_exact_whether_parts_of_a_step_overlap_or_not(time):
+    known = {place: time(*place) for place in GRID}
+    for place in ((30.0, 70.0), (3.0, 20.0), (1.0, 10.0), (60.0, 5000.0)):
+        assert between(known, *place) == pytest.approx(time(*place), rel=0.01)
+
+
+def test_without_all_points_of_the_grid_nothing_is_known_between_them():
     assert between({}, 1.0, 10.0) == math.inf
-    assert between({key: value for key, value in known.items() if key != (10.0, 1000.0)}, 30.0, 70.0) == math.inf
+    assert between(dict.fromkeys(GRID[1:], 1.0), 30.0, 70.0) == math.inf
 
 
 def test_a_correction_is_exact_where_it_is_known_and_between_them_elsewhere():
