@@ -9,7 +9,6 @@ import pytest
 from wanbench.harness.advise.map import between, nearby, spaced
 from wanbench.harness.show.figures.map import MapData, best_map
 
-
 GRID = [(rtt_ms, mbit) for rtt_ms in (1.0, 10.0, 100.0) for mbit in (10.0, 100.0, 1000.0, 10_000.0)]
 
 
