@@ -285,7 +285,9 @@ def _emulated(found: Answer) -> str:
     for each in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:
         off = each.step_time_s / _simulated(found.found, each).step_time_s - 1
         compared.append(f"{each.name} {_seconds(each.step_time_s)} ({off:+.0%} of simulated)")
-    scale = "at full size" if emulated.scale == 1 else f"with messages and rates x {emulated.scale:g}"
+    scale = "at full size"
+    if emulated.scale != 1:
+        scale = f"with messages and rates x {emulated.scale:g}, at which TCP's first window is too large"
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"
 
 
