@@ -48,7 +48,9 @@ def _candidates(answer: Answer) -> str:
                 "simulated_s": simulated.get(cell.key),
                 "tier": str(each.evidence.tier),
                 "more_steps": each.evidence.more_steps,
-                "left_out": "" if cell.key in simulated else "slower by the law than those that were simulated",
+                "left_out": ""
+                if cell.key in simulated
+                else "slower by the law or by its bytes than those that were simulated",
             }
         )
     lines += [

@@ -14,12 +14,14 @@ from wanbench.harness.learning.recording import recorded
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
+from wanbench.harness.plan.law import predict
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import FileError, Profile
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
 REFERENCE = "ssgd"
-WINDOW = "60 steps"
+_WINDOW, _SHORT_WINDOW = "60 steps", "20 steps"
+_LONG = 10  # computing times; in longer steps stragglers hardly count
 _NUMBERS = ("params", "tensors", "step_time", "step_cv")
 _OPTIMIZER = frozenset({"optimizer", "momentum", "nesterov"})
 _MOMENTUM = 0.9  # decides how many vectors some algorithms send
@@ -77,6 +79,12 @@ class Question:
             return network.name
         return " ".join(str(part) for part in ("uniform", network.table.rtt, network.table.rate) if part)
 
+    @property
+    def slow(self) -> bool:
+        """Whether by the law a step of `ssgd` is so long that simulations of it take long."""
+        law = self.reference.law_inputs
+        return predict(law).step_time_s > _LONG * law.step_time_s
+
     def changed(self, changes: Mapping[str, Any]) -> Question:
         """The same question about another network or workload, by dotted keys of the spec. Raises: SpecError."""
         spec = self.spec.override(changes, self.where)
@@ -110,7 +118,7 @@ def ask(
         "algorithms": {REFERENCE: {}},
         "train": train,
         "sweep": {"workers": [2 if workers is None else workers]},
-        "run": {"testbed": "virtual", "repeats": 1, "window": WINDOW},
+        "run": {"testbed": "virtual", "repeats": 1, "window": _WINDOW},
     }
     spec = Spec.from_dict(data, where)
     measured_here = "model" in task and "step_time" not in task
@@ -121,7 +129,8 @@ def ask(
         spec = spec.override({"sweep.workers": [_sites(spec, where)]}, where)
     one_worker, reference = _cells(spec, where)
     _check_rates(reference)
-    return Question(spec, where, limits, one_worker, reference, measured_here)
+    question = Question(spec, where, limits, one_worker, reference, measured_here)
+    return question.changed({"run.window": _SHORT_WINDOW}) if question.slow else question
 
 
 def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:

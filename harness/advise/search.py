@@ -12,7 +12,7 @@ from wanbench.harness.advise.evidence import Library
 from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
 from wanbench.harness.advise.reproduce import emulation_spec
-from wanbench.harness.advise.shortlist import Candidate, shortlist, weighed
+from wanbench.harness.advise.shortlist import Candidate, first, promising, shortlist, weighed
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.api import measure_all
 from wanbench.harness.errors import CellsFailed, HostError, SpecError
@@ -100,10 +100,14 @@ def _check_reference(question: Question, candidates_: Sequence[Candidate], left_
 
 def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:
     gloo = reference_on_gloo(question)
-    cells: dict[str, Cell] = {question.one_worker.key: question.one_worker, gloo.key: gloo}
-    cells |= {each.cell.key: each.cell for each in chosen}
     folder = RunFolder(options.out / question.spec.name)
-    rows = rows_of_plan(Plan(question.spec, tuple(cells.values())), folder, options)
+    cells = [question.one_worker, gloo]
+    if question.slow:
+        begun = first(chosen)
+        rows = rows_of_plan(_plan(question, cells, begun), folder, options)
+        chosen = promising(chosen, [(each, rows[each.cell.key]) for each in begun if each.cell.key in rows])
+        options = replace(options, fresh=False)
+    rows = rows_of_plan(_plan(question, cells, chosen), folder, options)
     sent = {row["cell_key"]: megabytes_per_step(row) for row in folder.rows()}
     measured = [
         Measured(each, rows[each.cell.key], None if (mb := sent[each.cell.key]) is None else 1e6 * mb)
@@ -114,6 +118,11 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
     if reference is None:
         raise CellsFailed(f"{folder.path}: {REFERENCE} on gloo, which all are compared with, has no valid result")
     return reference, measured
+
+
+def _plan(question: Question, cells: Iterable[Cell], chosen: Iterable[Candidate]) -> Plan:
+    every = {cell.key: cell for cell in [*cells, *(each.cell for each in chosen)]}
+    return Plan(question.spec, tuple(every.values()))
 
 
 def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | None = None) -> dict[str, float]:

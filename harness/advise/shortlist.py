@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,9 @@ from wanbench.harness.plan.law import predict
 
 MOST = 50
 _COLLECTIVES = 2  # of a setting that can be advised
+_FIRST = 3
+_HOPELESS = 5.0  # times as long as the best
+_MARGIN = 2.0  # seconds a byte differ by less between settings on the same network
 _SLOWER = 1.5  # a second collective is simulated only if the law has it within this factor
 
 
@@ -85,3 +89,35 @@ def shortlist(candidates: Sequence[Candidate], most: int = MOST) -> list[Candida
         if len(chosen) < most and not of_setting[each.cell.label]:
             choose(each)
     return chosen
+
+
+def sending_s(cell: TrainingCell) -> float:
+    """Seconds of a step in which a worker sends its messages once, at the rate of the law; 0 without a rate."""
+    law = cell.law_inputs
+    return law.message_bytes * law.messages / law.period / (law.rate_bytes_per_s or math.inf)
+
+
+def first(chosen: Iterable[Candidate]) -> list[Candidate]:
+    """The settings that can be advised and have the least to send, to be simulated before the others."""
+    found: dict[str, Candidate] = {}
+    for each in sorted((each for each in chosen if each.eligible), key=lambda each: sending_s(each.cell)):
+        found.setdefault(each.cell.label, each)
+    return [*found.values()][:_FIRST]
+
+
+def promising(chosen: Iterable[Candidate], simulated: Sequence[tuple[Candidate, float]]) -> list[Candidate]:
+    """Those that are not hopeless by their bytes, and those with the mathematics of `ssgd`.
+
+    On a slow link with loss a setting can take hours a step, which takes minutes to simulate, and the law does not know
+    it. How much longer a step takes with the bytes is seen from those that were simulated first.
+
+    Args:
+        simulated: the first candidates, with their seconds of a step.
+    """
+    if len(simulated) < 2:
+        return [*chosen]
+    (light, least_s), *_, (heavy, most_s) = sorted(simulated, key=lambda each: sending_s(each[0].cell))
+    more_s = sending_s(heavy.cell) - sending_s(light.cell)
+    slope = max(0.0, most_s - least_s) / more_s if more_s > 0 else 0.0
+    limit_s = _HOPELESS * _MARGIN * min(took_s * (each.evidence.more_steps or 1.0) for each, took_s in simulated)
+    return [each for each in chosen if each.evidence.tier is Tier.NO_RISK or slope * sending_s(each.cell) <= limit_s]

@@ -11,7 +11,7 @@ from wanbench.harness.advise.evidence import Evidence, Library, Tier
 from wanbench.harness.advise.flips import flips
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import Measured, advisable, ranked, without_risk
-from wanbench.harness.advise.shortlist import Candidate, law_s, shortlist, weighed
+from wanbench.harness.advise.shortlist import Candidate, first, law_s, promising, sending_s, shortlist, weighed
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
 QUESTION = ask(UNIFORM, "resnet50-v100", 4, Limits())
@@ -108,3 +108,35 @@ def test_on_a_nearer_network_the_synchronous_method_wins_again():
     # What makes messages shorter beside compute: a shorter round trip, a higher rate, a longer step.
     assert {(each.axis, each.factor < 1) for each in found} == {("RTT", True), ("rate", False), ("step time", False)}
     assert all(each.name.startswith("ssgd") and each.gain > 0.01 for each in found)
+
+
+def slow_settings():
+    """`ssgd`, and settings that send less: every fourth vector, 1 % and 10 % of its values."""
+    ratios = {"tenth": 0.1, "hundredth": 0.01}
+    sparse = {name: {"period": 4, "compression": {"kind": "topk", "ratio": ratio}} for name, ratio in ratios.items()}
+    return {
+        "ssgd": measured("ssgd", 0.0, tier=Tier.NO_RISK).candidate,
+        "dts": measured("dts", 0.0, delay=4, period=4).candidate,
+        **{name: measured("sparse", 0.0, **params).candidate for name, params in sparse.items()},
+        "unknown": measured("delayed", 0.0, None, Tier.UNKNOWN, delay=4).candidate,
+    }
+
+
+def test_those_that_send_the_least_are_simulated_first():
+    found = slow_settings()
+    assert first(found.values()) == [found["hundredth"], found["tenth"], found["dts"]]
+
+
+@pytest.mark.parametrize("lossy", [1, 25])
+def test_what_is_hopeless_by_its_bytes_is_not_simulated_however_much_longer_they_take_than_by_the_law(lossy):
+    found = slow_settings()
+    begun = [(found[name], 0.3 + lossy * sending_s(found[name].cell)) for name in ("hundredth", "tenth")]
+    kept = promising(found.values(), begun)
+    assert found["ssgd"] in kept  # all are compared with it
+    assert (found["dts"] in kept) == (found["unknown"] in kept) == (lossy == 1)
+
+
+def test_where_bytes_cost_nothing_all_are_simulated():
+    found = slow_settings()
+    assert promising(found.values(), [(found["hundredth"], 0.3), (found["tenth"], 0.3)]) == [*found.values()]
+    assert promising(found.values(), [(found["tenth"], 9.0)]) == [*found.values()]
