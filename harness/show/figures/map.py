@@ -24,6 +24,10 @@ _GAINS = (1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500)
 _HATCH = "////"
 _TINTS = (0.75, 0.5, 0.92, 0.62, 0.35)  # of a family's colour, for its settings in turn
 _NAME_PT = 6.5
+_MARKS: Mapping[bool, Mapping[str, Any]] = {
+    True: {"marker": "o", "color": INK},
+    False: {"marker": "X", "color": "#CC3311"},
+}
 _LABEL_SHARE = 0.04  # of all points, for a name inside its area
 
 
@@ -65,11 +69,9 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     entries["times as fast as ssgd"] = Line2D([], [], color=INK, linewidth=0.7, linestyle="--")
     if data.here is not None:
         entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")
-    if data.checks:
-        entries["emulated: it is the fastest, or within 3 %"] = Line2D(
-            [], [], marker="o", color=INK, linestyle="", markersize=4
-        )
-        entries["emulated: another is faster"] = Line2D([], [], marker="X", color="#CC3311", linestyle="", markersize=5)
+    for text, same in (("the fastest, or within 3 % of it", True), ("another is faster", False)):
+        if any(check[2] == same for check in data.checks):
+            entries[f"emulated: {text}"] = Line2D([], [], linestyle="", markersize=4, **_MARKS[same])
     sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
     axes = sheet.axes()
     names = _areas(axes, data, colours, sheet.axes_in[0])
@@ -83,8 +85,7 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
         axes.plot(*data.here, marker="*", markersize=11, color=INK, markeredgecolor="white", clip_on=False, zorder=6)
         note(axes, *data.here, "your network")
     for rtt_ms, mbit, same in data.checks:
-        look: dict[str, Any] = {"marker": "o", "color": INK} if same else {"marker": "X", "color": "#CC3311"}
-        axes.plot(rtt_ms, mbit, markersize=5, markeredgecolor="white", markeredgewidth=0.5, zorder=5, **look)
+        axes.plot(rtt_ms, mbit, markersize=5, markeredgecolor="white", markeredgewidth=0.5, zorder=5, **_MARKS[same])
     return sheet.figure
 
 
