@@ -9,7 +9,7 @@ from wanbench.harness.advise import toml
 from wanbench.harness.advise.question import Question
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.rep.group import network_environments
-from wanbench.workloads.group.settings import COLLECTIVE, SITES
+from wanbench.workloads.group.settings import COLLECTIVE
 
 _WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
 _TRIAL_S = 300
@@ -46,15 +46,15 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
 
 def snippet(cell: TrainingCell) -> str:
     """A few lines that train with a setting in a user's own loop."""
-    backend = _backend(cell)
+    backend, told = _backend(cell), _told(cell)
     params = "".join(f", {key}={value!r}" for key, value in cell.params.items())
     return "\n".join(
         [
-            "import os",
+            *(["import os"] if told else []),
             "import torch.distributed as dist",
             "from wanbench import wrap",
             "",
-            *_told(cell),
+            *told,
             f'dist.init_process_group("{backend}")',
             f'wrapped = wrap(model, optimizer, "{cell.kind}"{params})',
             "for inputs, targets in batches:",
@@ -75,9 +75,9 @@ def _told(cell: TrainingCell) -> list[str]:
     """Lines that tell the process group `wan` of the network; none for gloo."""
     if _backend(cell) == "gloo":
         return []
-    by_rank = [{name: value for name, value in each.items() if name != SITES} for each in network_environments(cell)]
+    by_rank = [*network_environments(cell)]
     if cell.collective == "hierarchical":
-        by_rank = [{**each, COLLECTIVE: "hierarchical", SITES: ",".join(cell.placement)} for each in by_rank]
+        by_rank = [{COLLECTIVE: "hierarchical", **each} for each in by_rank]
     alike = all(each == by_rank[0] for each in by_rank)
     told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {each!r}," for each in by_rank), "]"]
     mine = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'

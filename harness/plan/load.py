@@ -18,8 +18,8 @@ from wanbench.harness.timeline.changes import planned_outage_s
 _CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
-# To compress a byte of a vector and to restore it from the messages of others: top-k; others need 1 to 12 ns
-# (benchmarks/compressors.py).
+# To compress a byte of a vector, and to restore it from the messages of three others: top-k. With one message other
+# compressors need 1 to 9 ns (benchmarks/compressors.py).
 _COMPRESSION_S_PER_BYTE = 6e-9
 _SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
 _SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring, or half a round of gloo (measured: 0.23 to 0.47 ms)

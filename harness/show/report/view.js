@@ -8,7 +8,7 @@
   const rows = Array.from($("table").tBodies[0].rows);
   const texts = rows.map((row) => row.textContent.toLowerCase());
   const view = JSON.parse($("view").textContent);
-  const cells = view ? view.cells.map(([at, values], place) => ({ at, values, row: rows[place] })) : [];
+  const cells = view ? view.cells.map(([at, values]) => ({ at, values })) : [];
   const kept = Array.from(document.querySelectorAll("[data-keep]"));
   const boxes = Array.from(form.querySelectorAll("input[type=checkbox]"));
   const fits = (place, words, status, off) =>
