@@ -189,7 +189,9 @@ def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: float) -> float | No
     """The rate in bytes/s at which a burst arrived, or None with fewer than 4 packets.
 
     It is the median over pairs of packets a third of the burst apart, which a packet written 0.1 ms early hardly
-    changes. If a process was not scheduled for a moment, only the pairs around that moment are wrong.
+    changes. If a process was not scheduled for a moment, only the pairs around that moment are wrong. Pairs between
+    which a packet was lost count only if the others are too few: the kernel loses packets before it spaces them, so
+    those that follow can catch up by one packet.
 
     Args:
         arrivals: sequence number and time in ns of every packet of `nbytes` that arrived.
@@ -197,10 +199,11 @@ def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: float) -> float | No
     if len(arrivals) < 4:
         return None
     apart = max(2, len(arrivals) // 3)
+    pairs = [(early, late) for early, late in zip(arrivals, arrivals[apart:], strict=False) if late[0] > early[0]]
+    complete = [(early, late) for early, late in pairs if late[0] - early[0] == apart]
     per_byte = [
         (late_ns - early_ns) / ((late - early) * nbytes)
-        for (early, early_ns), (late, late_ns) in zip(arrivals, arrivals[apart:], strict=False)
-        if late > early
+        for (early, early_ns), (late, late_ns) in (complete if 4 * len(complete) >= len(pairs) else pairs)
     ]
     ns = statistics.median(per_byte) if per_byte else 0.0
     return 1e9 / ns if ns > 0 else None

@@ -106,6 +106,11 @@ def test_lost_packets_do_not_lower_the_rate_of_the_others():
     assert dispersion(arrivals, 1000) == pytest.approx(1e6)
 
 
+def test_losses_before_the_line_do_not_raise_the_rate():
+    ahead_of_line = [(number, (number - (number > 50)) * MS) for number in range(100) if number != 50]
+    assert dispersion(ahead_of_line, 1000) == pytest.approx(1e6)
+
+
 def test_overtaken_packets_are_counted():
     assert inversions([(0, 0, 0, 0), (0, 2, 0, 0), (0, 1, 0, 0), (1, 0, 0, 0), (0, 3, 0, 0)]) == 2
     arrivals = singles(50)
