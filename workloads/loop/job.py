@@ -22,6 +22,8 @@ class Job:
         warm_rounds, warm_in_flight: rounds, and messages per round, that warm TCP up before the first step.
         warm_numel: float32 values in each of these messages: as many as the bytes of a message in training.
         warm_spacing_s: seconds between the messages of a round.
+        deadline_s: the time in which the others go on without a worker that cannot be reached; None: they wait for it.
+        returned: whether this worker was started again, and gets its model from the others.
         timeout_s: time limit of an operation in seconds; a longer one has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
         slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
@@ -61,6 +63,8 @@ class Job:
     slow: Sequence[Mapping[str, Any]] = ()
     told_steps: Sequence[int] = ()
     warm_spacing_s: float = 0.0
+    deadline_s: float | None = None
+    returned: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict; `Job(**data)` reverses it."""
