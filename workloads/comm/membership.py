@@ -21,7 +21,7 @@ class View:
 
     Attributes:
         epoch: its number, from 0.
-        members: its workers, in order: the ranks that they have in the job. The place in this list is the rank in `comm`.
+        members: its workers, in order: their ranks in the job. The place in this list is the rank in `comm`.
         steps: by member, how many steps its model has made; None if it has returned and has no model yet.
         comm: connects the members.
     """
