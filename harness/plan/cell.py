@@ -39,6 +39,7 @@ from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
+_LEAST_DEADLINE_S, _ROUND_TRIPS = 1.0, 4  # of a deadline, for connections to be made on a busy host
 _DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
 
 
@@ -287,17 +288,31 @@ class TrainingCell(Cell):
         """See `Cell.predicted_step_time_s`."""
         return None if self.law_gap else predict(self.law_inputs).step_time_s
 
+    @property
+    def loses_workers(self) -> bool:
+        """Whether workers are killed during training."""
+        return any(change.kind == "kill" for change in self.changes)
+
+    @property
+    def deadline_s(self) -> float | None:
+        """The time after which workers go on without one that cannot be reached; None if they wait for it."""
+        if not self.loses_workers:
+            return None
+        law = predict(self.law_inputs)
+        return count(self.comm.deadline) * law.step_time_s + _LEAST_DEADLINE_S + _ROUND_TRIPS * self.law_inputs.rtt_s
+
     @cached_property
     def window_begin(self) -> int:
-        """First measured step."""
+        """First measured step: where workers are killed, the first of all."""
         algorithm = self.algorithm()
-        return fill_steps(algorithm.delay_steps, algorithm.period_steps)
+        return 0 if self.loses_workers else fill_steps(algorithm.delay_steps, algorithm.period_steps)
 
     @cached_property
     def window(self) -> int:
-        """Number of measured steps."""
+        """Number of measured steps: where workers are killed, all."""
         algorithm = self.algorithm()
-        return window_steps(algorithm.delay_steps, algorithm.period_steps, self.asked_window)
+        window = window_steps(algorithm.delay_steps, algorithm.period_steps, self.asked_window)
+        return max(window, self.asked_steps) if self.loses_workers else window
 
     @property
     def steps(self) -> int:

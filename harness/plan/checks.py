@@ -10,7 +10,6 @@ from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import refused_to_trainers
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import PlacementError
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
@@ -91,7 +90,16 @@ def _check_training_change(cell: TrainingCell, change: Change, entry: str) -> No
     if change.kind == "slow" and cell.workload.step_time_s is None:
         raise SpecError(_REAL_COMPUTE.format(entry))
     if change.kind == "kill":
-        raise SpecError(refused_to_trainers(entry))
+        _check_kill(cell, entry)
+
+
+def _check_kill(cell: TrainingCell, entry: str) -> None:
+    """Only connections between all pairs can be made again without a lost worker."""
+    if cell.comm.collective != "direct":
+        got = f"comm.collective = {cell.comm.collective!r}"
+        raise SpecError(f'{entry}.kill: {got}: its group cannot be formed again; expected "direct"')
+    if cell.algorithm().datagrams:
+        raise SpecError(f"{entry}.kill: {cell.kind!r} sends datagrams, whose group cannot be formed again; remove it")
 
 
 def _check_command_change(change: Change, entry: str) -> None:

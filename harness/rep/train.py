@@ -95,12 +95,14 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "warm_spacing_s": all_reduce_time(cell.law_inputs, cell.law_inputs.message_bytes)[1],
         "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
         "rendezvous": rendezvous,
+        "deadline_s": cell.deadline_s,
         "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,
         "datagram_bytes_per_s": _datagram_rate(cell) if algorithm.datagrams else None,
     }
     by_site = cell.comm.collective == "hierarchical"
     # A change can raise a rate, and connections keep their pace.
-    paced = cell.comm.collective != "gloo" and cell.testbed != "virtual" and not cell.changes
+    steady = all(change.kind in ("kill", "slow") for change in cell.changes)
+    paced = cell.comm.collective != "gloo" and cell.testbed != "virtual" and steady
     network = network_of(cell) if paced else None
     shared["site_of"] = network_of(cell).site_of if by_site else ()
     shared["ring"] = ring = cell.ring if cell.comm.collective == "ring" else ()
@@ -183,8 +185,8 @@ def measure(
     measured = Measured(done.steps.first_rank, done.finished, done.tcp)
     columns = trained(cell, measured)
     done.steps.write(folder / "steps.parquet")
-    write_messages(folder / "messages.parquet", done.finished[0]["outcome"]["messages"])
-    write_evaluations(folder / EVALUATIONS, done.finished[0]["outcome"]["evaluations"])
+    write_messages(folder / "messages.parquet", measured.lead["messages"])
+    write_evaluations(folder / EVALUATIONS, measured.lead["evaluations"])
     if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, network_of(cell), measured, report)
         row = cast(Row, {**describe(cell, rep), **columns, "status": "ok"})
@@ -226,7 +228,7 @@ def windows_of(cell: TrainingCell, measured: Measured) -> list[pauses.Window]:
 
 def stragglers_of(cell: Cell, measured: Measured) -> Stragglers:
     """Return the times at which workers were slow, as they reported them."""
-    slowed_ns = [measured.finished[rank]["outcome"]["slowed_ns"] for rank in range(cell.workers)]
+    slowed_ns = [measured.finished[rank]["outcome"]["slowed_ns"] for rank in sorted(measured.finished)]
     return Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns)
 
 

@@ -23,6 +23,12 @@ class Measured:
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def lead(self) -> Mapping[str, Any]:
+        """What the worker measured that evaluated its model: the lowest rank that was there at the end."""
+        outcome: Mapping[str, Any] = self.finished[min(self.finished)]["outcome"]
+        return outcome
+
 
 def measured_row(
     cell: Cell,
@@ -59,14 +65,14 @@ def measured_row(
 
 def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
     """The columns that follow from the workers' reports of their training, on every testbed."""
-    outcomes = [measured.finished[rank]["outcome"] for rank in range(cell.workers)]
+    outcomes = [measured.finished[rank]["outcome"] for rank in sorted(measured.finished)]
     slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
     seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
     compute = slowest["window"]["compute_ns"] / 1e9
     stall = slowest["window"]["stall_ns"] / 1e9
     losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
     spreads = [o["replica_spread"] for o in outcomes]
-    evaluations = outcomes[0]["evaluations"]
+    evaluations = measured.lead["evaluations"]
     target = _reached(cell, measured)
     steps = cell.window
     return {
@@ -220,4 +226,4 @@ def _reached(cell: TrainingCell, measured: Measured) -> Reached | None:
     if cell.train.target is None or not rows:
         return None
     begin_ns = round(rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9)
-    return reached(measured.finished[0]["outcome"]["evaluations"], cell.train.target, begin_ns)
+    return reached(measured.lead["evaluations"], cell.train.target, begin_ns)

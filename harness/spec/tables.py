@@ -161,6 +161,11 @@ class CommTable(Table):
         default=Size.parse("25MiB"),
         description="ssgd only: size of the gradient buckets that are sent during the backward pass.",
     )
+    deadline: Steps = Field(
+        default="10 steps",
+        description="If workers are killed: the time, in predicted steps, after which the others go on without a "
+        "worker that cannot be reached.",
+    )
 
 
 class TrainTable(Table):

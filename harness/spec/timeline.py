@@ -114,7 +114,7 @@ class ChangeTable(_Effects):
     slow: Annotated[float, Field(gt=0, le=_MOST_FACTOR)] | None = _key(
         'Factor on emulated compute from the next step on. With at = "9 steps", each worker counts its own steps.'
     )
-    kill: bool | None = _key("Commands only: kill the processes of a worker, and start them again after `for`.")
+    kill: bool | None = _key("Kill the training processes of a worker, and start them again after `for`.")
 
     @field_validator("trace")
     @classmethod

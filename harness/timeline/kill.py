@@ -1,6 +1,6 @@
-"""Programs that are killed and started again: the changes of a timeline that workers make on command.
+"""Workers that are killed and started again: the changes of a timeline that workers make on command.
 
-Times count from the start of the processes. The steps of a program are not known.
+For programs, times count from the start of their processes. The steps of a program are not known.
 """
 
 from __future__ import annotations
@@ -15,10 +15,6 @@ from wanbench.harness.timeline.edits import TimelineError, ranks_of
 from wanbench.netprofiles import Profile
 
 _NS = 1e9
-_BUILT_IN = (
-    "built-in trainers cannot form their group again; disconnect the worker for a while with cut, or run a command "
-    "(workload.command) whose program can be started again"
-)
 
 
 @dataclass(frozen=True)
@@ -74,11 +70,6 @@ def kill_command(change: Change, begin_ns: int, *, again: bool, ranks: tuple[int
 def restart_command(what: str, end_ns: int, ranks: tuple[int, ...]) -> WorkerCommand:
     """Return the command for the end of a kill."""
     return WorkerCommand(what, ranks, {"cmd": "restart", "due_ns": end_ns})
-
-
-def refused_to_trainers(where: str) -> str:
-    """Return why a workload that is not a command cannot have a kill. `where` is the spec and entry."""
-    return f"{where}.kill: {_BUILT_IN}"
 
 
 def restarts(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[int]:

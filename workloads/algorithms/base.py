@@ -18,7 +18,7 @@ The engine reuses `g` after `optimizer.step`, so an algorithm that needs it long
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -312,6 +312,14 @@ class Algorithm(Parameters, Stateful):
 
     def finish(self) -> None:
         """Wait for everything in flight and apply it, including a partial period."""
+
+    @property
+    def lasting(self) -> Sequence[Vector]:
+        """The algorithm's own vectors that belong to a model besides w and m.
+
+        They are equal on all replicas with the same number of synchronisations, and outlive the loss of a worker.
+        """
+        return ()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the attributes that `state` names; call `finish` first. Raises: AlgorithmError: cannot store one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, Setting, at_least, between
@@ -22,6 +23,11 @@ class Outer(Stateful):
         self.theta = theta.clone()
         self._b = theta.clone().zero_()
         self._lr, self._momentum = lr, momentum
+
+    @property
+    def lasting(self) -> tuple[Vector, Vector]:
+        """theta and b."""
+        return self.theta, self._b
 
     def step(self, delta: Vector) -> Vector:
         """Apply Delta, shape (numel,), and return theta."""
@@ -90,6 +96,11 @@ class DiLoCo(Algorithm):
         self._steps += 1
         if self._steps == self.period:
             self.finish()
+
+    @property
+    def lasting(self) -> Sequence[Vector]:
+        """theta and the outer momentum: a round that a loss interrupts goes on from theta."""
+        return self._outer.lasting
 
     @property
     def evaluated(self) -> Vector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from wanbench.workloads.algorithms.base import (
     between,
 )
 from wanbench.workloads.algorithms.diloco import Outer
+from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.compression.averaging import Averager, Exchange
 from wanbench.workloads.compression.base import Shapes
 
@@ -113,6 +115,11 @@ class StreamingDiLoCo(Algorithm):
         self._deltas = [part.clone() for part in parts]
         self._syncs: deque[Sync] = deque()
         self._steps = 0
+
+    @property
+    def lasting(self) -> Sequence[Vector]:
+        """theta and the outer momentum of each fragment."""
+        return [vector for outer in self._outers for vector in outer.lasting]
 
     def stepped(self) -> None:
         """Send the next fragment if it is its turn, then apply the one that is due, which can stall.

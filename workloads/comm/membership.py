@@ -51,6 +51,9 @@ class Membership(Protocol):
             Minority: this worker can reach too few others.
         """
 
+    def close(self) -> None:
+        """Take part no longer, because training has ended here. The others do not wait for this worker."""
+
 
 class Minority(CommError):
     """This side of a divided network may be the smaller one, and stops."""

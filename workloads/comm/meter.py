@@ -108,16 +108,18 @@ class MeteredComm:
     """
 
     def __init__(self, comm: Comm, clock: Clock) -> None:
-        self._comm = comm
+        self.follow(comm)
         self.clock = clock
-        self.rank = comm.rank
-        self.world_size = comm.world_size
         self.payload_bytes = 0
         self.messages_sent = 0
         self.blocks_expected = 0
         self.blocks_lost = 0
         self.stall_ns = 0
         self.journal: list[Message] | None = None
+
+    def follow(self, comm: Comm) -> None:
+        """Use another comm from now on: that of the next epoch of a membership."""
+        self._comm, self.rank, self.world_size = comm, comm.rank, comm.world_size
 
     def all_reduce(self, vector: Vector) -> MeteredWork:
         """As the underlying comm, counted; one worker alone sends nothing."""

@@ -7,7 +7,7 @@ scalars, and `SGD.step` from zero is one step of the response on vectors. AdamW 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -38,6 +38,9 @@ class Optimizer(Protocol):
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
         """Update `w` and momentum buffer `m`, each of shape (numel,), in place; `g` is not changed."""
+
+    def lasting(self, w: Vector) -> Sequence[Vector]:
+        """The optimiser's own vectors, each like `w`, which belong to a model besides w and m."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,10 @@ class SGD:
         if beta:
             w.add_(m, alpha=-lr * beta)
 
+    def lasting(self, w: Vector) -> Sequence[Vector]:
+        """None: SGD has only w and m."""
+        return ()
+
     def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
         """Return how perturbations (w, m) of the state and g of the gradient affect (w, m) after the current step.
 
@@ -261,8 +268,15 @@ class AdamW:
         return self.config.beta1
 
     def advance(self, step: int) -> None:
-        """Set `lr` for a step; it holds until the next call."""
-        self.lr = self.config.lr_at(step)
+        """Set `lr` and n for a step; `lr` holds until the next call."""
+        self.lr, self._steps = self.config.lr_at(step), step
+
+    def lasting(self, w: Vector) -> Sequence[Vector]:
+        """v."""
+        if isinstance(w, Phantom):
+            return ()
+        self._v = cast("torch.Tensor", w).new_zeros(w.numel()) if self._v is None else self._v
+        return (self._v,)
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
         """Update parameters `w` and first moment `m`, each of shape (numel,), in place; `g` is not changed."""

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica
-from wanbench.workloads.comm.base import Clock, Vector, Work
+from wanbench.workloads.comm.base import Clock, CommError, Vector, Work
+from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
 from wanbench.workloads.compute.task import Evaluation, Task
+from wanbench.workloads.loop.elastic import Elastic, Regrouped
 from wanbench.workloads.loop.job import Job
 
 Emit = Callable[[dict[str, Any]], None]
@@ -41,8 +43,8 @@ class Outcome:
             exchanges blocks_expected and blocks_lost.
         total: the same over all steps and the final drain.
         final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
-        evaluations: for rank 0, the accuracy of its model as it was at these times, the last after the final drain;
-            empty for other ranks, and if no model is trained.
+        evaluations: for the lowest rank at the end, the accuracy of its model as it was at these times, the last after
+            the final drain; empty for other ranks, and if no model is trained.
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
             ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
             None for vectors without payload.
@@ -50,6 +52,7 @@ class Outcome:
         slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
         tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
             the simulated clock.
+        epochs: the changes of the membership that this worker went through (`loop.elastic.Regrouped`).
     """
 
     window_begin_ns: int
@@ -62,16 +65,19 @@ class Outcome:
     messages: tuple[dict[str, Any], ...] = ()
     slowed_ns: Sequence[Sequence[int | None]] = ()
     tcp_windows: tuple[int, int] = (0, 0)
+    epochs: tuple[dict[str, Any], ...] = ()
 
 
 class Copies:
-    """Copies of rank 0's model during training, to be evaluated after it.
+    """Copies of a worker's model during training, to be evaluated after it.
 
-    They take the memory of the model, with its buffers, for each evaluation.
+    They take the memory of the model, with its buffers, for each evaluation. Only rank 0 takes them, unless it can be
+    lost: then all do, and the lowest rank at the end evaluates its own.
     """
 
     def __init__(self, job: Job, task: Task, algorithm: Algorithm) -> None:
         self._job, self._task, self._algorithm = job, task, algorithm
+        self._wanted = job.rank == 0 or job.deadline_s is not None
         self._taken: list[tuple[int, int, Evaluation]] = []
 
     def take(self, step: int, now_ns: int) -> None:
@@ -85,7 +91,7 @@ class Copies:
         self._take(self._job.steps, now_ns)
 
     def _take(self, step: int, now_ns: int) -> None:
-        evaluation = self._task.evaluation(self._algorithm.evaluated) if self._job.rank == 0 else None
+        evaluation = self._task.evaluation(self._algorithm.evaluated) if self._wanted else None
         if evaluation is not None:
             self._taken.append((step, now_ns, evaluation))
 
@@ -138,59 +144,121 @@ def train(
     emit: Emit,
     windows: Windows | None = None,
     evaluating: Callable[[], None] = lambda: None,
+    elastic: Elastic | None = None,
 ) -> Outcome:
     """Run `job.steps` steps; `emit` is called with one row per step.
 
-    Rank 0 copies its model at each evaluation, and evaluates the copies after training. So an evaluation costs training
-    a copy of the model, and waits for nothing. `evaluating` is called before each evaluation of a copy.
+    A worker copies its model at each evaluation, and evaluates the copies after training (`Copies`). So an evaluation
+    costs training a copy of the model, and waits for nothing. `evaluating` is called before each evaluation of a copy.
+
+    Args:
+        elastic: lets training go on without workers that are lost. Without it, this raises CommError then.
     """
-    m = task.w.clone().zero_()
-    replica = Replica(task.w, m, optimizer, comm, shapes=task.shapes, seed=job.seed, processing=clock.process)
-    algorithm.start(replica)
-    comm.journal = [] if job.rank == 0 else None
-    window_end = job.window_begin + job.window_steps
-    first = before = begin = end = _totals(task, comm, clock)
-    losses: list[float] = []
-    copies = Copies(job, task, algorithm)
-    copies.take(0, first["now_ns"])
-    opened = [0, 0]
-    for step in range(job.steps):
+    training = _Training(job, task, algorithm, optimizer, comm, clock, emit, windows)
+    returned = elastic is not None and job.returned
+    while True:
+        try:
+            if returned or (elastic is not None and elastic.changes()):
+                raise CommError("the membership changes")
+            training.steps(elastic.changes if elastic is not None else None)
+            training.finish()
+            break
+        except CommError as error:
+            if elastic is None or isinstance(error, Minority):
+                raise
+            made = None if returned else training.made
+            training.made, returned = elastic.recover(training.replica, algorithm, made), False
+    return training.outcome(evaluating, elastic.history if elastic is not None else ())
+
+
+class _Training:
+    """The steps of one worker, and what is measured of them.
+
+    Attributes:
+        made: how many steps the model has made.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        task: Task,
+        algorithm: Algorithm,
+        optimizer: Optimizer,
+        comm: MeteredComm,
+        clock: Clock,
+        emit: Emit,
+        windows: Windows | None,
+    ) -> None:
+        self._job, self._task, self._algorithm, self._optimizer = job, task, algorithm, optimizer
+        self._comm, self._clock, self._emit, self._windows = comm, clock, emit, windows
+        m = task.w.clone().zero_()
+        self.replica = Replica(task.w, m, optimizer, comm, shapes=task.shapes, seed=job.seed, processing=clock.process)
+        algorithm.start(self.replica)
+        comm.journal = [] if job.rank == 0 else None
+        self._first = self._before = self._begin = self._end = self._last = _totals(task, comm, clock)
+        self._losses: list[float] = []
+        self._opened = [0, 0]
+        self._copies = Copies(job, task, algorithm)
+        self._copies.take(0, self._first["now_ns"])
+        self._spread: float | None = None
+        self.made = 0
+
+    def steps(self, changes: Callable[[], bool] | None) -> None:
+        """Make the remaining steps. Raises: CommError, also if `changes` says before a step that a peer is lost."""
+        while self.made < self._job.steps:
+            if changes is not None and changes():
+                raise CommError("the membership changes")
+            self._step(self.made)
+            self.made += 1
+
+    def _step(self, step: int) -> None:
+        job, task, algorithm, replica = self._job, self._task, self._algorithm, self.replica
         if step == job.window_begin:
-            opened[0] = windows() if windows is not None else 0
-            before = begin = _totals(task, comm, clock)
+            self._opened[0] = self._windows() if self._windows is not None else 0
+            self._before = self._begin = _totals(task, self._comm, self._clock)
         replica.step = step
-        optimizer.advance(step)
+        self._optimizer.advance(step)
         gradient, loss = task.gradient(step, algorithm.bucket if algorithm.buckets else None)
         applied = algorithm.gradient(gradient)
-        optimizer.step(replica.w, replica.m, applied)
+        self._optimizer.step(replica.w, replica.m, applied)
         algorithm.stepped()
-        after = _totals(task, comm, clock)
-        if step + 1 == window_end:
-            end = after
-            opened[1] = windows() if windows is not None else 0
-        copies.take(step + 1, after["now_ns"])
+        after = _totals(task, self._comm, self._clock)
+        if step + 1 == job.window_begin + job.window_steps:
+            self._end = after
+            self._opened[1] = self._windows() if self._windows is not None else 0
+        self._copies.take(step + 1, after["now_ns"])
         if loss is not None:
-            losses.append(loss)
-        emit(_row(job, step, before, after, loss))
-        before = after
-    algorithm.finish()
-    last = _totals(task, comm, clock)
-    copies.take_last(last["now_ns"])
-    spread = _spread(task.w, comm)
-    journal, comm.journal = comm.journal or [], None
-    tail = losses[-max(1, len(losses) // 10) :]
-    return Outcome(
-        window_begin_ns=begin["now_ns"],
-        window_end_ns=end["now_ns"],
-        window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
-        total={key: last[key] - first[key] for key in first if key != "now_ns"},
-        final_loss=sum(tail) / len(tail) if tail else None,
-        replica_spread=spread,
-        evaluations=tuple(asdict(evaluated) for evaluated in copies.evaluate(evaluating)),
-        messages=tuple(asdict(message) for message in journal),
-        slowed_ns=() if task.slow is None else task.slow.turned_ns,
-        tcp_windows=(opened[0], opened[1]),
-    )
+            self._losses.append(loss)
+        self._emit(_row(job, step, self._before, after, loss))
+        self._before = after
+
+    def finish(self) -> None:
+        """Wait for what is in flight, and compare the replicas. Raises: CommError."""
+        self._algorithm.finish()
+        self._last = _totals(self._task, self._comm, self._clock)
+        if self._end is self._first:  # another worker made the last measured step
+            self._end = self._last
+        self._spread = _spread(self._task.w, self._comm)
+
+    def outcome(self, evaluating: Callable[[], None], epochs: Sequence[Regrouped]) -> Outcome:
+        """Evaluate the copies, and return what was measured."""
+        self._copies.take_last(self._last["now_ns"])
+        journal, self._comm.journal = self._comm.journal or [], None
+        tail = self._losses[-max(1, len(self._losses) // 10) :]
+        begin, end, first, last = self._begin, self._end, self._first, self._last
+        return Outcome(
+            window_begin_ns=begin["now_ns"],
+            window_end_ns=end["now_ns"],
+            window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
+            total={key: last[key] - first[key] for key in first if key != "now_ns"},
+            final_loss=sum(tail) / len(tail) if tail else None,
+            replica_spread=self._spread,
+            evaluations=tuple(map(asdict, self._copies.evaluate(evaluating))) if self._comm.rank == 0 else (),
+            messages=tuple(asdict(message) for message in journal),
+            slowed_ns=() if self._task.slow is None else self._task.slow.turned_ns,
+            tcp_windows=(self._opened[0], self._opened[1]),
+            epochs=tuple(asdict(epoch) for epoch in epochs),
+        )
 
 
 def _spread(w: Vector, comm: MeteredComm) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -73,6 +74,10 @@ class Followed:
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
         """Take one step of SGD on vectors of the algorithm."""
         self._linear().step(w, m, g)
+
+    def lasting(self, w: Vector) -> Sequence[Vector]:
+        """None: the user's optimiser keeps its own."""
+        return ()
 
     def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
         return self._linear().respond(w, m, g)

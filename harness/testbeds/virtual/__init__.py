@@ -12,6 +12,7 @@ Layout
     collectives/     one model each: gloo, direct, ring, halving-doubling, hierarchical
     fabric.py        operations in flight, in global time order
     datagrams.py     exchanges of datagrams: which datagrams arrive, and when an exchange ends
+    membership.py    who takes part while workers are killed and return; epoch.py: the fabric until the next change
     simulate.py      all workers of a repetition, each as a greenlet
     changing.py, outages.py   a network that changes during training
     simulator.py     simulates training runs, also as a process; request.py: what it has to know

@@ -8,6 +8,7 @@ from typing import Any
 from wanbench.harness.testbeds.base import Event, TimelineRecord, pending_events
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.harness.timeline.kill import WorkerCommand
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.loop.job import Job
 
@@ -26,10 +27,13 @@ class ChangingNetwork:
         self._warm = self._trained = 0
         self._origin: int | None = None
         self._past: list[Event] = []
+        self._present = schedule.network
 
-    def follow(self, simulation: Simulation, network: VirtualNetwork) -> None:
-        """Set the simulation and its network, before it runs."""
-        self._simulation, self._network = simulation, network
+    def follow(
+        self, simulation: Simulation, network: VirtualNetwork, obey: Callable[[WorkerCommand], None] | None = None
+    ) -> None:
+        """Set the simulation, its network, and what kills and starts workers, before it runs."""
+        self._simulation, self._network, self._obey = simulation, network, obey
         network.expect_changes()
 
     def worker_began(self, workers: int) -> None:
@@ -38,6 +42,11 @@ class ChangingNetwork:
         if self._warm == workers:
             self._origin = self._simulation.now
             self._reschedule()
+
+    def worker_lost(self) -> None:
+        """Note that one worker will not end its training."""
+        self._warm -= 1
+        self._note_end()
 
     def watch_steps(self, job: Job, emit: Emit) -> Emit:
         """Return an `emit` that also notes the ends of awaited steps, and of the last one.
@@ -51,15 +60,18 @@ class ChangingNetwork:
             ended = row["step"] + 1
             if ended == job.steps:
                 self._trained += 1
-                if self._trained == self._warm:
-                    self._simulation.goes_past_never = True
-                    self._network.update(self._schedule.network)
-                    self._network.outages.expect(self._network.dead)
+                self._note_end()
             elif ended in job.told_steps:
                 self._steps[ended] = max(self._now, self._done + 1)
                 self._reschedule()
 
         return emit_and_note
+
+    def _note_end(self) -> None:
+        if self._trained == self._warm:
+            self._simulation.goes_past_never = True
+            self._network.update(self._schedule.network)
+            self._network.outages.expect(self._network.dead)
 
     @property
     def events(self) -> list[Event]:
@@ -102,7 +114,12 @@ class ChangingNetwork:
             return
         resolved = self._schedule.resolved(self._steps)
         moment = resolved.moment(due)
-        self._network.update(moment.network)
+        if moment.network != self._present:
+            self._network.update(moment.network)
+            self._present = moment.network
+        for command in moment.commands:
+            if self._obey is not None:
+                self._obey(command)
         self._done = due
         now = self._simulation.now
         self._past += [Event(what, due / _NS, self._now / _NS, now) for what in moment.what]

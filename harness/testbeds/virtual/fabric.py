@@ -249,9 +249,12 @@ class SimulatedFabric:
         if plan is None:
             whole = flight.gathers or flight.nbytes <= self._one_shot_bytes
             kind = self._gather if whole and self._gather is not None else self._kind
-            plan = self._plans[flight.gathers, flight.nbytes] = kind(self._network, flight.nbytes)
+            plan = self._plans[flight.gathers, flight.nbytes] = self._plan(kind, flight.nbytes)
         rounds = plan.rounds(ready, sequence % self._channels)
         self._advance(rounds, None, (_COLLECTIVE, sequence), lambda ends: self._end(flight, ends))
+
+    def _plan(self, kind: type[Plan], nbytes: int) -> Plan:
+        return kind(self._network, nbytes)
 
     def _advance(self, rounds: Rounds, arrived: Any, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
         """Advance a collective by one step: schedule its next round, or several generators side by side."""
@@ -298,8 +301,11 @@ class SimulatedFabric:
             self._freed.append(ends)
             self._admit()
 
+    def _message_slot(self, src: int, dst: int) -> tuple[str, int, int]:
+        return self._kind.message_slot(self._network, src, dst)
+
     def _carry(self, flight: Flight, src: int, dst: int) -> None:
-        kind, count, index = self._kind.message_slot(self._network, src, dst)
+        kind, count, index = self._message_slot(src, dst)
         route = self._routes.get((src, dst, flight.nbytes))
         if route is None:
             site = self._network.site_of

@@ -60,10 +60,17 @@ class Simulation:
         self._hub: greenlet | None = None
 
     def spawn(self, rank: int, body: Callable[[], None]) -> None:
-        """Add a worker, which begins when `run` does."""
+        """Add a worker, which begins now, or when `run` does."""
         worker = greenlet(body)
         self._ranks[worker] = rank
-        self._push(0, _WORKER, self._tie(rank), worker)
+        self._push(self.now, _WORKER, self._tie(rank), worker)
+
+    def kill(self, rank: int) -> None:
+        """End a worker where it is, from an action of the network."""
+        for worker in [each for each, of in self._ranks.items() if of == rank]:
+            del self._ranks[worker]
+            worker.parent = getcurrent()
+            worker.throw(GreenletExit)
 
     def at(self, time_ns: int, key: Key, action: Callable[[], None]) -> None:
         """Schedule an action of the network at a time, or now if the time is past."""
@@ -105,7 +112,8 @@ class Simulation:
                     break
                 self.now = time_ns
                 if isinstance(action, greenlet):
-                    self._resume(action)
+                    if action in self._ranks:  # it has not been killed
+                        self._resume(action)
                 else:
                     action()
             for worker, rank in self._ranks.items():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,23 +16,28 @@ from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
+from wanbench.harness.testbeds.virtual.epoch import EpochFabric
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.membership import Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.harness.timeline.kill import WorkerCommand
+from wanbench.workloads.comm.alone import Alone
+from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Outcome
+from wanbench.workloads.loop.train import Emit, Outcome
 from wanbench.workloads.seeding import torch_seed
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """The result of a simulation: the outcome of every rank, and all step rows."""
+    """The result of a simulation: the outcome of every rank that was not killed for good, and all step rows."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Mapping[int, Outcome]
     steps: Steps
 
 
@@ -60,24 +65,12 @@ def simulate(
     """
     random_states = _RandomStates(jobs[0].seed) if "model" in jobs[0].workload else None
     simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
-    first = jobs[0]
-    virtual = VirtualNetwork(network, seed=first.seed, tcp=tcp, ring=first.ring)
-    paced = first.collective != "gloo" and changing is None  # as on real sockets
-    fabric = SimulatedFabric(
-        simulation,
-        virtual,
-        first.collective,
-        first.channels,
-        one_shot_bytes=first.one_shot_bytes,
-        paces=lru_cache(maxsize=None)(partial(paces, network)) if paced else None,
-    )
-    group = MemoryGroup(len(jobs), fabric)
+    virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp, ring=jobs[0].ring)
+    workers = _Workers(jobs, simulation, virtual, network, changing)
     if changing is not None:
-        changing.follow(simulation, virtual)
-    steps = Steps()
-    outcomes: dict[int, Outcome] = {}
+        changing.follow(simulation, virtual, workers.obey)
     for job in jobs:
-        simulation.spawn(job.rank, _worker(job, group, steps, outcomes, changing))
+        workers.start(job)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker process, because sums depend on it
     try:
@@ -86,25 +79,86 @@ def simulate(
         torch.set_num_threads(threads)
         if random_states is not None:
             random_states.restore()
-    return Simulated([outcomes[job.rank] for job in jobs], steps)
+    return Simulated(workers.outcomes, workers.steps)
 
 
-def _worker(
-    job: Job, group: MemoryGroup, steps: Steps, outcomes: dict[int, Outcome], changing: ChangingNetwork | None
-) -> Callable[[], None]:
-    """Return a function that runs a job as a worker process does, on the simulated clock."""
+class _Workers:
+    """The workers of a simulation, which run their jobs as worker processes do.
 
-    def body() -> None:
-        clock = VirtualClock(group.fabric, job.rank)
-        comm = MemoryComm(group, job.rank)
-        if changing is None:
-            outcomes[job.rank] = session.run(job, comm, clock, steps.add, phantom=True)
+    Attributes:
+        outcomes: by rank, without those that were killed. steps: of all.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        simulation: Simulation,
+        virtual: VirtualNetwork,
+        network: EmulatedNetwork,
+        changing: ChangingNetwork | None,
+    ) -> None:
+        self._jobs, self._simulation, self._changing = jobs, simulation, changing
+        self.outcomes: dict[int, Outcome] = {}
+        self.steps = Steps()
+        self._restarts = dict.fromkeys(range(len(jobs)), 0)
+        first = jobs[0]
+        paced = first.collective != "gloo" and (changing is None or first.deadline_s is not None)  # as on real sockets
+        settings: dict[str, Any] = {
+            "one_shot_bytes": first.one_shot_bytes,
+            "paces": lru_cache(maxsize=None)(partial(paces, network)) if paced else None,
+        }
+        self._epochs: Epochs | None = None
+        if first.deadline_s is None:
+            fabric = SimulatedFabric(simulation, virtual, first.collective, first.channels, **settings)
+            self._group = MemoryGroup(len(jobs), fabric)
+            return
+
+        def make(members: Sequence[int], epoch: int) -> EpochFabric:
+            return EpochFabric(simulation, virtual, members, epoch, first.channels, **settings)
+
+        self._epochs = Epochs(simulation, virtual, len(jobs), make)
+
+    def start(self, job: Job) -> None:
+        """Let a worker begin."""
+        self._simulation.spawn(job.rank, partial(self._run, job))
+
+    def obey(self, command: WorkerCommand) -> None:
+        """Kill workers, or start killed ones again."""
+        assert self._epochs is not None, "the plan gives jobs a deadline if workers are killed"
+        for rank in command.ranks:
+            if command.message["cmd"] == "kill":
+                killed = rank not in self.outcomes and self._epochs.kill(rank)
+                if killed and not command.message["again"] and self._changing is not None:
+                    self._changing.worker_lost()
+            elif rank not in self.outcomes and self._epochs.revive(rank):
+                self.start(replace(self._jobs[rank], returned=True))
+
+    def _run(self, job: Job) -> None:
+        emit: Emit = self.steps.add
+        warm: Callable[[], None] = _nothing
+        if self._changing is not None:
+            emit = self._changing.watch_steps(job, emit)
+            if not job.returned:
+                warm = partial(self._changing.worker_began, job.world_size)
+        membership = None if self._epochs is None else self._epochs.of(job.rank)
+        comm: Comm
+        if job.returned:
+            comm = Alone()
+        elif membership is not None:
+            comm = membership.first().comm
         else:
-            emit = changing.watch_steps(job, steps.add)
-            warm = partial(changing.worker_began, job.world_size)
-            outcomes[job.rank] = session.run(job, comm, clock, emit, warm=warm, phantom=True)
+            comm = MemoryComm(self._group, job.rank)
+        self.outcomes[job.rank] = session.run(
+            job, comm, self._clock(job.rank), emit, warm=warm, phantom=True, membership=membership
+        )
 
-    return body
+    def _clock(self, rank: int) -> VirtualClock:
+        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
+        return VirtualClock(fabric, rank)
+
+
+def _nothing() -> None:
+    pass
 
 
 class _RandomStates:

@@ -40,7 +40,7 @@ def simulated(request: Request, stopped: threading.Event | None = None) -> Train
         raise RepFailed(str(error)) from None
     except Stopped:
         raise RepFailed("stopped") from None
-    finished = {rank: {"outcome": vars(outcome)} for rank, outcome in enumerate(done.outcomes)}
+    finished = {rank: {"outcome": vars(outcome)} for rank, outcome in sorted(done.outcomes.items())}
     return Trained(done.steps, finished, vars(request.tcp), timeline=changing.record() if changing else None)
 
 

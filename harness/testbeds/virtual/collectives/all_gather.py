@@ -25,22 +25,27 @@ class PushGather(Plan):
     """The all-gather of `workloads.comm.direct`, and its one-shot all-reduce, in which each rank averages all vectors.
 
     A rank's messages to the workers of one site are one message here.
+
+    Args:
+        members, pairs: see `Direct`.
     """
 
-    def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
+    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, pairs: str = PAIRS) -> None:
         super().__init__(network, nbytes)
-        self._src, to, flows = pushed(network, self.ranks)
+        members, self._pairs = self.ranks if members is None else members, pairs
+        self._member, to, flows = pushed(network, members)
         self._slots = len(self.ranks) * network.sites
-        payload = (nbytes + FRAME_BYTES) * flows
-        self._route = Route(network, self._src, to, payload, index=self._src * network.sites + to, flows=flows)
-        self._to = to
+        payload, src = (nbytes + FRAME_BYTES) * flows, members[self._member]
+        self._route = Route(network, src, to, payload, index=src * network.sites + to, flows=flows)
+        self._to, self._site = to, network.site_of[members]
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation."""
-        arrival = yield Round(self._route, ready[self._src], self.network.connections(PAIRS, channel, self._slots))
+        sockets = self.network.connections(self._pairs, channel, self._slots)
+        arrival = yield Round(self._route, ready[self._member], sockets)
         latest = np.zeros(self.network.sites, np.int64)
         np.maximum.at(latest, self._to, arrival)
-        return np.maximum(ready, latest[self.network.site_of])
+        return np.maximum(ready, latest[self._site])
 
 
 class RingGather(Ring):

@@ -25,10 +25,12 @@ class Direct(Plan):
 
     Args:
         members: the ranks that take part; default all. Times are in the order of the members.
+        pairs: kind of their connections.
     """
 
-    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None) -> None:
+    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, pairs: str = PAIRS) -> None:
         super().__init__(network, nbytes)
+        self._pairs = pairs
         members = self.ranks if members is None else members
         count, sites = len(members), network.sites
         site = network.site_of[members]
@@ -40,8 +42,8 @@ class Direct(Plan):
         src, own = members[self._member], to == site[self._member]
         scattered = owned[to] - np.where(own, pieces[self._member], 0) + FRAME_BYTES * self._chunks * flows
         gathered = (pieces[self._member] + FRAME_BYTES * self._chunks) * flows
-        index = self._member * sites + to
-        self._slots = count * sites
+        index = src * sites + to
+        self._slots = len(self.ranks) * sites
         self._scatter = Route(network, src, to, scattered, index=index, flows=flows)
         self._gather = Route(network, src, to, gathered, index=index, flows=flows)
         self._by_site = np.argsort(to, kind="stable")
@@ -55,7 +57,7 @@ class Direct(Plan):
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation."""
-        sockets = self.network.connections(PAIRS, channel, self._slots)
+        sockets = self.network.connections(self._pairs, channel, self._slots)
         reached, arrival = yield Round(self._scatter, ready[self._member], sockets, spans=True)
         chunk_ns = np.minimum(self._scatter.drain_ns // self._chunks, arrival - reached)
         first = np.maximum(ready, self._latest(reached + chunk_ns))

@@ -1,0 +1,230 @@
+"""Who takes part, on the simulated clock: the protocol of `workloads.comm.regrouping` by its delays.
+
+A killed worker's system closes its connections, so each peer notices after the delay of the path from it. Whoever
+notices gives the epoch up, which the others hear after the delay of the path from there. To regroup, a worker connects
+to all lower ranks in turn: a dead one refuses after a round trip, the first living one decides. That one waits for all
+living workers, answers each, and the members connect to each other.
+
+The network can change meanwhile; a living worker that cannot be reached is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from greenlet import getcurrent, greenlet
+
+from wanbench.harness.testbeds.virtual.epoch import EpochFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.workloads.comm.membership import View
+from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
+
+_NOTICED, _DECIDED = 9, 10  # the order of events at equal times
+MakeFabric = Callable[[Sequence[int], int], EpochFabric]
+
+
+@dataclass
+class _Epoch:
+    number: int
+    members: list[int]
+    fabric: EpochFabric
+    group: MemoryGroup
+
+    def end(self, rank: int, reason: str) -> None:
+        self.fabric.end(self.members.index(rank), reason)
+
+    def has_ended(self, rank: int) -> bool:
+        return self.fabric.has_ended(self.members.index(rank))
+
+
+@dataclass
+class _Asking:
+    """A worker in `regroup`. `joined_ns` is when the one that decides has heard it."""
+
+    steps: int | None
+    worker: greenlet
+    joined_ns: int
+    view: View | None = None
+
+
+class Epochs:
+    """The membership of all workers of a simulation.
+
+    Args:
+        fabric: makes the fabric of an epoch from its members and its number.
+    """
+
+    def __init__(self, simulation: Simulation, network: VirtualNetwork, workers: int, fabric: MakeFabric) -> None:
+        self._simulation, self._network, self._make = simulation, network, fabric
+        self._alive = set(range(workers))
+        self._asking: dict[int, _Asking] = {}
+        self._epoch = self._begin(0, list(range(workers)))
+        self._decision = 0  # counts what is scheduled, so that only the latest happens
+
+    @property
+    def fabric(self) -> EpochFabric:
+        """The fabric of the present epoch."""
+        return self._epoch.fabric
+
+    def of(self, rank: int) -> VirtualMembership:
+        """The membership as one worker sees it."""
+        return VirtualMembership(self, rank)
+
+    def _begin(self, number: int, members: list[int]) -> _Epoch:
+        fabric = self._make(members, number)
+        return _Epoch(number, members, fabric, MemoryGroup(len(members), fabric))
+
+    # ---------------------------------------------------------------- called by the timeline
+
+    def kill(self, rank: int) -> bool:
+        """End a worker, and let its peers notice. Return whether it was alive."""
+        if rank not in self._alive:
+            return False
+        self._simulation.kill(rank)
+        self._leave(rank)
+        self._tell(rank, f"rank {rank} closed the connection")
+        return True
+
+    def revive(self, rank: int) -> bool:
+        """Let a dead worker take part again, once it asks. Return whether it was dead."""
+        if rank in self._alive:
+            return False
+        self._alive.add(rank)
+        return True
+
+    def _tell(self, source: int, reason: str) -> None:
+        """Let the members of the epoch hear from one worker that it is over."""
+        for rank in self._epoch.members:
+            self._hear(rank, self._simulation.now + self._network.one_way_ns(source, rank), reason)
+
+    def _hear(self, rank: int, at_ns: int, reason: str) -> None:
+        epoch = self._epoch
+        self._simulation.at(at_ns, (_NOTICED, rank), lambda: self._notice(epoch, rank, reason))
+
+    def _notice(self, epoch: _Epoch, rank: int, reason: str) -> None:
+        """A member hears that its epoch is over. It tells the others, some of which can hear it from here first."""
+        part = epoch is self._epoch and rank in epoch.members and rank in self._alive
+        if part and not epoch.has_ended(rank):
+            epoch.end(rank, reason)
+            self._tell(rank, reason)
+
+    # ---------------------------------------------------------------- called by workers
+
+    def first(self, rank: int) -> View:
+        """See `Membership`."""
+        return self._view(rank, [0] * len(self._epoch.members))
+
+    def changes(self, rank: int) -> bool:
+        """See `Membership`."""
+        return self._epoch.has_ended(rank)
+
+    def regroup(self, rank: int, steps: int | None) -> View:
+        """See `Membership`."""
+        if rank in self._epoch.members:
+            self._notice(self._epoch, rank, "the membership changes")
+        self._asking[rank] = asking = _Asking(steps, getcurrent(), self._joined_ns(rank))
+        if steps is None:
+            self._announce(rank, asking.joined_ns)
+        self._decide()
+        self._simulation.park()
+        assert asking.view is not None, "it was woken with one"
+        return asking.view
+
+    def close(self, rank: int) -> None:
+        """See `Membership`."""
+        self._leave(rank)
+
+    # ---------------------------------------------------------------- the protocol
+
+    def _leave(self, rank: int) -> None:
+        """Go on without a worker. Those that were about to join it try the next one."""
+        chosen = rank == min(self._alive)
+        self._alive.discard(rank)
+        self._asking.pop(rank, None)
+        if chosen and self._alive:
+            for other, asking in self._asking.items():
+                asking.joined_ns = self._joined_ns(other)
+        self._decide()
+
+    def _announce(self, rank: int, joined_ns: int) -> None:
+        """A worker that returns ends the epoch: for the one that decides, or, if it is that itself, for all others."""
+        chosen = min(self._alive)
+        for other in self._epoch.members if rank == chosen else [chosen]:
+            asked = self._simulation.now + self._round_trip_ns(rank, other) + self._network.one_way_ns(rank, other)
+            self._hear(other, asked if rank == chosen else joined_ns, f"rank {rank} returns")
+
+    def _joined_ns(self, rank: int) -> int:
+        """When the lowest living worker has heard that `rank` wants to join, if it begins now."""
+        chosen = min(self._alive)
+        refused = sum(self._round_trip_ns(rank, dead) for dead in range(chosen))
+        if rank == chosen:
+            above = [self._round_trip_ns(rank, other) for other in range(rank + 1, len(self._network.site_of))]
+            return self._simulation.now + refused + max(above, default=0)
+        accepted = self._round_trip_ns(rank, chosen) + self._network.one_way_ns(rank, chosen)
+        return self._simulation.now + refused + accepted
+
+    def _round_trip_ns(self, a: int, b: int) -> int:
+        return self._network.one_way_ns(a, b) + self._network.one_way_ns(b, a)
+
+    def _decide(self) -> None:
+        """Begin the next epoch as soon as every living worker has asked for it."""
+        if not self._alive or any(rank not in self._asking for rank in self._alive):
+            return
+        self._decision += 1
+        at, decision = max(self._asking[rank].joined_ns for rank in self._alive), self._decision
+        self._simulation.at(at, (_DECIDED,), lambda: self._begin_next(decision))
+
+    def _begin_next(self, decision: int) -> None:
+        if decision != self._decision or any(rank not in self._asking for rank in self._alive):
+            return  # a worker was lost or has come back meanwhile
+        members = sorted(self._alive)
+        steps = [self._asking[rank].steps for rank in members]
+        self._epoch = self._begin(self._epoch.number + 1, members)
+        for rank, at in self._connected_ns(members).items():
+            asking = self._asking.pop(rank)
+            asking.view = self._view(rank, steps)
+            self._simulation.wake(at, asking.worker, rank)
+
+    def _connected_ns(self, members: Sequence[int]) -> dict[int, int]:
+        """When each member is connected to all others: the higher rank connects, once it knows the members."""
+        told = {rank: self._simulation.now + self._network.one_way_ns(members[0], rank) for rank in members}
+        told[members[0]] = self._simulation.now
+        ready = dict(told)
+        for low in members:
+            for high in members:
+                if low < high:
+                    there = max(told[high] + self._network.one_way_ns(high, low), told[low])
+                    open_ns = there + self._network.one_way_ns(low, high)
+                    ready[high] = max(ready[high], open_ns)
+                    ready[low] = max(ready[low], open_ns + self._network.one_way_ns(high, low))
+        return ready
+
+    def _view(self, rank: int, steps: Sequence[int | None]) -> View:
+        epoch = self._epoch
+        comm = MemoryComm(epoch.group, epoch.members.index(rank))
+        return View(epoch.number, tuple(epoch.members), tuple(steps), comm)
+
+
+class VirtualMembership:
+    """One worker's `Membership`."""
+
+    def __init__(self, epochs: Epochs, rank: int) -> None:
+        self._epochs, self._rank = epochs, rank
+
+    def first(self) -> View:
+        """See `Membership`."""
+        return self._epochs.first(self._rank)
+
+    def changes(self) -> bool:
+        """See `Membership`."""
+        return self._epochs.changes(self._rank)
+
+    def regroup(self, steps: int | None) -> View:
+        """See `Membership`."""
+        return self._epochs.regroup(self._rank, steps)
+
+    def close(self) -> None:
+        """See `Membership`."""
+        self._epochs.close(self._rank)
