@@ -19,6 +19,7 @@ from wanbench.harness.analysis.labels import AXES, tell_apart
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.plan.law import PredictInputs, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
+from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.scalability import rescale
 
 COLUMNS = SHOWN
@@ -58,6 +59,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         if row["profile"] == "uniform" and absent(row["loss_burst"]):  # equal paths: without bursts
             row["loss_burst"] = 0.0
     rescale(full)
+    set_goodput(full)
     tell_apart(full)
     full.sort(key=_row_order)
     names = dict.fromkeys([*SHOWN, *(key for row in full for key in row)])

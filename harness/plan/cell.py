@@ -26,6 +26,7 @@ from wanbench.harness.plan.ring_order import ring_order
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
+    FailuresTable,
     RunTable,
     TcpTable,
     TrainTable,
@@ -34,11 +35,13 @@ from wanbench.harness.spec.tables import (
     count,
 )
 from wanbench.harness.timeline.changes import Change
+from wanbench.harness.timeline.failures import FailureRates, failures
 from wanbench.netprofiles import Delay, Profile, UnitError
 from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
+_FAILING_SHARE = 20  # machines fail for so many times the predicted time of training, so that it always ends
 _LEAST_DEADLINE_S, _ROUND_TRIPS = 1.0, 4  # of a deadline, for connections to be made on a busy host
 _DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
 
@@ -176,6 +179,7 @@ class TrainingCell(Cell):
     train: TrainTable = field(default_factory=TrainTable)
     comm: CommTable = field(default_factory=CommTable)
     virtual: VirtualTable = field(default_factory=VirtualTable)
+    failures: FailuresTable = field(default_factory=FailuresTable)
     channels: int = 1
     asked_window: int = _DEFAULT_WINDOW
     asked_steps: int = 0
@@ -186,6 +190,7 @@ class TrainingCell(Cell):
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
+            "failures": self.failures.identity(),
             "window": None if self.asked_window == _DEFAULT_WINDOW else self.asked_window,
         }
 
@@ -209,7 +214,7 @@ class TrainingCell(Cell):
     def tables(self) -> Mapping[str, object]:
         """See `Cell.tables`."""
         own = {"workload": self.task, "train": self.train, "comm": self.comm, "virtual": self.virtual}
-        return {**super().tables(), **own}
+        return {**super().tables(), **own, "failures": self.failures}
 
     @cached_property
     def workload(self) -> WorkloadInfo:
@@ -269,6 +274,8 @@ class TrainingCell(Cell):
     @cached_property
     def law_gap(self) -> str | None:
         """See `Cell.law_gap`."""
+        if self.loses_workers:
+            return "workers are lost"
         if self.changes:
             return "the network changes"
         if self.workload.step_time_s is None:
@@ -291,7 +298,26 @@ class TrainingCell(Cell):
     @property
     def loses_workers(self) -> bool:
         """Whether workers are killed during training."""
-        return any(change.kind == "kill" for change in self.changes)
+        return self.failures.mtbf != "none" or any(change.kind == "kill" for change in self.changes)
+
+    @cached_property
+    def undisturbed_key(self) -> str | None:
+        """Identity of the same cell without losses of workers; None if it has none."""
+        if not self.loses_workers:
+            return None
+        others = tuple(entry for entry in self.timeline if "kill" not in entry)
+        return replace(self, timeline=others, failures=FailuresTable()).key
+
+    def changes_of(self, rep: int) -> tuple[Change, ...]:
+        """The changes during one repetition, with its random failures."""
+        if self.failures.mtbf == "none":
+            return self.changes
+        rates = FailureRates(self.failures.mtbf.seconds, self.failures.mttr.seconds)
+        machines: dict[str | int, list[int]] = {}
+        for rank, site in enumerate(self.placement):
+            machines.setdefault(rank if self.failures.by == "worker" else site, []).append(rank)
+        until_s = _FAILING_SHARE * self.steps * predict(self.law_inputs).step_time_s
+        return (*self.changes, *failures(rates, machines, seed=self.seed + rep, until_s=until_s))
 
     @property
     def deadline_s(self) -> float | None:

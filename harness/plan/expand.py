@@ -109,6 +109,7 @@ class _Point:
             network=with_profile(self.spec.network, self.where),
             comm=self.spec.comm,
             virtual=self.spec.virtual,
+            failures=self.spec.failures,
             asked_steps=count(self.spec.train.until or "0 steps"),
             timeline=self._timeline(),
             axes={"algorithm": label, **self.axes},

@@ -202,7 +202,7 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
         processes=cell.processes,
         cwd=cell.folder.resolve(),
         contained=contained(cell.testbed),
-        schedule=schedule_of(cell) if cell.changes else None,
+        schedule=schedule_of(cell),
         environment={**command.axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
         group=group_environments(cell),
         replaces_gloo=replaces_gloo(cell),

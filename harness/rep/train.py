@@ -40,9 +40,11 @@ def network_of(cell: Cell) -> EmulatedNetwork:
     return build(cell.profile, cell.placement)
 
 
-def schedule_of(cell: Cell) -> Schedule:
-    """Return the schedule of the cell's timeline."""
-    return Schedule(cell.changes, network_of(cell), cell.profile, cell.rate_scale)
+def schedule_of(cell: Cell, rep: int = 0) -> Schedule | None:
+    """Return the schedule of the cell's timeline in a repetition; None if nothing changes."""
+    changes = cell.changes_of(rep) if isinstance(cell, TrainingCell) else cell.changes
+    lost = isinstance(cell, TrainingCell) and cell.loses_workers
+    return Schedule(changes, network_of(cell), cell.profile, cell.rate_scale) if changes or lost else None
 
 
 def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
@@ -142,10 +144,11 @@ def _slow(cell: Cell) -> Sequence[Sequence[dict[str, Any]]]:
 
 def _told_steps(cell: TrainingCell) -> tuple[Sequence[int], Sequence[int]]:
     """Return the steps whose end is reported at once: by rank 0, and by the other ranks."""
-    if not cell.changes:
+    schedule = schedule_of(cell)
+    if schedule is None:
         last = (cell.steps,) if cell.emulator is not None and network_of(cell).loses else ()
         return last, last
-    return (*schedule_of(cell).awaited_steps, cell.steps), (cell.steps,)
+    return (*schedule.awaited_steps, cell.steps), (cell.steps,)
 
 
 def training_of(cell: TrainingCell, rep: int, folder: Path, rendezvous: str, warm: Callable[[], None]) -> Training:
@@ -154,7 +157,7 @@ def training_of(cell: TrainingCell, rep: int, folder: Path, rendezvous: str, war
         jobs=jobs(cell, rep, rendezvous),
         group=group_of(cell),
         network=network_of(cell),
-        schedule=schedule_of(cell) if cell.changes else None,
+        schedule=schedule_of(cell, rep),
         patience_s=patience_s(cell),
         folder=folder,
         warm=warm,
@@ -183,7 +186,7 @@ def measure(
         finally:
             rendezvous.unlink(missing_ok=True)
     measured = Measured(done.steps.first_rank, done.finished, done.tcp)
-    columns = trained(cell, measured)
+    columns = trained(cell, measured, reported_steps=len(done.steps))
     done.steps.write(folder / "steps.parquet")
     write_messages(folder / "messages.parquet", measured.lead["messages"])
     write_evaluations(folder / EVALUATIONS, measured.lead["evaluations"])

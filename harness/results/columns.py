@@ -262,6 +262,55 @@ class Row(TypedDict):
             measure=True,
         ),
     ]
+    goodput: Annotated[
+        float | None,
+        Column(
+            "Steps of all workers that count in the final model, as a share of those that the same cell without losses "
+            "makes in the same time; null if the run has no such cell.",
+            applies="cells that lose workers",
+            minimum=0,
+            measure=True,
+        ),
+    ]
+    counted_steps: Annotated[
+        int | None,
+        Column(
+            "Steps of all workers whose gradients are in the final model.",
+            applies="cells that lose workers",
+            minimum=0,
+        ),
+    ]
+    lost_steps: Annotated[
+        int | None,
+        Column(
+            "Other steps of all workers, as far as they were reported before their worker was lost.",
+            applies="cells that lose workers",
+            minimum=0,
+        ),
+    ]
+    membership_changes: Annotated[
+        int | None,
+        Column("Number of times that workers were lost or returned.", applies="cells that lose workers", minimum=0),
+    ]
+    recovery_s: Annotated[
+        float | None,
+        Column(
+            "Time in which training stood still until the workers agreed on a model again.",
+            unit="s",
+            applies="cells that lose workers",
+            minimum=0,
+            measure=True,
+        ),
+    ]
+    recovery_bytes: Annotated[
+        int | None,
+        Column(
+            "Bytes that the algorithm's workers sent for this, part of payload_bytes.",
+            unit="bytes",
+            applies="cells that lose workers",
+            minimum=0,
+        ),
+    ]
     one_way_error_ms: Annotated[
         float | None,
         Column("Largest difference between configured and measured one-way delay, over all paths.", unit="ms"),
@@ -307,6 +356,10 @@ class Row(TypedDict):
         str, Column("Identity of the cell: a hash of everything that influences its results.", shown=False)
     ]
     base_key: Annotated[str | None, Column("Identity of the one-worker cell that gives T(1).", shown=False)]
+    undisturbed_key: Annotated[
+        str | None,
+        Column("Identity of the cell that loses no workers.", applies="cells that lose workers", shown=False),
+    ]
     code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
     evidence: Annotated[
         Mapping[str, Any] | None,

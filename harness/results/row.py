@@ -10,6 +10,7 @@ from typing import Any, cast
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.results.columns import Row, empty
+from wanbench.harness.results.goodput import recovered
 from wanbench.harness.results.target import Reached, reached
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.timeline.changes import described
@@ -63,8 +64,12 @@ def measured_row(
     return cast(Row, {**describe(cell, rep), **trained, **measurements})
 
 
-def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
-    """The columns that follow from the workers' reports of their training, on every testbed."""
+def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict[str, Any]:
+    """The columns that follow from the workers' reports of their training, on every testbed.
+
+    Args:
+        reported_steps: number of steps that all workers reported, also those that were lost later.
+    """
     outcomes = [measured.finished[rank]["outcome"] for rank in sorted(measured.finished)]
     slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
     seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
@@ -90,6 +95,28 @@ def trained(cell: TrainingCell, measured: Measured) -> dict[str, Any]:
         "replica_spread": None if None in spreads else max(spreads),
         "time_to_target_s": None if target is None else target.seconds,
         "steps_to_target": None if target is None else target.steps,
+        **(_losses(cell, outcomes, reported_steps) if cell.loses_workers else {}),
+    }
+
+
+def _losses(cell: TrainingCell, outcomes: Sequence[Mapping[str, Any]], reported_steps: int) -> dict[str, Any]:
+    """The columns of a cell that loses workers."""
+    algorithm = cell.algorithm()
+    histories = [outcome["epochs"] for outcome in outcomes]
+    found = recovered(
+        histories,
+        cell.workers,
+        cell.steps,
+        delay=algorithm.delay_steps,
+        period=algorithm.period_steps,
+        alike=algorithm.promises.goes_on,
+    )
+    return {
+        "counted_steps": found.counted,
+        "lost_steps": max(0, reported_steps - found.counted),
+        "membership_changes": found.changes,
+        "recovery_s": found.seconds,
+        "recovery_bytes": found.nbytes,
     }
 
 
@@ -131,6 +158,7 @@ def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
         "workload": cell.workload.name,
         "payload_scale": cell.workload.payload_scale,
         "predicted_step_time_s": cell.predicted_step_time_s,
+        "undisturbed_key": cell.undisturbed_key,
         "law_inputs": law.to_json(),
         "message_bytes": law.message_bytes,
         "messages_per_sync": law.messages,

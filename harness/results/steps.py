@@ -50,6 +50,10 @@ class Steps:
         self._columns: dict[str, array[Any]] = {}
         self.first_rank: list[dict[str, Any]] = []
 
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self._columns.values()), ()))
+
     def add(self, row: dict[str, Any]) -> None:
         """Add one row. All rows have the same keys, such as those of `workloads.loop.train`."""
         if not self._columns:

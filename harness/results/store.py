@@ -43,6 +43,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.columns import Row, empty
+from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.row_schema import flaw
 from wanbench.harness.results.scalability import rescale
 
@@ -250,6 +251,7 @@ class RunFolder:
                 row["base_key"], row["axes"] = cell.base_key, cell.axes
         for each in (found.rows, found.earlier):
             rescale(each)
+            set_goodput(each)
         return found
 
     def _all_rows(self, problems: list[str]) -> list[Row]:

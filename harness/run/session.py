@@ -23,6 +23,7 @@ from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
+from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.results.store import RunFolder
@@ -247,6 +248,7 @@ class _Session:
             self.lasted_s.append(time.monotonic() - item.began)
         self.rows.append(row)
         row["scalability"] = scalability(row, one_worker_step_times(self.rows))
+        row["goodput"] = goodput(row, undisturbed_step_times(self.rows))
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1

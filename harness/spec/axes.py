@@ -28,9 +28,11 @@ SHORT_AXES = {
     "payload_scale": "workload.payload_scale",
     "testbed": "run.testbed",
     "emulator": "run.emulator",
+    "mtbf": "failures.mtbf",
+    "mttr": "failures.mttr",
 }
 _OWN = ("workers", "algorithm")  # axes that are not keys of the spec
-_TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual")
+_TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual", "failures")
 _DEFAULT_WORKERS = 4
 _OF_A_COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

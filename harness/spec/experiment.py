@@ -17,6 +17,7 @@ from wanbench.harness.spec.table import Table
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
+    FailuresTable,
     GateTable,
     NetworkTable,
     RunTable,
@@ -52,6 +53,7 @@ class Spec(Table):
     containers: ContainersTable = ContainersTable()
     virtual: VirtualTable = VirtualTable()
     timeline: list[ChangeTable] = Field(default=[])
+    failures: FailuresTable = FailuresTable()
     gate: GateTable = GateTable()
 
     def __new__(cls, *values: Never, **keys: Any) -> Spec:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, ValidationInfo, create_model, field_validator, model_validator
 
 from wanbench.harness.spec.table import DelayValue, RateValue, SizeValue, Table, quantity
-from wanbench.netprofiles import Size
+from wanbench.netprofiles import Delay, Size
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
@@ -214,6 +214,22 @@ class TrainTable(Table):
     def _implied(self) -> Mapping[str, object]:
         own = AdamWConfig if self.optimizer == AdamWConfig.kind else SGDConfig
         return {"lr": own.lr, "weight_decay": own.weight_decay}
+
+
+class FailuresTable(Table):
+    """[failures]: workers that are killed and return at random times, drawn anew for each repetition."""
+
+    mtbf: Literal["none"] | DelayValue = Field(
+        default="none", description='Mean time between the failures of a machine, such as "600s"; none: it never fails.'
+    )
+    mttr: DelayValue = Field(default=Delay.parse("30s"), description="Mean time until a failed machine returns.")
+    by: Literal["worker", "site"] = Field(
+        default="worker", description="What fails at once: a worker, or all workers of a site."
+    )
+
+    def identity(self) -> dict[str, Any]:
+        """See `Table`: without failures nothing else matters."""
+        return {} if self.mtbf == "none" else super().identity()
 
 
 class RunTable(Table):

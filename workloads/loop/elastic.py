@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica
-from wanbench.workloads.comm.base import Clock, CommError
+from wanbench.workloads.comm.base import Clock, CommError, Vector
 from wanbench.workloads.comm.membership import Membership, Minority, View
 from wanbench.workloads.comm.meter import MeteredComm
 
@@ -105,18 +105,23 @@ class Elastic:
         alike = algorithm.promises.goes_on  # however many steps they have made
         latest = [made is not None and (alike or made // period == step // period) for made in view.steps]
         weight = len(latest) / sum(latest) if latest[view.comm.rank] else 0.0
-        vectors = [replica.w, replica.m, *replica.optimizer.lasting(replica.w), *algorithm.lasting]
-        means = []
-        for vector in vectors:  # all of them before any is changed: an all-reduce that fails leaves no model
-            mean = vector.clone()
-            if not weight:
-                mean.zero_()
-            self._comm.all_reduce(mean.mul_(weight)).wait()
-            means.append(mean)
+        means = [_weighted(vector, weight) for vector in _lasting(replica, algorithm)]
+        for work in [self._comm.all_reduce(mean) for mean in means]:
+            work.wait()  # before any vector is changed: an all-reduce that fails leaves no model
         replica.w.copy_(means[0])
-        replica.m.copy_(means[1])
         algorithm.start(replica)
-        lasting = [*replica.optimizer.lasting(replica.w), *algorithm.lasting]
-        for vector, mean in zip(lasting, means[2:], strict=True):
+        for vector, mean in zip(_lasting(replica, algorithm), means, strict=True):
             vector.copy_(mean)
         return steps if alike and steps is not None else step
+
+
+def _weighted(vector: Vector, weight: float) -> Vector:
+    """Return a copy with this weight in the mean; zeros for none, because a new model can hold anything."""
+    copy = vector.clone()
+    return copy.mul_(weight) if weight else copy.zero_()
+
+
+def _lasting(replica: Replica, algorithm: Algorithm) -> list[Vector]:
+    """Return the vectors that make up a model: w first."""
+    momentum = [replica.m] if replica.optimizer.momentum else []
+    return [replica.w, *momentum, *replica.optimizer.lasting(replica.w), *algorithm.lasting]

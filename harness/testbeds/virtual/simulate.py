@@ -18,7 +18,7 @@ from wanbench.harness.results.steps import Steps
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.epoch import EpochFabric
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
 from wanbench.harness.testbeds.virtual.membership import Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -26,6 +26,7 @@ from wanbench.harness.timeline.kill import WorkerCommand
 from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
+from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
@@ -79,6 +80,8 @@ def simulate(
         torch.set_num_threads(threads)
         if random_states is not None:
             random_states.restore()
+    if not workers.outcomes:
+        raise SimulationError(0, "no worker with a model was left")
     return Simulated(workers.outcomes, workers.steps)
 
 
@@ -148,9 +151,13 @@ class _Workers:
             comm = membership.first().comm
         else:
             comm = MemoryComm(self._group, job.rank)
-        self.outcomes[job.rank] = session.run(
-            job, comm, self._clock(job.rank), emit, warm=warm, phantom=True, membership=membership
-        )
+        try:
+            self.outcomes[job.rank] = session.run(
+                job, comm, self._clock(job.rank), emit, warm=warm, phantom=True, membership=membership
+            )
+        except Minority:  # it has returned after the others had ended
+            if self._changing is not None:
+                self._changing.worker_lost()
 
     def _clock(self, rank: int) -> VirtualClock:
         fabric = self._group.fabric if self._epochs is None else self._epochs.fabric

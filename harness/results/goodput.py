@@ -1,0 +1,101 @@
+"""What is left of training when workers are lost: steps that count, and what recovery costs. Pure.
+
+A step of a worker counts if its gradient is in the final model. Between two epochs of the membership
+
+* a member whose model was taken into the next epoch counts with all its steps;
+* of a lost member, and of one that took the model of others, those count that the others had averaged by then:
+  floor((n - D) / p) p of n steps.
+
+Goodput is the share of a run without losses: with c counted steps of all N workers in the time t, and T seconds a step
+without losses, it is c T / (N t).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The losses of a repetition.
+
+    Attributes:
+        counted: steps, over all workers, whose gradients are in the final model.
+        changes: number of times that the membership changed.
+        seconds: time in which training stood still for them.
+        nbytes: bytes of vectors sent for them, over all workers.
+    """
+
+    counted: int
+    changes: int
+    seconds: float
+    nbytes: int
+
+
+def recovered(
+    histories: Sequence[Sequence[Mapping[str, Any]]],
+    workers: int,
+    steps: int,
+    *,
+    delay: int,
+    period: int,
+    alike: bool = False,
+) -> Recovered:
+    """Return what was lost and recovered.
+
+    Args:
+        histories: by worker that was there at the end, the epochs that it entered (`workloads.loop.elastic.Regrouped`).
+        steps: number of steps of the run. delay, period: D and p of the algorithm.
+        alike: whether the models of all members are taken, however many steps they have made (`loop.elastic`).
+    """
+    entered: dict[int, list[Mapping[str, Any]]] = {}
+    for history in histories:
+        for epoch in history:
+            entered.setdefault(epoch["epoch"], []).append(epoch)
+    began = dict.fromkeys(range(workers), 0)  # by member of the present epoch, its step at the begin
+    counted = 0
+    for _, views in sorted(entered.items()):
+        made = dict(zip(views[0]["members"], views[0]["steps"], strict=True))
+        furthest = max(step for step in made.values() if step is not None)
+        for rank, begin in began.items():
+            step = made.get(rank)
+            averaged = max(0, furthest - delay) // period * period
+            taken = step is not None and (alike or step // period == furthest // period)
+            counted += max(0, (step if taken and step is not None else averaged) - begin)
+        began = dict.fromkeys(views[0]["members"], furthest)
+    counted += sum(steps - begin for begin in began.values())
+    return Recovered(
+        counted,
+        len(entered),
+        sum(max(view["ended_ns"] - view["begun_ns"] for view in views) for views in entered.values()) / 1e9,
+        sum(view["payload_bytes"] for views in entered.values() for view in views),
+    )
+
+
+def undisturbed_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
+    """T in seconds by run and cell: the median step time of the valid repetitions of each cell without losses."""
+    times: dict[tuple[Any, Any], list[float]] = {}
+    for row in rows:
+        if row["status"] == "ok" and row.get("step_time_s") is not None and row.get("counted_steps") is None:
+            times.setdefault((row.get("run"), row.get("cell_key")), []).append(row["step_time_s"])
+    return {key: statistics.median(each) for key, each in times.items()}
+
+
+def goodput(row: Row, undisturbed: Mapping[tuple[Any, Any], float]) -> float | None:
+    """The share of a run without losses. None if nothing can be lost, or if the cell without losses has no time yet."""
+    step_time_s = undisturbed.get((row.get("run"), row.get("undisturbed_key")))
+    if row.get("counted_steps") is None or row["status"] != "ok" or not row["step_time_s"] or step_time_s is None:
+        return None
+    return float(row["counted_steps"] * step_time_s / (row["workers"] * row["step_time_s"] * row["steps"]))
+
+
+def set_goodput(rows: Sequence[Any]) -> None:
+    """Compute every goodput from the cells among these rows that lose no workers. Rows without one keep their value."""
+    undisturbed = undisturbed_step_times(rows)
+    for row in rows:
+        row["goodput"] = goodput(row, undisturbed) or row.get("goodput")

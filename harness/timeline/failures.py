@@ -1,0 +1,73 @@
+"""Workers or sites that fail at random: the kills of one repetition, drawn from its seed. Pure.
+
+Each machine works for a time that is exponentially distributed with mean MTBF, then it is dead for one with mean MTTR.
+Machines are independent. A failure that would leave no worker alive does not happen. Equal seeds give equal failures,
+whatever the algorithm, so algorithms are compared under the same ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from wanbench.harness.timeline.changes import Change
+
+_NS = 1e9
+Place = str | int
+
+
+@dataclass(frozen=True)
+class FailureRates:
+    """How often machines fail.
+
+    Attributes:
+        mtbf_s: mean time from the start, or a repair, to the next failure, in seconds. mttr_s: mean time to repair.
+    """
+
+    mtbf_s: float
+    mttr_s: float
+
+
+def failures(
+    rates: FailureRates, machines: Mapping[Place, Sequence[int]], *, seed: int, until_s: float
+) -> tuple[Change, ...]:
+    """Return the kills that happen before `until_s`, in order.
+
+    Args:
+        machines: the workers of each machine, by its name in a timeline: a worker's number, or a site.
+    """
+    workers = {rank for ranks in machines.values() for rank in ranks}
+    drawn = sorted(each for place in machines for each in _of_one(rates, place, seed, until_s))
+    until: dict[int, float] = {}
+    kills = []
+    for begin, end, _, place in drawn:
+        down = {rank for rank, repaired in until.items() if repaired > begin}
+        if workers - down - set(machines[place]):
+            until.update(dict.fromkeys(machines[place], end))
+            kills.append(_kill(place, begin, end))
+    return tuple(kills)
+
+
+def _of_one(rates: FailureRates, place: Place, seed: int, until_s: float) -> Iterator[tuple[float, float, str, Place]]:
+    """Yield begin and end of each failure of one machine, in seconds, with what sorts and names it."""
+    drawing = random.Random(f"failures {seed} {place}")
+    now = drawing.expovariate(1 / rates.mtbf_s)
+    while now < until_s:
+        end = now + drawing.expovariate(1 / rates.mttr_s)
+        yield now, end, str(place), place
+        now = end + drawing.expovariate(1 / rates.mtbf_s)
+
+
+def _kill(place: Place, begin_s: float, end_s: float) -> Change:
+    begin_ns = round(begin_s * _NS)
+    return Change(
+        kind="kill",
+        value=True,
+        where=place,
+        at_ns=begin_ns,
+        at_step=None,
+        for_ns=max(1, round(end_s * _NS) - begin_ns),
+        every_ns=None,
+        times=1,
+    )
