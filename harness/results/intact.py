@@ -9,7 +9,7 @@ from typing import Any
 
 from wanbench.harness.results import digests
 from wanbench.harness.results.evidence import window_begin
-from wanbench.harness.results.steps import step_time_s
+from wanbench.harness.results.steps import elapsed_per_step_s, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import Objection
 
@@ -69,6 +69,8 @@ def _contradicted(file: Path, row: Row) -> Iterator[str]:
 def _known(file: Path, row: Row) -> float | None:
     if row.get("command"):
         return step_time_s(file, row["steps_total"] - row["steps"], 0)
+    if row.get("counted_steps") is not None:
+        return elapsed_per_step_s(file, row["steps"])
     return step_time_s(file, window_begin(row), row["steps"])
 
 

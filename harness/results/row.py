@@ -73,6 +73,8 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
     outcomes = [measured.finished[rank]["outcome"] for rank in sorted(measured.finished)]
     slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
     seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
+    if cell.loses_workers:  # no worker may have been there from begin to end
+        seconds = (max(o["window_end_ns"] for o in outcomes) - _begin_ns(measured, outcomes)) / 1e9
     compute = slowest["window"]["compute_ns"] / 1e9
     stall = slowest["window"]["stall_ns"] / 1e9
     losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
@@ -97,6 +99,12 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
         "steps_to_target": None if target is None else target.steps,
         **(_losses(cell, outcomes, reported_steps) if cell.loses_workers else {}),
     }
+
+
+def _begin_ns(measured: Measured, outcomes: Sequence[Mapping[str, Any]]) -> int:
+    """When the first step began, also if all workers that made it were lost later."""
+    first = [row["end_ns"] - round(row["step_time_s"] * 1e9) for row in measured.rows[:1]]
+    return int(min([*first, *(o["window_begin_ns"] for o in outcomes)]))
 
 
 def _losses(cell: TrainingCell, outcomes: Sequence[Mapping[str, Any]], reported_steps: int) -> dict[str, Any]:

@@ -39,6 +39,19 @@ def step_time_s(path: Path, first: int, steps: int) -> float | None:
     return max(found, default=None)
 
 
+def elapsed_per_step_s(path: Path, steps: int) -> float:
+    """The time from the first begin to the last end of a step of any worker / steps, for workers that can be lost.
+
+    Raises:
+        OSError, ValueError, KeyError: the file cannot be read.
+    """
+    import pandas as pd
+
+    rows = pd.read_parquet(path, columns=["end_ns", "step_time_s"])
+    begin_ns = (rows["end_ns"] - rows["step_time_s"] * 1e9).min()
+    return float(rows["end_ns"].max() - begin_ns) / 1e9 / steps
+
+
 class Steps:
     """The rows of all workers.
 

@@ -74,7 +74,9 @@ class Elastic:
         begun, sent = self._clock.now(), self._comm.payload_bytes
         while True:
             try:
+                asked = self._clock.now()
                 view = self._membership.regroup(steps)
+                self._comm.stall_ns += self._clock.now() - asked
                 self._comm.follow(view.comm)
                 step = self._agree(view, replica, algorithm, steps)
                 break

@@ -237,7 +237,7 @@ class _Training:
         self._algorithm.finish()
         self._last = _totals(self._task, self._comm, self._clock)
         if self._end is self._first:  # another worker made the last measured step
-            self._end = self._last
+            self._end = self._before
         self._spread = _spread(self._task.w, self._comm)
 
     def outcome(self, evaluating: Callable[[], None], epochs: Sequence[Regrouped]) -> Outcome:
