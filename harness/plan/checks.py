@@ -31,6 +31,8 @@ def check(cell: Cell, spec: Spec, where: str) -> None:
     except (ValueError, PredictError) as error:
         raise SpecError(f"{where}: {_at(cell)}: {error}") from None
     _check_timeline(cell, where)
+    if cell.failures.mtbf != "none":
+        _check_kill(cell, f"{where}: failures.mtbf")
     _check_testbed(cell, where)
     _check_algorithm(cell, where)
 
@@ -90,16 +92,16 @@ def _check_training_change(cell: TrainingCell, change: Change, entry: str) -> No
     if change.kind == "slow" and cell.workload.step_time_s is None:
         raise SpecError(_REAL_COMPUTE.format(entry))
     if change.kind == "kill":
-        _check_kill(cell, entry)
+        _check_kill(cell, f"{entry}.kill")
 
 
-def _check_kill(cell: TrainingCell, entry: str) -> None:
+def _check_kill(cell: TrainingCell, key: str) -> None:
     """Only connections between all pairs can be made again without a lost worker."""
     if cell.comm.collective != "direct":
         got = f"comm.collective = {cell.comm.collective!r}"
-        raise SpecError(f'{entry}.kill: {got}: its group cannot be formed again; expected "direct"')
+        raise SpecError(f'{key}: {got}: its group cannot be formed again; expected "direct"')
     if cell.algorithm().datagrams:
-        raise SpecError(f"{entry}.kill: {cell.kind!r} sends datagrams, whose group cannot be formed again; remove it")
+        raise SpecError(f"{key}: {cell.kind!r} sends datagrams, whose group cannot be formed again; remove it")
 
 
 def _check_command_change(change: Change, entry: str) -> None:
