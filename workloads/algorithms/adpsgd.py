@@ -57,7 +57,9 @@ class ADPSGD(Algorithm):
     def start(self, replica: Replica) -> None:
         super().start(replica)
         comm = replica.comm
-        self._neighbours = ring(comm.rank, comm.world_size) if comm.world_size > 1 else []
+        around = ring(comm.rank, comm.world_size) if comm.world_size > 1 else []
+        # If a loss leaves an odd number, the ring has two passive workers side by side, which do not exchange.
+        self._neighbours = [peer for peer in around if (peer - comm.rank) % 2]
         self._active = comm.rank % 2 == 1
         self._random = random.Random(f"{replica.seed} {comm.rank}")
         self._inboxes = [] if self._active else [Inbox(comm, peer, replica.w) for peer in self._neighbours]
@@ -78,7 +80,7 @@ class ADPSGD(Algorithm):
             return
         if self._answer_work is not None and self._answer_work.done():
             self._take_answer()
-        if self._answer_work is None:
+        if self._answer_work is None and self._neighbours:
             peer = self._random.choice(self._neighbours)
             self._sent.copy_(self.replica.w)
             self._sends += [self.replica.comm.send(message, peer) for message in (note(1.0), self._sent)]
