@@ -38,6 +38,8 @@ AXIS_TITLES = {
     "jitter_ms": "jitter (ms)",
     "tcp": "TCP",
     "payload_scale": "payload scale",
+    "mtbf_s": "time between failures (s)",
+    "mttr_s": "time to repair (s)",
 }
 
 
@@ -87,6 +89,8 @@ def axes_of(table: pd.DataFrame) -> list[str]:
         given = ["algorithm"]
         if name in _NETWORK_AXES:
             given += ["workers", "profile", "payload_scale"]
+        elif name == "mttr_s":
+            given += ["mtbf_s"]
         elif name == "channels":
             given += ["collective"]
         elif name == "emulator":
@@ -171,6 +175,8 @@ def axis_value(axis: str, value: object) -> str:
         return str(value)
     if axis == "workers":
         return f"{value} workers"
+    if axis == "mtbf_s" and absent(value):
+        return "without failures"
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
     return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
 

@@ -58,7 +58,7 @@ def _algorithm(name: str) -> tuple[str, object]:
     found = registry.find(name)
     data = parameters.describe(found) | {"kind": name}
     if found is not Algorithm:  # the base class trains alone and misses no peer
-        data["without_a_peer"] = found.without_a_peer
+        data["without_a_peer"], data["when_lost"] = found.without_a_peer, found.when_lost
     return _documented(found, data)
 
 

@@ -110,6 +110,14 @@ class Row(TypedDict):
     timeline: Annotated[
         str | None, Column("Changes of the network and of workers, with their times.", applies="cells with a timeline")
     ]
+    mtbf_s: Annotated[
+        float | None,
+        Column("Mean time between random failures of a machine; null if it has none.", unit="s", above=0),
+    ]
+    mttr_s: Annotated[
+        float | None,
+        Column("Mean time until a machine that failed at random returns.", unit="s", applies="cells with mtbf_s"),
+    ]
     seed: Annotated[int, Column("Seed of this repetition.")]
     steps: Annotated[int | None, Column("Number of measured steps, which form the window.", above=0)]
     steps_total: Annotated[

@@ -159,8 +159,11 @@ def describe(cell: Cell, rep: int) -> Row:
 
 def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
     """The columns that are known before training with our loop."""
-    law, alone = cell.law_inputs, cell.workers == 1
+    law, alone, failing = cell.law_inputs, cell.workers == 1, cell.failures
+    random = failing.mtbf != "none"
     return {
+        "mtbf_s": failing.mtbf.seconds if failing.mtbf != "none" else None,
+        "mttr_s": failing.mttr.seconds if random else None,
         "collective": None if alone else cell.comm.collective,
         "channels": None if alone else cell.channels,
         "workload": cell.workload.name,

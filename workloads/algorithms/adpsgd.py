@@ -40,6 +40,10 @@ class ADPSGD(Algorithm):
     without_a_peer = (
         "steps continue: no worker waits before `finish`. A worker whose request is unanswered asks no other neighbour"
     )
+    when_lost = (
+        "the others shrink: each goes on with its own step from the mean of their models. A worker that returns takes "
+        "that model"
+    )
     state = ("_random",)
     least_workers = 2
 

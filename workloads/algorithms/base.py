@@ -141,6 +141,7 @@ class Algorithm(Parameters, Stateful):
         state: names of the attributes that a checkpoint must hold besides w and m (see `Stateful`).
         least_workers: minimum number of workers.
         without_a_peer: for users: what steps do when a message from an unreachable peer is due.
+        when_lost: for users: how training goes on when a worker is lost for good, or returns.
         buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
         datagrams: True if it needs `workloads.comm.exchange.LossyComm.exchange`.
     """
@@ -151,6 +152,10 @@ class Algorithm(Parameters, Stateful):
     source: ClassVar[str] = "training alone; the unit of scalability"
     least_workers: ClassVar[int] = 1
     without_a_peer: ClassVar[str] = "steps wait"
+    when_lost: ClassVar[str] = (
+        "the others shrink: they go on from the mean model of those that are in the latest period; averages in flight "
+        "are dropped. A worker that returns takes that model"
+    )
     datagrams: ClassVar[bool] = False
 
     replica: Replica = field(init=False, repr=False, compare=False)

@@ -58,6 +58,7 @@ class DiLoCo(Algorithm):
 
     kind = "diloco"
     source = "Douillard et al., DiLoCo, 2023 (arXiv 2311.08105)"
+    when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
     state = ("_outer", "_averager")
 

@@ -58,6 +58,7 @@ class StreamingDiLoCo(Algorithm):
 
     kind = "streaming-diloco"
     source = "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025 (arXiv 2501.18512)"
+    when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "mixing": "alpha"}  # noqa: RUF012
     state = ("_outers", "_averagers", "_steps")
 

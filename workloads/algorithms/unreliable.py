@@ -89,6 +89,7 @@ class Unreliable(Algorithm):
 
     kind = "unreliable"
     promises = Promises(goes_on=True)
+    when_lost = "its group of datagrams cannot be formed again, so a timeline cannot kill its workers"
     without_a_peer = "steps continue without that peer's blocks, after the deadline of each exchange"
     least_workers = 2
     datagrams = True

@@ -109,6 +109,7 @@ def of_algorithm(kind: str) -> str:
     if found is Algorithm:  # its texts are for authors of algorithms
         return "It has none.\n"
     parts = [_parameters(found, attributes(doc)), f"When a peer is gone, {escaped(found.without_a_peer)}.\n"]
+    parts.append(f"When a worker is lost, {escaped(found.when_lost)}.\n")
     if len(module.splitlines()) > 1:
         parts += ["### Details\n", docstring(module) + "\n"]
     return "\n".join(parts)
