@@ -158,7 +158,7 @@ class Row(TypedDict):
         float | None,
         Column(
             "T(1) / T(N): median step time of one worker, divided by step_time_s; T(1) / (N T(N)) with strong scaling. "
-            "1 is the ideal.",
+            "1 is the ideal. If workers are lost, T(N) is the time per N steps that count in the final model.",
             above=0,
             measure=True,
         ),

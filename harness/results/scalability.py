@@ -32,13 +32,17 @@ def rescale(rows: Sequence[Any]) -> None:
 def scalability(row: Row, one_worker: OneWorker) -> float | None:
     """T(1) / T(N) of one repetition, or T(1) / (N T(N)) with strong scaling; 1.0 is the limit of both.
 
+    If workers were lost, T(N) is the time per N steps that count in the final model.
+
     None if it has no step time, or if its one-worker cell (`base_key`) has none yet.
     """
     step_time_s = row.get("step_time_s")
     one_worker_s = one_worker.get((row.get("run"), row.get("base_key")))
     if row["status"] != "ok" or not step_time_s or one_worker_s is None:
         return None
-    return float(one_worker_s / step_time_s / (row["workers"] if row.get("scaling") == "strong" else 1))
+    value = float(one_worker_s / step_time_s / (row["workers"] if row.get("scaling") == "strong" else 1))
+    counted = row.get("counted_steps")
+    return value if counted is None else value * counted / (row["workers"] * row["steps"])
 
 
 def formula(rows: Iterable[Row]) -> str:

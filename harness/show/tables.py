@@ -172,8 +172,10 @@ def as_markdown(rows: Sequence[Row]) -> str:
 def _legend(rows: Sequence[Row]) -> str:
     kind = provenance(row["testbed"] for row in rows)
     definition = formula(rows).replace(" / ", "/")
+    losses = "In brackets: goodput, the share that is left of the same cell without failures.\n"
     return (
         f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+        f"{losses if any(row.get('goodput') is not None for row in rows) else ''}"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
 
@@ -200,7 +202,8 @@ def _pivot_entry(line: Row | None) -> str:
         return str(line["status"])
     law = line["predicted_scalability"]
     found = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
-    return found if math.isnan(law) else f"{found} ({law:.2f})"
+    found += "" if math.isnan(law) else f" ({law:.2f})"
+    return found if math.isnan(line["goodput"]) else f"{found} [{line['goodput']:.2f}]"
 
 
 def as_csv(rows: Sequence[Row]) -> str:

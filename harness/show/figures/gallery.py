@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -34,6 +35,7 @@ from wanbench.harness.results.verify import ACCURACY_BAND
 from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.caption import caption, on_network, subject
+from wanbench.harness.show.figures.goodput import goodput_by_mtbf
 from wanbench.harness.show.figures.learning import learning
 from wanbench.harness.show.figures.learning_time import learning_time
 from wanbench.harness.show.figures.learning_time import points as points_by_network
@@ -43,6 +45,7 @@ from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
 from wanbench.harness.show.figures.pace import Pace, pace
 from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front
 from wanbench.harness.show.figures.points import (
+    GOODPUT,
     SCALABILITY,
     STEP_TIME,
     Point,
@@ -113,6 +116,7 @@ def gallery(
     for pivot in found:
         if any(line["status"] == "ok" for line in pivot.lines.values()):
             drawn += _of_pivot(pivot, run_name, progress)
+    drawn += _goodput(run, progress)
     if evidence is not None:
         for of_evidence in (_learning, _learning_time, _timeline, _pace, _matrix):
             drawn += of_evidence(run, evidence)
@@ -190,6 +194,26 @@ def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing
             lambda: of_pivot(replace(pivot, beside=None), run_name, STEP_TIME),
         ),
     ]
+
+
+def _goodput(run: _Run, progress: str | None) -> list[Drawing]:
+    """What is left of each algorithm where workers fail at random."""
+    found = pivots(run.table, ["mtbf_s", *_COLUMN_AXES])
+    failing = [pivot for pivot in found if any(not absent(line["mtbf_s"]) for line in pivot.lines.values())]
+    return [
+        Drawing(
+            f"goodput{_slug(pivot)}",
+            f"What is left under failures: {subject(pivot)}",
+            partial(_draw_goodput, pivot, run.name, progress),
+            partial(of_pivot, pivot, run.name, GOODPUT),
+        )
+        for pivot in failing
+        if any(not absent(line["goodput"]) for line in pivot.lines.values())
+    ]
+
+
+def _draw_goodput(pivot: Pivot, run_name: str, progress: str | None, width: float) -> Figure:
+    return goodput_by_mtbf(pivot, run_name, width, progress)
 
 
 def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:

@@ -21,6 +21,7 @@ from wanbench.harness.show.figures.trend import Measure, Series
 
 FORMAT = "csv"
 SCALABILITY = ("scalability", "scalability_min", "scalability_max", "predicted_scalability")
+GOODPUT = ("goodput", "goodput_min", "goodput_max", "membership_changes", "recovery_s")
 STEP_TIME = ("step_time_s", "compute_s", "stall_s", "overhead_s", "predicted_step_time_s")
 
 Point = Mapping[str, Any]
