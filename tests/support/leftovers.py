@@ -116,6 +116,6 @@ def held_namespaces(born_before_s: float = float("inf")) -> set[str]:
     return found
 
 
-def host_state():
+def host_state() -> tuple[set[str], set[str]]:
     """Return the devices of this namespace, and every other network namespace that a process is in or holds open."""
     return set(Snapshot.take().devices), held_namespaces()
