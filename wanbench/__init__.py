@@ -15,11 +15,11 @@
     Setting, AlgorithmError      what its `check` receives, and raises to refuse
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
-    LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, OLCO3
+    LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, EagerDiLoCo, SparseLoCo, OLCO3
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
     RPS, GradientSharing
 
-    TopK, DGC, Chunkwise, RandomK, PowerSGD, SignSGD, QSGD, TernGrad, FP16, BF16    values of `compression`
+    TopK, ChunkTopK, DGC, Chunkwise, RandomK, PowerSGD, SignSGD, QSGD, TernGrad, FP16, BF16   values of `compression`
 
 A name is imported when it is first used, so `import wanbench` takes no time.
 """
@@ -42,6 +42,7 @@ _NAMES = {
     "wanbench.workloads.algorithms.diloco": ("DiLoCo",),
     "wanbench.workloads.algorithms.dpsgd": ("DPSGD",),
     "wanbench.workloads.algorithms.dts": ("DTS",),
+    "wanbench.workloads.algorithms.eager": ("EagerDiLoCo",),
     "wanbench.workloads.algorithms.ecdpsgd": ("ECDPSGD",),
     "wanbench.workloads.algorithms.gradient_sharing": ("GradientSharing",),
     "wanbench.workloads.algorithms.localsgd": ("LocalSGD",),
@@ -51,8 +52,10 @@ _NAMES = {
     "wanbench.workloads.algorithms.rps": ("RPS",),
     "wanbench.workloads.algorithms.sgp": ("SGP",),
     "wanbench.workloads.algorithms.sparse": ("Sparse",),
+    "wanbench.workloads.algorithms.sparseloco": ("SparseLoCo",),
     "wanbench.workloads.algorithms.ssgd": ("SSGD",),
     "wanbench.workloads.algorithms.streaming": ("StreamingDiLoCo",),
+    "wanbench.workloads.compression.chunktopk": ("ChunkTopK",),
     "wanbench.workloads.compression.chunkwise": ("Chunkwise",),
     "wanbench.workloads.compression.dgc": ("DGC",),
     "wanbench.workloads.compression.half": ("BF16", "FP16"),

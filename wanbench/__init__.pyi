@@ -17,6 +17,7 @@ from wanbench.workloads.algorithms.dga import DGA as DGA
 from wanbench.workloads.algorithms.diloco import DiLoCo as DiLoCo
 from wanbench.workloads.algorithms.dpsgd import DPSGD as DPSGD
 from wanbench.workloads.algorithms.dts import DTS as DTS
+from wanbench.workloads.algorithms.eager import EagerDiLoCo as EagerDiLoCo
 from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
 from wanbench.workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
 from wanbench.workloads.algorithms.localsgd import LocalSGD as LocalSGD
@@ -26,8 +27,10 @@ from wanbench.workloads.algorithms.overlap import OverlapLocalSGD as OverlapLoca
 from wanbench.workloads.algorithms.rps import RPS as RPS
 from wanbench.workloads.algorithms.sgp import SGP as SGP
 from wanbench.workloads.algorithms.sparse import Sparse as Sparse
+from wanbench.workloads.algorithms.sparseloco import SparseLoCo as SparseLoCo
 from wanbench.workloads.algorithms.ssgd import SSGD as SSGD
 from wanbench.workloads.algorithms.streaming import StreamingDiLoCo as StreamingDiLoCo
+from wanbench.workloads.compression.chunktopk import ChunkTopK as ChunkTopK
 from wanbench.workloads.compression.chunkwise import Chunkwise as Chunkwise
 from wanbench.workloads.compression.dgc import DGC as DGC
 from wanbench.workloads.compression.half import BF16 as BF16

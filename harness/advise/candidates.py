@@ -34,6 +34,7 @@ _VALUES: Mapping[str, tuple[object, ...]] = {
         "fp16",
     ),
 }
+_OWN_COMPRESSOR = ("sparseloco",)  # without it, it is `diloco` without momentum
 _USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
 _WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
 
@@ -85,6 +86,8 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
 def _grid(kind: str) -> Iterator[dict[str, Any]]:
     """The combinations of a kind's parameters; others keep their default."""
     axes = {name: [*_VALUES[name]] for name in known.parameter_names(kind) if name in _VALUES}
+    if kind in _OWN_COMPRESSOR:
+        del axes["compression"]
     yield from registry.alternatives(kind, axes)
 
 

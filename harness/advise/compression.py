@@ -54,5 +54,5 @@ def unpriced_s(cell: TrainingCell) -> float | None:
     compressor = cell.algorithm().compressor
     if compressor is None or compressor.ns_per_byte:
         return None
-    each = sum(ns_per_byte(cell.params["compression"]))
+    each = sum(ns_per_byte(compressor))
     return each / 1e9 * cell.workload.message_bytes / cell.algorithm().period_steps

@@ -214,12 +214,14 @@ class Algorithm(Parameters, Stateful):
         """Whether compression rounds the mean."""
         return self.compressor is not None and self.compressor.rounds_mean
 
-    def averager(self, like: Vector, stream: int = 0) -> Averager:
+    def averager(self, like: Vector, stream: int = 0, *, decay: float = 1.0) -> Averager:
         """Return an averager for vectors like this one, with the algorithm's compressor; one per stream of vectors."""
         replica = self.replica
         shapes = replica.shapes if like.numel() == replica.w.numel() else ()
         seed = replica.seed + stream
-        return Averager(self.compressor, replica.comm, like, shapes=shapes, seed=seed, processing=replica.processing)
+        return Averager(
+            self.compressor, replica.comm, like, shapes=shapes, seed=seed, processing=replica.processing, decay=decay
+        )
 
     def check(self, setting: Setting) -> None:
         """Refuse a setting that cannot work, before anything starts; a subclass that adds rules calls this first.

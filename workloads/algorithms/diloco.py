@@ -35,41 +35,19 @@ class Outer(Stateful):
         return self.theta.add_(delta, alpha=-self._lr).add_(self._b, alpha=-self._lr * self._momentum)
 
 
-@dataclass
-class DiLoCo(Algorithm):
-    """Sends very rarely: many local steps, then an outer Nesterov step.
+class OuterSteps(Algorithm):
+    """Rounds of local steps, each of which ends with an outer step that waits for its average."""
 
-    On worker k, all vectors of shape (numel,)::
-
-        theta_k <- H steps of the local optimiser from theta
-        Delta = mean_k (theta - theta_k)
-        theta <- Nesterov(theta, Delta; outer_lr, momentum)
-        theta_k <- theta
-
-    The local optimiser (AdamW in the paper) keeps its state. With H = 1, outer_lr = 1 and momentum = 0 it is
-    synchronous SGD. `finish` ends a round early.
-
-    Attributes:
-        period: H, in steps; 1 or more.
-        outer_lr: learning rate of the outer step.
-        momentum: momentum of the outer step.
-        compression: compressor of theta - theta_k; "none" sends all of it.
-    """
-
-    kind = "diloco"
-    source = "Douillard et al., DiLoCo, 2023 (arXiv 2311.08105)"
     when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
-    symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
     state = ("_outer", "_averager")
-
-    period: int = field(metadata=at_least(1))
-    outer_lr: float = field(default=0.7, metadata=between(0, 100, open_below=True))
-    momentum: float = field(default=0.9, metadata=between(0, 1, open_above=True))
-    compression: Compression = "none"
+    period = 1
+    outer_lr = 1.0
+    momentum = 0.0
+    decay = 1.0
 
     @property
     def period_steps(self) -> int:
-        """H."""
+        """The number of local steps in a round."""
         return self.period
 
     @property
@@ -84,12 +62,12 @@ class DiLoCo(Algorithm):
     def start(self, replica: Replica) -> None:
         super().start(replica)
         self._outer = Outer(replica.w, self.outer_lr, self.momentum)
-        self._averager = self.averager(replica.w)
+        self._averager = self.averager(replica.w, decay=self.decay)
         self._delta = replica.w.clone()
         self._steps = 0
 
     def stepped(self) -> None:
-        """After H steps: take the outer step, and wait for its average.
+        """After a round: take the outer step, and wait for its average.
 
         Raises:
             CommError: a peer is gone.
@@ -121,3 +99,34 @@ class DiLoCo(Algorithm):
         w.copy_(self._outer.step(exchange.wait()))
         self._averager.done(exchange)
         self._steps = 0
+
+
+@dataclass
+class DiLoCo(OuterSteps):
+    """Sends very rarely: many local steps, then an outer Nesterov step.
+
+    On worker k, all vectors of shape (numel,)::
+
+        theta_k <- H steps of the local optimiser from theta
+        Delta = mean_k (theta - theta_k)
+        theta <- Nesterov(theta, Delta; outer_lr, momentum)
+        theta_k <- theta
+
+    The local optimiser (AdamW in the paper) keeps its state. With H = 1, outer_lr = 1 and momentum = 0 it is
+    synchronous SGD. `finish` ends a round early.
+
+    Attributes:
+        period: H, in steps; 1 or more.
+        outer_lr: learning rate of the outer step.
+        momentum: momentum of the outer step.
+        compression: compressor of theta - theta_k; "none" sends all of it.
+    """
+
+    kind = "diloco"
+    source = "Douillard et al., DiLoCo, 2023 (arXiv 2311.08105)"
+    symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
+
+    period: int = field(metadata=at_least(1))
+    outer_lr: float = field(default=0.7, metadata=between(0, 100, open_below=True))
+    momentum: float = field(default=0.9, metadata=between(0, 1, open_above=True))
+    compression: Compression = "none"

@@ -26,6 +26,8 @@ _BUILT_IN: Mapping[str, str] = {
     "overlap-localsgd": "overlap:OverlapLocalSGD",
     "diloco": "diloco:DiLoCo",
     "streaming-diloco": "streaming:StreamingDiLoCo",
+    "eager-diloco": "eager:EagerDiLoCo",
+    "sparseloco": "sparseloco:SparseLoCo",
     "olco3": "olco3:OLCO3",
     "rps": "rps:RPS",
     "gradient-sharing": "gradient_sharing:GradientSharing",

@@ -3,7 +3,8 @@
 averaging.py     Averager: the means of a stream of vectors, compressed, with the residuals
 base.py          Compressor: from a vector to a message and back; Message: its size
 topk.py          the largest values and their indices            \\
-dgc.py           the same with DGC's momentum, clipping, warm-up  |  messages are not additive: all-gathered
+chunktopk.py     the largest of every chunk, in two bits each     |
+dgc.py           top-k with DGC's momentum, clipping, warm-up     |  messages are not additive: all-gathered
 signsgd.py       signs and one scale                              |
 qsgd.py          levels of the norm, at random                    |
 terngrad.py      -1, 0, 1, at random                             /

@@ -2,14 +2,15 @@
 
 With a compressor C, the residual e of this worker and vectors v_1, v_2, ...::
 
-    u = v + e                  to be sent
+    u = v + decay e            to be sent
     c = C(u)                   sent: the vector that the receivers decode
     e = u - c                  not sent: added to the next vector
     mean = (1/N) sum over the workers of c
 
-The messages and the residual always add up to the vectors: sum of c + e = sum of v. (Seide et al. 2014; Stich,
-Cordonnier and Jaggi 2018; Karimireddy et al. 2019.) A compressor with several rounds knows c only after the first
-round. Until then u counts as sent, and later vectors are compressed without its residual, which preserves the sum.
+With decay 1, the messages and the residual always add up to the vectors: sum of c + e = sum of v. (Seide et al. 2014;
+Stich, Cordonnier and Jaggi 2018; Karimireddy et al. 2019.) A compressor with several rounds knows c only after the
+first round. Until then u counts as sent, and later vectors are compressed without its residual, which preserves the
+sum.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ class Averager(Stateful):
         shapes: shapes of the parameter tensors in it, if known.
         seed: seed of random draws, equal on all ranks.
         processing: called with the seconds that compression takes on the simulated clock.
+        decay: the share of the residual that the next vector keeps.
 
     Attributes:
         rounds: number of consecutive communications per average.
@@ -122,8 +124,10 @@ class Averager(Stateful):
         shapes: Shapes = (),
         seed: int = 0,
         processing: Callable[[float], None] = no_time,
+        decay: float = 1.0,
     ) -> None:
         self._comm, self._like, self._shapes, self._processing = comm, like, shapes, processing
+        self._decay = decay
         self._spare: list[Vector] = []
         self._compressor = None if compressor is None else replace(compressor)
         self.residual: Vector | None = None
@@ -144,7 +148,7 @@ class Averager(Stateful):
             sizes = self._compressor.messages(u.numel(), self._shapes, u.element_size())
             return Exchange(self, u, self._compressor.sized_rounds(u, self._comm, sizes))
         if self.residual is not None:
-            u = self._vector().copy_(u).add_(self.residual)
+            u = self._vector().copy_(u).add_(self.residual, alpha=self._decay)
             self.residual.zero_()
         rounds = self._compressor.rounds(cast("torch.Tensor", u), self._comm)
         return Exchange(self, u, rounds)

@@ -6,13 +6,19 @@ import torch
 
 
 def packed_bytes(numel: int, bits: int) -> int:
-    """Bytes of `numel` numbers of `bits` bits each; `bits` is 1, 2, 4 or 8."""
+    """Bytes of `numel` numbers of `bits` bits each."""
     return -(-numel * bits // 8)
 
 
 def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return `codes` (uint8 below 2^bits, shape (numel,)) as bytes of shape (packed_bytes,)."""
-    each = 8 // bits
+    """Return `codes` (whole numbers below 2^bits, shape (numel,)) as bytes of shape (packed_bytes,).
+
+    Widths that divide 8 are quick; other numbers are cut into single bits first.
+    """
+    if 8 % bits:
+        places = torch.arange(bits, dtype=codes.dtype)
+        return pack(((codes[:, None] >> places) & 1).to(torch.uint8).view(-1), 1)
+    each, codes = 8 // bits, codes.to(torch.uint8)
     padded = torch.cat([codes, codes.new_zeros(-codes.numel() % each)]).view(-1, each)
     packed = padded[:, 0].clone()
     for place in range(1, each):
@@ -21,6 +27,9 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def unpack(packed: torch.Tensor, bits: int, numel: int) -> torch.Tensor:
-    """Return `numel` codes (uint8) from bytes; the inverse of `pack`."""
+    """Return `numel` codes from bytes, uint8 if their width divides 8, else int64; the inverse of `pack`."""
+    if 8 % bits:
+        places = torch.arange(bits)
+        return (unpack(packed, 1, numel * bits).view(numel, bits).long() << places).sum(dim=1)
     places = torch.arange(0, 8, bits, dtype=torch.uint8)
     return ((packed[:, None] >> places) & ((1 << bits) - 1)).view(-1)[:numel]

@@ -15,6 +15,7 @@ NONE = "none"
 
 _BUILT_IN: Mapping[str, str] = {
     "topk": "topk:TopK",
+    "chunk-topk": "chunktopk:ChunkTopK",
     "dgc": "dgc:DGC",
     "chunkwise": "chunkwise:Chunkwise",
     "randomk": "randomk:RandomK",

@@ -66,6 +66,13 @@ COSTS: Mapping[str, Cost] = {
         "M / p", "P / p", "2 * M * (N - 1) / (N * p)", "max(0, RTT - D * Tc) / (p / P * (D // (p / P) + 1))",
         "P is the number of fragments, p is H, and D is tau.",
     ),
+    "eager-diloco": _each_period(
+        "max(0, RTT - s * p * Tc) / (p * (s + 1))", "s is the staleness in rounds, by default 1; p is H: D = s p."
+    ),
+    "sparseloco": Cost(
+        "15 * M / (2048 * p)", "1 / p", "(N - 1) * 15 * M / (2048 * p)", "RTT / (2 * p)",
+        "With the default compressor, 120 bytes for 4096 parameters: every worker receives the messages of all others.",
+    ),
     "olco3": _each_period("max(0, RTT - s * p * Tc) / (p * (s + 1))", "s is the staleness in rounds: D = s p."),
     "rps": _BLOCKS,
     "gradient-sharing": _BLOCKS,

@@ -21,8 +21,10 @@ FAMILY_NAMES = {
     "localsgd": "local SGD",
     "cocod": "CoCoD-SGD",
     "diloco": "DiLoCo",
+    "eager-diloco": "eager DiLoCo",
+    "sparseloco": "SparseLoCo",
 }
-_COMPRESSIONS = {"topk": "top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
+_COMPRESSIONS = {"topk": "top-k", "chunk-topk": "chunk-wise top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
 _LETTERS = {"delay": "d", "staleness": "s", "period": "p"}
 
 

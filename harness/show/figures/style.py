@@ -50,6 +50,8 @@ FAMILIES: Mapping[str, tuple[str, Any]] = {
     "overlap-localsgd": ("#44AA99", "d"),
     "diloco": ("#DDCC77", (4, 1, 0)),
     "streaming-diloco": ("#CC6677", (6, 1, 0)),
+    "eager-diloco": ("#AA4499", (5, 1, 0)),
+    "sparseloco": ("#DDAA33", (3, 1, 180)),
     "gradient-sharing": ("#661100", "*"),
 }
 # For kinds that users bring: any of these, chosen by name.

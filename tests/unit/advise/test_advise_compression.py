@@ -22,6 +22,7 @@ def test_it_is_that_of_a_vector_in_each_period(monkeypatch):
     every_step, in_four = cell("ssgd", compression=topk), cell("sparse", period=4, compression=topk)
     assert unpriced_s(every_step) == pytest.approx(5e-9 * every_step.workload.message_bytes)
     assert unpriced_s(in_four) == pytest.approx(unpriced_s(every_step) / 4)
+    assert unpriced_s(cell("sparseloco", period=1)) == unpriced_s(every_step)  # a compressor by default
 
 
 def test_without_compression_or_where_a_spec_charges_it_there_is_none():

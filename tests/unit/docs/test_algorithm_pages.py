@@ -27,6 +27,8 @@ PARAMETERS = {
     "overlap-localsgd": {"period": 4},
     "diloco": {"period": 4},
     "streaming-diloco": {"period": 8, "fragments": 2, "delay": 4},
+    "eager-diloco": {"period": 4},
+    "sparseloco": {"period": 4},
     "olco3": {"staleness": 2, "period": 4},
     "rps": {},
     "gradient-sharing": {},
@@ -36,7 +38,16 @@ PARAMETERS = {
     "ecdpsgd": {"compression": "none"},
     "adpsgd": {},
 }
-NEITHER = {"rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd"}  # their messages are no all-reduces
+NEITHER = {
+    "sparseloco",
+    "rps",
+    "gradient-sharing",
+    "sgp",
+    "osgp",
+    "dpsgd",
+    "ecdpsgd",
+    "adpsgd",
+}  # their messages are no all-reduces
 SYMBOLS = {"delay": "D", "period": "p", "peers": "m", "fragments": "P", "staleness": "s"}
 WORKERS, MODEL_BYTES, COMPUTE_S = 4, 4_000_000, 0.01
 SPEC = """

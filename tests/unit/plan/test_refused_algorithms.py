@@ -30,6 +30,13 @@ PARAMETERS = [
     ("diloco", "period = 2, momentum = 1.0", "momentum = 1.0; expected a number, from 0 to below 1"),
     ("streaming-diloco", "period = 2, fragments = 4", "period = 2; expected a multiple of fragments = 4"),
     ("streaming-diloco", "period = 6, fragments = 2, delay = 9", "delay = 9; expected less than period = 6"),
+    ("eager-diloco", "period = 2, staleness = -1", f"staleness = -1; expected {OR_NONE}"),
+    ("sparseloco", "period = 2, decay = 1.5", "decay = 1.5; expected a number, from 0 to 1"),
+    (
+        "sparseloco",
+        "period = 2, compression = { kind = 'chunk-topk', chunk = 1 }",
+        "compression: compressor 'chunk-topk': chunk = 1; expected a whole number, 2 or more",
+    ),
     ("olco3", "staleness = -1, period = 1", f"staleness = -1; expected {OR_NONE}"),
     ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression as well"),
     ("sgp", "peers = 0", f"peers = 0; expected {COUNT}"),

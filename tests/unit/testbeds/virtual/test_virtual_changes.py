@@ -119,7 +119,8 @@ PARTITION = '\n[[timeline]]\nat = "1s"\nfor = "8s"\nwhere = 3\ncut = true\n'
 PARAMETERS = {
     "delayed": "delay = 2", "sparse": "period = 2", "dts": "delay = 2, period = 2", "dga": "delay = 2, period = 2",
     "localsgd": "period = 2", "cocod": "period = 2", "overlap-localsgd": "period = 2", "diloco": "period = 2",
-    "streaming-diloco": "period = 2, fragments = 2", "olco3": "staleness = 1, period = 2",
+    "streaming-diloco": "period = 2, fragments = 2", "eager-diloco": "period = 2", "sparseloco": "period = 2",
+    "olco3": "staleness = 1, period = 2",
     "ecdpsgd": "compression = 'qsgd'",
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from wanbench.workloads.compression import registry
 from wanbench.workloads.compression.averaging import Averager
 from wanbench.workloads.compression.base import CompressorError
 from wanbench.workloads.compression.bits import pack, packed_bytes, unpack
+from wanbench.workloads.compression.chunktopk import ChunkTopK
 from wanbench.workloads.compression.dgc import DGC
 from wanbench.workloads.compression.powersgd import PowerSGD
 from wanbench.workloads.compression.qsgd import QSGD
@@ -27,6 +28,7 @@ NUMEL = 150
 SETTINGS = {
     "none": "none",
     "topk": {"kind": "topk", "ratio": 0.1},
+    "chunk-topk": {"kind": "chunk-topk", "chunk": 40, "kept": 5},
     "dgc": {"kind": "dgc", "ratio": 0.1},
     "chunkwise": {"kind": "chunkwise", "ratio": 0.07},
     "randomk": {"kind": "randomk", "ratio": 0.1},
@@ -119,6 +121,10 @@ def test_the_bytes_of_a_phantom_are_those_of_a_tensor(name, dtype):
     [
         ({"kind": "topk", "ratio": 0.1}, 15 * (4 + 4)),
         ({"kind": "topk", "ratio": 0.001}, 8),
+        # four chunks with five indices of six bits, five codes and two magnitudes each
+        ({"kind": "chunk-topk", "chunk": 40, "kept": 5}, 15 + 5 + 4 * 8),
+        ({"kind": "chunk-topk", "chunk": 40, "kept": 5, "quantised": False}, 15 + 4 * 5 * 4),
+        ({"kind": "chunk-topk", "chunk": 4096, "kept": 64}, 64 + 16 + 8),  # one chunk of 150, indices of eight bits
         ({"kind": "dgc", "ratio": 0.1}, 15 * (4 + 4)),
         ({"kind": "randomk", "ratio": 0.1}, 15 * 4),
         ({"kind": "chunkwise", "ratio": 0.1}, 15 * 4),
@@ -175,10 +181,37 @@ def test_sign_sgd_sends_the_mean_magnitude_and_the_signs():
     assert SignSGD().decode(SignSGD().encode(v), v).tolist() == [2.0, -2.0, 2.0, 2.0, -2.0]
 
 
-@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("numel", [1, 40, 41, 150])
+def test_two_bit_chunks_never_enlarge_the_residual(numel):
+    """Not even with an outlier beside small values, which levels at fixed shares of the largest would enlarge."""
+    v = vectors(0, 1, numel)[0]
+    v[0] = 1e6
+    chunked = ChunkTopK(chunk=40, kept=10)
+    kept = chunked.decode(chunked.encode(v), v)
+    assert int((kept != 0).sum()) <= 10 * math.ceil(numel / 40)
+    assert float((v - kept).norm()) <= float(v.norm())
+    small = v[kept != 0][1:]
+    assert float((small - kept[kept != 0][1:]).norm()) <= float(small.norm()) * (1 + 1e-6)
+
+
+def test_signs_and_two_magnitudes_of_each_chunk_travel():
+    v = torch.tensor([1.0, -8, 3, 0.5, 4, -1, 2, 0.25])
+    chunked = ChunkTopK(chunk=4, kept=3)
+    assert chunked.decode(chunked.encode(v), v).tolist() == [2.0, -8.0, 2.0, 0.0, 4.0, -1.5, 1.5, 0.0]
+
+
+@pytest.mark.parametrize("numel", [3, 40, 150])
+def test_all_elements_of_all_chunks_unquantised_are_the_vector(numel):
+    v = vectors(0, 1, numel)[0]
+    whole = ChunkTopK(chunk=40, kept=40, quantised=False)
+    assert torch.equal(whole.decode(whole.encode(v), v), v)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 8, 12, 19])
 @pytest.mark.parametrize("numel", [1, 7, 8, 33])
 def test_packed_codes_are_unpacked_unchanged(bits, numel):
-    codes = torch.randint(1 << bits, (numel,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    dtype = torch.uint8 if bits in {1, 2, 4, 8} else torch.int64
+    codes = torch.randint(1 << bits, (numel,), dtype=dtype, generator=torch.Generator().manual_seed(0))
     packed = pack(codes, bits)
     assert packed.numel() == packed_bytes(numel, bits)
     assert torch.equal(unpack(packed, bits, numel), codes)
@@ -321,8 +354,8 @@ def test_vectors_without_values_warm_up_like_those_with_values():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("topp", "compressor 'topp' is unknown; did you mean 'topk'? (known: none, topk, dgc, chunkwise, randomk, "
-                 "powersgd, signsgd, qsgd, terngrad, fp16, bf16)"),
+        ("topp", "compressor 'topp' is unknown; did you mean 'topk'? (known: none, topk, chunk-topk, dgc, "
+                 "chunkwise, randomk, powersgd, signsgd, qsgd, terngrad, fp16, bf16)"),
         ({"kind": "topk", "ratio": 0}, "compressor 'topk': ratio = 0; expected a number, above 0 to 1"),
         ({"kind": "topk", "ratio": 2}, "compressor 'topk': ratio = 2; expected a number, above 0 to 1"),
         ({"kind": "topk", "ratoi": 1}, "compressor 'topk' has no parameter 'ratoi'; did you mean 'ratio'? "
