@@ -192,7 +192,7 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
             "workers = [2]",
             '"gate.require" = [1]',
             "x.toml: sweep.gate.require: cannot be swept; "
-            "expected a key of workload, network, comm, algorithms, train, run, containers, virtual",
+            "expected a key of workload, network, comm, algorithms, train, run, containers, virtual, failures",
         ),
         (
             "workers = [2]",

@@ -68,11 +68,6 @@ def refused(*entries: str) -> str:
             "timeline.0: where: only workers are killed, not paths; name a site or a worker's number",
         ),
         (
-            'at = "5s"\nwhere = 1\nkill = true',
-            "timeline.0.kill: built-in trainers cannot form their group again; disconnect the worker for a while "
-            "with cut, or run a command (workload.command) whose program can be started again",
-        ),
-        (
             'at = "5s"\ntraffic = "1Gbit"',
             "timeline.0: traffic of 1000 Mbit/s needs the whole rate of 1000 Mbit/s; expected less",
         ),

@@ -132,7 +132,7 @@ def outcomes(algorithm, loss="0%", **changed):
     changes = [DIGITS, VIRTUAL, ("ssgd = {}", algorithm), ("workers = [2]", f'workers = [4]\nloss = ["{loss}"]')]
     (cell,) = swept(edited(*changes))
     changed_jobs = [replace(job, **changed) for job in jobs(cell, 0, "")]
-    return simulate(changed_jobs, network_of(cell), Tcp()).outcomes
+    return [*simulate(changed_jobs, network_of(cell), Tcp()).outcomes.values()]
 
 
 def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():

@@ -64,7 +64,7 @@ def test_a_users_model_draws_as_if_its_worker_were_alone():
     cell = cell_of(model, ("workers = [2]", "workers = [3]"))
     plain, shuffled = simulated(cell), simulated(cell, shuffle=9)
     assert plain.outcomes == shuffled.outcomes
-    losses = [outcome.final_loss for outcome in plain.outcomes]
+    losses = [outcome.final_loss for outcome in plain.outcomes.values()]
     assert len(set(losses)) == 3  # the replicas draw differently
 
 
@@ -119,7 +119,7 @@ def test_the_files_and_columns_of_a_repetition(tmp_path):
 def test_repetitions_differ_by_their_seed_and_repeat_exactly():
     cell = cell_of()
     first, again, other = simulated(cell), simulated(cell), simulated(cell, rep=1)
-    assert [asdict(o) for o in first.outcomes] == [asdict(o) for o in again.outcomes]
+    assert [asdict(o) for o in first.outcomes.values()] == [asdict(o) for o in again.outcomes.values()]
     assert rows_of(first) == rows_of(again) != rows_of(other)
 
 
