@@ -171,11 +171,13 @@ class TrainingCell(Cell):
     """An algorithm, a workload and an optimizer.
 
     Attributes:
-        task: the `[workload]` table. asked_window: run.window. asked_steps: train.until; 0 stops after the window.
+        task: the `[workload]` table; `step_time` is that of the slowest worker. step_times: by rank, if workers differ;
+            else (). asked_window: run.window. asked_steps: train.until; 0 stops after the window.
         channels: channels of the collective, with `auto` resolved.
     """
 
     task: WorkloadTable
+    step_times: tuple[Delay, ...] = ()
     train: TrainTable = field(default_factory=TrainTable)
     comm: CommTable = field(default_factory=CommTable)
     virtual: VirtualTable = field(default_factory=VirtualTable)
@@ -186,13 +188,16 @@ class TrainingCell(Cell):
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
-            "workload": _workload_identity(self.task, self.train),
+            "workload": _workload_identity(self.task, self.train) | self._unequal(),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
             "failures": self.failures.identity(),
             "window": None if self.asked_window == _DEFAULT_WINDOW else self.asked_window,
         }
+
+    def _unequal(self) -> dict[str, Any]:
+        return {"step_time": [str(time) for time in self.step_times]} if self.step_times else {}
 
     def _changed_params(self) -> dict[str, Any]:
         return dict(self.algorithm().changed)
@@ -218,7 +223,7 @@ class TrainingCell(Cell):
 
     @cached_property
     def workload(self) -> WorkloadInfo:
-        """The model and the compute time of a worker."""
+        """The model and the compute time of the slowest worker."""
         return workload_of(self.task, self.train)
 
     def algorithm(self) -> known.KnownAlgorithm:
@@ -257,6 +262,7 @@ class TrainingCell(Cell):
         inputs = PredictInputs(
             workers=self.workers,
             step_time_s=workload.step_time_s or 0.0,
+            step_times_s=tuple(time.seconds for time in self.step_times),
             rtt_s=rtt_s,
             rate_bytes_per_s=payload_rate,
             message_bytes=self.message_bytes,

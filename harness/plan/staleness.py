@@ -34,6 +34,7 @@ class Staleness:
         latency_s, wire_s: of one all-reduce. Only `wire_s` keeps the next one waiting.
         messages: all-reduces in one synchronisation.
         slots: the operations that run at a time; None is any number.
+        step_times_s: by worker, if they differ; () if all have `step_time_s`.
     """
 
     workers: int
@@ -45,12 +46,13 @@ class Staleness:
     wire_s: float
     messages: int = 1
     slots: int | None = None
+    step_times_s: tuple[float, ...] = ()
 
 
 @lru_cache(maxsize=4096)
 def mean_step_s(what: Staleness) -> float:
     """The mean time of a step of the slowest worker, in seconds, in the steady state."""
-    link = _Link(what)
+    link, times_s = _Link(what), what.step_times_s or (what.step_time_s,) * what.workers
     pipeline, cycle = what.delay + what.period, what.period * (what.delay // what.period + 1)
     fill = _round_up(max(pipeline, STRATA), cycle)
     steps = _round_up(max(_DRAWS // what.workers, _LEAST_PIPELINES * pipeline, _LEAST_STEPS), cycle)
@@ -58,7 +60,7 @@ def mean_step_s(what: Staleness) -> float:
     clocks, began_s = [0.0] * what.workers, 0.0
     arrivals: dict[int, float] = {}
     for step, factors in enumerate(draws[: fill + steps], 1):
-        clocks = [clock + what.step_time_s * factor for clock, factor in zip(clocks, factors, strict=True)]
+        clocks = [clock + mean_s * factor for clock, mean_s, factor in zip(clocks, times_s, factors, strict=True)]
         if step % what.period == 0:
             arrivals[step] = link.all_reduce(max(clocks))
         due = arrivals.pop(step - what.delay, 0.0)
