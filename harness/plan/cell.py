@@ -226,6 +226,12 @@ class TrainingCell(Cell):
         """The model and the compute time of the slowest worker."""
         return workload_of(self.task, self.train)
 
+    @property
+    def each_step_time_s(self) -> tuple[float, ...]:
+        """The mean time of a step of each worker, by rank; of real compute, 0."""
+        same_s = self.workload.step_time_s or 0.0
+        return tuple(time.seconds for time in self.step_times) or (same_s,) * self.workers
+
     def algorithm(self) -> known.KnownAlgorithm:
         """Describe the algorithm."""
         return known.algorithm(self.kind, self.params)

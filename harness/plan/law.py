@@ -26,13 +26,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from wanbench.harness.plan.staleness import Staleness, mean_step_s
+from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
 from wanbench.workloads.comm.chunks import chunk_count
 
 Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
@@ -97,6 +95,15 @@ class PredictInputs:
     def base_step_time_s(self) -> float:
         """T(1), the unit of scalability: the harmonic mean of the workers' step times."""
         return statistics.harmonic_mean(self.step_times_s) if self.step_times_s else self.step_time_s
+
+    @property
+    def lead_s(self) -> float:
+        """Half of what the second slowest worker needs less than the slowest from one synchronisation to the next.
+
+        So much earlier than in a set of equal workers do messages reach the slowest, if all send to it directly.
+        """
+        *_, second, slowest = sorted(self.step_times_s) or (0.0, 0.0)
+        return self.period * (slowest - second) / 2 if self.collective in ("direct", "hierarchical") else 0.0
 
     def slowest(self, cv: float) -> float:
         """E[max] of the workers' step times, if their coefficient of variation is `cv`, as a multiple of Tc."""
@@ -184,6 +191,10 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     pieces of its vector, twice. The latency part is `round_trips` RTT. The chunks of an all-reduce that
     has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT), or see `ring_latency_s`. With a
     delay, they share the links with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
+
+    If workers differ, the messages to the slowest have left while it computed. Of a cycle slowest, next, slowest, each
+    half takes p (T1 + T2)/2 + t, so the slowest waits `lead_s` = p (T1 - T2)/2 less, down to what its own pieces need:
+    T/2 + RTT for their way out and back; nothing if one-shot.
     """
     n, rtt_s = inputs.workers, inputs.rtt_s
     if n == 1 or nbytes == 0:
@@ -191,13 +202,15 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
     wire_s = sent_bytes(inputs, nbytes) / rate
     if nbytes <= inputs.one_shot_bytes:
-        return rtt_s / 2, wire_s
+        return max(rtt_s / 2 - inputs.lead_s, -wire_s), wire_s
     latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
-    if not inputs.chunked or inputs.delay:
+    if not inputs.chunked:
         return latency_s, wire_s
+    if inputs.delay:
+        return max(latency_s - wire_s / 2, latency_s - inputs.lead_s), wire_s
     if inputs.collective == "ring":
         return ring_latency_s(n, nbytes, rtt_s, wire_s), wire_s
-    return latency_s - min(rtt_s, wire_s) / 2, wire_s
+    return max(latency_s - wire_s / 2, latency_s - rtt_s / 2 - inputs.lead_s), wire_s
 
 
 def ring_latency_s(workers: int, nbytes: int, rtt_s: float, wire_s: float) -> float:
@@ -350,37 +363,6 @@ def _last_completion(
         slot_free_s[slot] = wire_free_s + latency_s
         last = max(last, (slot_free_s[slot], latency_s, wire_free_s - begin_s))
     return last
-
-
-@lru_cache(maxsize=1024)
-def expected_maximum(workers: int, cv: float, means: tuple[float, ...] = ()) -> float:
-    """E[max] of `workers` independent lognormal step times with coefficient of variation `cv`.
-
-    Stragglers lengthen a synchronous step by this factor. With X = exp(s z - s^2/2), s^2 = ln(1 + cv^2), it is the
-    integral over z of X(z) dF(z), computed with Simpson's rule; F is the product of Phi(z - ln(m) / s) over the means
-    m, which is Phi(z)^N if all are 1. A sum of p steps has cv / sqrt(p) and is also nearly lognormal.
-
-    `means`: by worker, the largest is 1; () if all are 1.
-    """
-    if workers == 1 or cv == 0:
-        return 1.0
-    sigma = math.sqrt(math.log1p(cv * cv))
-    alike = {math.log(mean) / sigma: count for mean, count in Counter(means or {1.0: workers}).items()}
-    intervals = 800
-    low, high = -9.0, 9.0 + sigma
-    h = (high - low) / intervals
-    total = 0.0
-    for i in range(intervals + 1):
-        z = low + i * h
-        below, rise = 1.0, 0.0  # F, and its derivative over F
-        for shift, count in alike.items():
-            density = math.exp(-((z - shift) ** 2) / 2) / math.sqrt(2 * math.pi)
-            each = 0.5 * math.erfc((shift - z) / math.sqrt(2))
-            below *= each**count
-            rise += count * density / each
-        value = math.exp(sigma * z - sigma * sigma / 2) * below * rise
-        total += value * (1 if i in (0, intervals) else 4 if i % 2 else 2)
-    return total * h / 3
 
 
 def window_steps(delay: int, period: int, at_least: int = 20) -> int:
