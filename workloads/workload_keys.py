@@ -61,15 +61,20 @@ def step_time_s(spec: Mapping[str, object], default: float | None, *, may_be_rea
     text = spec["step_time"]
     if text == REAL and may_be_real:
         return None
+    return duration("workload.step_time", text).seconds
+
+
+def duration(key: str, text: object) -> Delay:
+    """Return the time of a step, if it is more than zero; `key` names it in errors."""
     if not isinstance(text, str):
-        raise WorkloadError(f'workload.step_time: expected a duration with a unit, such as "300ms", got {text!r}')
+        raise WorkloadError(f'{key}: expected a duration with a unit, such as "300ms", got {text!r}')
     try:
-        seconds = Delay.parse(text).seconds
+        time = Delay.parse(text)
     except UnitError as error:
-        raise WorkloadError(f"workload.step_time: {error}") from error
-    if seconds <= 0:
-        raise WorkloadError(f'workload.step_time: expected more than zero, such as "300ms", got {text!r}')
-    return seconds
+        raise WorkloadError(f"{key}: {error}") from error
+    if time.ns <= 0:
+        raise WorkloadError(f'{key}: expected more than zero, such as "300ms", got {text!r}')
+    return time
 
 
 def step_cv(spec: Mapping[str, object], mean_s: float | None, default: float = ASSUMED_STEP_CV) -> float:

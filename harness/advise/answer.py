@@ -17,6 +17,7 @@ from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
 from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
 from wanbench.harness.advise.search import Found
 from wanbench.harness.advise.uplinks import Uplinks, shared
+from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.load import worker_bytes
 from wanbench.harness.run.progress import clock
@@ -101,6 +102,7 @@ def to_json(found: Answer) -> dict[str, Any]:
         "workload": question.reference.workload.to_json(),
         "workers": question.workers,
         "placement": list(question.reference.placement),
+        "step_times_s": list(question.reference.each_step_time_s),
         "step_time_measured_here": question.step_time_measured,
         "limits": {**asdict(question.limits), "excluded": sorted(question.limits.excluded)},
         "binds": predict(of.baseline.candidate.cell.law_inputs).bound,
@@ -178,7 +180,7 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         "question",
         (
             f"{question.network_name}, {_placed(question.reference.placement)}; {workload.name}: "
-            f"{size(workload.message_bytes)} a gradient, {_seconds(workload.step_time_s)} a step of compute{measured}"
+            f"{size(workload.message_bytes)} a gradient, {_compute(question.reference)} a step of compute{measured}"
         ),
     )
     bound = predict(of.baseline.candidate.cell.law_inputs).bound
@@ -186,7 +188,7 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         "binds",
         (
             f"{_BINDS[bound]}; DDP on gloo takes {_seconds(of.baseline.step_time_s)} a step (simulated), "
-            f"{of.baseline.step_time_s / workload.step_time_s:.1f} times its compute"
+            f"{of.baseline.step_time_s / workload.step_time_s:.1f} times {_whose(question.reference)} compute"
         ),
     )
     yield "no risk", f"{_setting(found.no_risk, of)}: the mathematics of ssgd, so the same accuracy"
@@ -222,6 +224,16 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         costs += f"; runner-up: {_a_day(found.runner_up)}, {size(worker_bytes(found.runner_up.candidate.cell))}"
     yield "costs", costs
     yield "files", ", ".join(files)
+
+
+def _compute(cell: TrainingCell) -> str:
+    """The step time of the workers, or the range of them."""
+    times_s = cell.each_step_time_s
+    return f"{_seconds(min(times_s))} to {_seconds(max(times_s))}" if cell.step_times else _seconds(times_s[0])
+
+
+def _whose(cell: TrainingCell) -> str:
+    return "the slowest worker's" if cell.step_times else "its"
 
 
 def _a_day(one: Measured) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 from wanbench.harness.advise.question import Question
 from wanbench.harness.advise.ranking import Measured, ranked
 from wanbench.harness.advise.shortlist import law_s
-from wanbench.harness.plan.network import CellNetwork
-from wanbench.harness.spec.tables import WorkloadTable
+from wanbench.harness.plan.cell import TrainingCell
 from wanbench.netprofiles import Delay, Rate
 
 _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
@@ -53,9 +52,8 @@ def flips(question: Question, advised: Measured, others: Sequence[Measured]) -> 
 
 def _flip(question: Question, axis: str, factor: float, advised: Measured, others: Sequence[Measured]) -> Flip | None:
     there = question.changed(_changes(question, axis, factor))
-    network, task = there.reference.network, there.reference.task
-    best = ranked(moved(each, network, task) for each in others)[0]
-    mine = moved(advised, network, task)
+    best = ranked(moved(each, there.reference) for each in others)[0]
+    mine = moved(advised, there.reference)
     gain = 1 - best.to_target_s / mine.to_target_s
     if _setting(best) == _setting(advised) or gain < 0.01:
         return None
@@ -67,11 +65,11 @@ def _setting(measured: Measured) -> tuple[str, str]:
     return cell.label, cell.collective
 
 
-def moved(measured: Measured, network: CellNetwork, task: WorkloadTable) -> Measured:
-    """A measured candidate on another network: its law there, corrected by how far the law was off here."""
+def moved(measured: Measured, there: TrainingCell) -> Measured:
+    """A measured candidate with another cell's network and machines: its law there, corrected by how far it was off."""
     candidate = measured.candidate
     assert candidate.law_s is not None
-    cell = replace(candidate.cell, network=network, task=task)
+    cell = replace(candidate.cell, network=there.network, task=there.task, step_times=there.step_times)
     new_s = law_s(cell)
     assert new_s is not None
     return Measured(replace(candidate, cell=cell, law_s=new_s), new_s * measured.step_time_s / candidate.law_s)
@@ -80,9 +78,8 @@ def moved(measured: Measured, network: CellNetwork, task: WorkloadTable) -> Meas
 def _changes(question: Question, axis: str, factor: float) -> Mapping[str, Any]:
     table, uniform = question.spec.network, question.reference.network.is_uniform
     if axis == "step time":
-        step_s = question.reference.workload.step_time_s
-        assert step_s is not None
-        return {"workload.step_time": str(Delay.from_ms(1e3 * step_s * factor))}
+        times_ms = [1e3 * time_s * factor for time_s in question.reference.each_step_time_s]
+        return {"workload.step_time": [str(Delay.from_ms(time_ms)) for time_ms in times_ms]}
     if axis == "RTT":
         if uniform:
             assert table.rtt is not None

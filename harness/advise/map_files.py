@@ -54,7 +54,8 @@ def title_of(found: Map) -> str:
 def caption_of(found: Map) -> str:
     """The conditions, and where the evidence comes from."""
     workload, limits = found.question.reference.workload, found.question.limits
-    assert workload.step_time_s is not None
+    times_ms = sorted({1e3 * time_s for time_s in found.question.reference.each_step_time_s})
+    compute = " to ".join(f"{time_ms:g}" for time_ms in dict.fromkeys((times_ms[0], times_ms[-1])))
     proxies = " and ".join(
         f"{each.about['workload'].get('name')} ({each.about['workers']} workers, {each.about['seeds']} seeds)"
         for each in found.library.recordings
@@ -62,7 +63,7 @@ def caption_of(found: Map) -> str:
     what = "a proxy, not this model" if found.library.proxy else "this model"
     points = f"{100 * limits.accuracy_drop:g} percentage point{'s' * (limits.accuracy_drop != 0.01)}"
     return (
-        f"{size(workload.message_bytes)} a gradient, {1e3 * workload.step_time_s:g} ms of compute a step, "
+        f"{size(workload.message_bytes)} a gradient, {compute} ms of compute a step, "
         f"{found.question.spec.network.tcp.congestion}; best: the shortest time to within {points} of ssgd's accuracy, "
         f"recorded with {proxies or 'nothing'}, {what}; by the step-time law, corrected by {found.simulated} simulated "
         "networks and settings; a uniform network without loss; compression takes no time unless it is known."

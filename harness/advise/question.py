@@ -15,6 +15,7 @@ from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.plan.law import predict
+from wanbench.harness.plan.network import with_profile
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import FileError, Profile
 from wanbench.netprofiles.user_file import parse_toml, read_text
@@ -208,8 +209,8 @@ def _sites(spec: Spec, where: str) -> int:
     """One worker for each site; as many as `place` says; or four, if sites are as many as workers."""
     if isinstance(spec.network.place, dict):
         return sum(spec.network.place.values())
-    _, reference = _cells(spec, where)
-    return 4 if reference.network.is_uniform else max(2, len(reference.profile.sites))
+    network = with_profile(spec.network, where)
+    return 4 if network.is_uniform else max(2, len(network.profile(2, 1.0).sites))
 
 
 def _cells(spec: Spec, where: str) -> tuple[TrainingCell, TrainingCell]:

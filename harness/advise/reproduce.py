@@ -101,7 +101,7 @@ def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
         "ALGORITHM": cell.kind,
         "PARAMS": dict(cell.params),
         "TENSORS": [tensor.numel for tensor in cell.workload.parameters],
-        "STEP_TIME_S": cell.workload.step_time_s,
+        "STEP_TIMES_S": list(cell.each_step_time_s),
         "STEP_CV": cell.workload.step_cv,
         "PREDICTED_S": (round(low, 6), round(high, 6)),
         "WARM_UP": cell.window_begin + 3,
@@ -165,7 +165,7 @@ for parameter in model:
 
 def step():
     began = time.monotonic()
-    time.sleep(STEP_TIME_S * random.lognormvariate(-SIGMA * SIGMA / 2, SIGMA))
+    time.sleep(STEP_TIMES_S[dist.get_rank()] * random.lognormvariate(-SIGMA * SIGMA / 2, SIGMA))
     optimizer.step()
     return time.monotonic() - began
 

@@ -50,7 +50,7 @@ def shared(question: Question, measured: Sequence[Measured]) -> Uplinks | None:
     reference = question.reference
     fields = {name: getattr(reference.network, name) for name in ("table", "source", "digest")}
     network = _WithUplinks(**fields, uplinks=rates)
-    there = [moved(each, network, reference.task) for each in measured if each.candidate.law_s]
+    there = [moved(each, replace(reference, network=network)) for each in measured if each.candidate.law_s]
     if not there:
         return Uplinks(tuple(rates))
     best = ranked(there)[0]

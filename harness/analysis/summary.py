@@ -141,12 +141,12 @@ def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def predicted_scalability(line: Mapping[str, Any]) -> float:
-    """The scalability of a cell by the law: Tc / T_step, with the measured T(1) if Tc is not recorded.
+    """The scalability of a cell by the law: T(1) / T_step, with the measured T(1) if Tc is not recorded.
 
     NaN if there is no prediction, as for real compute.
     """
     inputs = law_inputs(line)
-    one_worker_s = line["scalability"] * line["step_time_s"] if inputs is None else inputs.step_time_s
+    one_worker_s = line["scalability"] * line["step_time_s"] if inputs is None else inputs.base_step_time_s
     predicted_s = line["predicted_step_time_s"]
     return float(one_worker_s / predicted_s) if predicted_s > 0 and one_worker_s > 0 else math.nan
 
@@ -164,7 +164,7 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
     if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
         return None
     steps = (predict(replace(inputs, rtt_s=rtt_ms / 1e3)).step_time_s for rtt_ms in rtts_ms)
-    return [inputs.step_time_s / step_s for step_s in steps]
+    return [inputs.base_step_time_s / step_s for step_s in steps]
 
 
 def axis_value(axis: str, value: object) -> str:

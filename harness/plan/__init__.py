@@ -3,7 +3,8 @@
 Layout
     plan.py        Plan: a spec, its cells and the values chosen for `auto`; stored with the run
     expand.py      from a spec to the cells of its sweep, each with the one-worker cell that it is divided by
-    cell.py        Cell: one point of a sweep, and its identity; network.py: the network of a cell
+    cell.py        Cell: one point of a sweep, and its identity; network.py, workload.py: its network and its workload
+    step_times.py  the step time of each worker, where machines differ
     known.py       what is known of an algorithm or a workload; asks users' code in a process of its own
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the value of `auto`

@@ -10,9 +10,8 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one
 from wanbench.harness.plan.limits import why_unknown
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.ring_order import ring_order
+from wanbench.harness.plan.workload import workload_identity, workload_of
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
@@ -36,8 +36,7 @@ from wanbench.harness.spec.tables import (
 )
 from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.failures import FailureRates, failures
-from wanbench.netprofiles import Delay, Profile, UnitError
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.netprofiles import Delay, Profile
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
@@ -171,11 +170,13 @@ class TrainingCell(Cell):
     """An algorithm, a workload and an optimizer.
 
     Attributes:
-        task: the `[workload]` table. asked_window: run.window. asked_steps: train.until; 0 stops after the window.
+        task: the `[workload]` table; `step_time` is that of the slowest worker. step_times: by rank, if workers differ;
+            else (). asked_window: run.window. asked_steps: train.until; 0 stops after the window.
         channels: channels of the collective, with `auto` resolved.
     """
 
     task: WorkloadTable
+    step_times: tuple[Delay, ...] = ()
     train: TrainTable = field(default_factory=TrainTable)
     comm: CommTable = field(default_factory=CommTable)
     virtual: VirtualTable = field(default_factory=VirtualTable)
@@ -186,7 +187,7 @@ class TrainingCell(Cell):
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
-            "workload": _workload_identity(self.task, self.train),
+            "workload": workload_identity(self.task, self.train, self.step_times),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
@@ -218,8 +219,14 @@ class TrainingCell(Cell):
 
     @cached_property
     def workload(self) -> WorkloadInfo:
-        """The model and the compute time of a worker."""
+        """The model and the compute time of the slowest worker."""
         return workload_of(self.task, self.train)
+
+    @property
+    def each_step_time_s(self) -> tuple[float, ...]:
+        """The mean time of a step of each worker, by rank; of real compute, 0."""
+        same_s = self.workload.step_time_s or 0.0
+        return tuple(time.seconds for time in self.step_times) or (same_s,) * self.workers
 
     def algorithm(self) -> known.KnownAlgorithm:
         """Describe the algorithm."""
@@ -257,6 +264,7 @@ class TrainingCell(Cell):
         inputs = PredictInputs(
             workers=self.workers,
             step_time_s=workload.step_time_s or 0.0,
+            step_times_s=tuple(time.seconds for time in self.step_times),
             rtt_s=rtt_s,
             rate_bytes_per_s=payload_rate,
             message_bytes=self.message_bytes,
@@ -392,29 +400,3 @@ class CommandCell(Cell):
         """See `Cell`. The label also shows the command's own axes."""
         further = super()._further_axes()
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
-
-
-def _workload_identity(task: WorkloadTable, train: TrainTable) -> dict[str, Any]:
-    """The identity of a workload. It ignores how a time is written, the folder of the data, and defaults."""
-    fields = task.identity()
-    for key in sorted({"step_time", "step_cv"} & fields.keys()):
-        with suppress(WorkloadError):  # the workload needs the key
-            if workload_of(task.model_copy(update={key: None}), train) == workload_of(task, train):
-                del fields[key]
-    with suppress(UnitError):  # step_time = "real"
-        fields |= {"step_time": str(Delay.parse(fields["step_time"]))} if "step_time" in fields else {}
-    if task.data is not None:
-        fields["data"] = Path(task.data).name
-    return fields
-
-
-def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:
-    """Return the model and the compute time of a worker. Raises: WorkloadError, LearnerError."""
-    return _workload(json.dumps([task.plain(), train.plain()], sort_keys=True))
-
-
-@lru_cache(maxsize=256)
-def _workload(tables_json: str) -> WorkloadInfo:
-    """Cached, because a model must be built before its parameters can be counted."""
-    task, train = json.loads(tables_json)
-    return known.workload(task, train)

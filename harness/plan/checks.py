@@ -22,7 +22,7 @@ _REAL_COMPUTE = '{}.slow: real compute cannot be slowed; set workload.step_time,
 
 def check(cell: Cell, spec: Spec, where: str) -> None:
     """Refuse a cell that cannot run, before anything starts. Raises: SpecError."""
-    _check_network(cell, spec, where)
+    check_network(cell, spec, where)
     if not isinstance(cell, TrainingCell):
         _check_timeline(cell, where)
         return
@@ -115,8 +115,8 @@ def _at(cell: Cell) -> str:
     return ", ".join(f"{key}={value}" for key, value in cell.axes.items())
 
 
-def _check_network(cell: Cell, spec: Spec, where: str) -> None:
-    """Check that the keys fit the profile, and that every worker has a site."""
+def check_network(cell: Cell, spec: Spec, where: str) -> None:
+    """Check that the keys fit the profile, and that every worker has a site. Raises: SpecError."""
     check_keys(spec.network, where, alone=cell.is_baseline)
     try:
         _ = cell.placement

@@ -13,9 +13,10 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.plan import known
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.checks import check
+from wanbench.harness.plan.checks import check, check_network
 from wanbench.harness.plan.collective import with_collective
 from wanbench.harness.plan.network import with_profile
+from wanbench.harness.plan.step_times import with_base_time, with_step_times
 from wanbench.harness.process.apart import OwnCodeError
 from wanbench.harness.spec import command
 from wanbench.harness.spec.axes import excluded, is_commands_own, points
@@ -80,8 +81,10 @@ class _Point:
             yield replace(cell, base_key=base.key), replace(base, base_key=base.key)
 
     def _training_cells(self) -> Iterator[tuple[Cell, Cell]]:
+        alone = self._one_worker_training()
         for label, (kind, params) in self._selected(_algorithms(self.spec, self.where)):
-            yield self._training_cell(label, kind, params), self._one_worker_training()
+            cell = self._training_cell(alone, label, kind, params)
+            yield cell, with_base_time(alone, cell)
 
     def _command_cells(self) -> Iterator[tuple[Cell, Cell]]:
         command.check(self.spec, self.axes, self.where)
@@ -98,10 +101,10 @@ class _Point:
             raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}; {hint}")
         return ((label, choice) for label, choice in known.items() if wanted in {None, label})
 
-    def _training_cell(self, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
+    def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
         """A cell on this point's network."""
         cell = replace(
-            self._one_worker_training(),
+            alone,
             label=label,
             kind=kind,
             params=params,
@@ -114,10 +117,11 @@ class _Point:
             timeline=self._timeline(),
             axes={"algorithm": label, **self.axes},
         )
-        return with_collective(cell, self.where)
+        check_network(cell, self.spec, self.where)
+        return with_collective(with_step_times(cell, self.where), self.where)
 
     def _one_worker_training(self) -> TrainingCell:
-        """One worker without a network; cells on all networks share it."""
+        """One worker without a network; cells on all networks share it, unless machines differ."""
         task = self.spec.workload
         folder = data_folder(task.plain())
         if folder is not None:

@@ -11,6 +11,8 @@ postpones the deadlines behind it. The middle term applies to gloo only: it runs
 channels, and further operations wait in a queue. (Measured at N = 4, 200 ms, k = 1: sparse-p20 0.367 s against 0.366 by
 the law, dts-d20-p4 0.302 s against 0.300.)
 
+Workers that differ step at the pace of the slowest, because every average needs all of them: Tc is its time.
+
 Stragglers: a synchronous step takes as long as that of the slowest worker; with p > 1 or a delay, a simulation tells
 how much of this remains (`staleness`), unless it is too little to matter.
 
@@ -23,12 +25,12 @@ Pure arithmetic: standard library only, so that planning and the command line st
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from wanbench.harness.plan.staleness import Staleness, mean_step_s
+from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
 from wanbench.workloads.comm.chunks import chunk_count
 
 Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
@@ -54,7 +56,8 @@ class PredictInputs:
 
     Attributes:
         workers: N.
-        step_time_s: Tc, mean compute time of one step of one worker.
+        step_time_s: Tc, mean compute time of one step of one worker; of the slowest, if workers differ.
+        step_times_s: that of each worker, by rank, if they differ; else ().
         rtt_s: effective round-trip time of the collective (`harness.plan.conditions`).
         rate_bytes_per_s: effective rate per worker, without packet headers; None is unlimited.
         message_bytes: bytes of one all-reduce; 0 if nothing is sent.
@@ -86,6 +89,25 @@ class PredictInputs:
     step_cv: float = 0.0
     one_shot_bytes: int = 0
     chunked: bool = False
+    step_times_s: tuple[float, ...] = ()
+
+    @property
+    def base_step_time_s(self) -> float:
+        """T(1), the unit of scalability: the harmonic mean of the workers' step times."""
+        return statistics.harmonic_mean(self.step_times_s) if self.step_times_s else self.step_time_s
+
+    @property
+    def lead_s(self) -> float:
+        """Half of what the second slowest worker needs less than the slowest from one synchronisation to the next.
+
+        So much earlier than in a set of equal workers do messages reach the slowest, if all send to it directly.
+        """
+        *_, second, slowest = sorted(self.step_times_s) or (0.0, 0.0)
+        return self.period * (slowest - second) / 2 if self.collective in ("direct", "hierarchical") else 0.0
+
+    def slowest(self, cv: float) -> float:
+        """E[max] of the workers' step times, if their coefficient of variation is `cv`, as a multiple of Tc."""
+        return expected_maximum(self.workers, cv, tuple(time / self.step_time_s for time in self.step_times_s))
 
     def __post_init__(self) -> None:
         minimums = {"workers": 1, "delay": 0, "period": 1, "channels": 1, "message_bytes": 0, "messages": 1}
@@ -102,6 +124,8 @@ class PredictInputs:
         if self.collective not in get_args(Collective):
             known = ", ".join(map(repr, get_args(Collective)))
             raise PredictError(f"collective: expected one of {known}, got {self.collective!r}")
+        if self.step_times_s and (len(self.step_times_s) != self.workers or max(self.step_times_s) != self.step_time_s):
+            raise PredictError("step_times_s: expected one for each worker, and the largest as step_time_s")
         if self.buckets is not None and (self.delay, self.period) != (0, 1):
             raise PredictError(
                 f"buckets: only a synchronous step (delay 0, period 1) is cut into buckets, "
@@ -113,7 +137,8 @@ class PredictInputs:
         fields = asdict(self)
         if self.buckets is not None:
             fields["buckets"] = [list(bucket) for bucket in self.buckets]
-        return fields
+        times_s = fields.pop("step_times_s")
+        return fields | ({"step_times_s": list(times_s)} if times_s else {})
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PredictInputs:
@@ -128,7 +153,7 @@ class PredictInputs:
             raise PredictError(
                 f"law_inputs: buckets: expected pairs of bytes and seconds, got {buckets!r:.80}"
             ) from None
-        return cls(**{**fields, "buckets": pairs})
+        return cls(**{**fields, "buckets": pairs, "step_times_s": tuple(fields.get("step_times_s", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +191,10 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     pieces of its vector, twice. The latency part is `round_trips` RTT. The chunks of an all-reduce that
     has the links for itself hide part of its latency: t = max(T + RTT/2, T/2 + RTT), or see `ring_latency_s`. With a
     delay, they share the links with the chunks of the next ones, and t = T + RTT. One-shot, t = (N-1) M / rate + RTT/2.
+
+    If workers differ, the messages to the slowest have left while it computed. Of a cycle slowest, next, slowest, each
+    half takes p (T1 + T2)/2 + t, so the slowest waits `lead_s` = p (T1 - T2)/2 less, down to what its own pieces need:
+    T/2 + RTT for their way out and back; nothing if one-shot.
     """
     n, rtt_s = inputs.workers, inputs.rtt_s
     if n == 1 or nbytes == 0:
@@ -173,13 +202,15 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
     wire_s = sent_bytes(inputs, nbytes) / rate
     if nbytes <= inputs.one_shot_bytes:
-        return rtt_s / 2, wire_s
+        return max(rtt_s / 2 - inputs.lead_s, -wire_s), wire_s
     latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
-    if not inputs.chunked or inputs.delay:
+    if not inputs.chunked:
         return latency_s, wire_s
+    if inputs.delay:
+        return max(latency_s - wire_s / 2, latency_s - inputs.lead_s), wire_s
     if inputs.collective == "ring":
         return ring_latency_s(n, nbytes, rtt_s, wire_s), wire_s
-    return latency_s - min(rtt_s, wire_s) / 2, wire_s
+    return max(latency_s - wire_s / 2, latency_s - rtt_s / 2 - inputs.lead_s), wire_s
 
 
 def ring_latency_s(workers: int, nbytes: int, rtt_s: float, wire_s: float) -> float:
@@ -253,7 +284,7 @@ def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple
     p, d = inputs.period, inputs.delay
     compute_s = p * inputs.step_time_s
     exposed_s = max(0.0, t - d * inputs.step_time_s) / (d // p + 1)
-    longest = expected_maximum(inputs.workers, inputs.step_cv / math.sqrt(p)) if inputs.message_bytes else 1.0
+    longest = inputs.slowest(inputs.step_cv / math.sqrt(p)) if inputs.message_bytes else 1.0
     # With a delay, the formula lets every worker catch up.
     slowest = longest if d == 0 else 1.0
     terms: list[tuple[float, Bound]] = [
@@ -283,6 +314,7 @@ def _staleness(inputs: PredictInputs, latency_s: float, wire_s: float) -> Stalen
         wire_s=wire_s / inputs.messages,
         messages=inputs.messages,
         slots=GLOO_OPERATIONS_PER_CHANNEL * inputs.channels if inputs.collective == "gloo" else None,
+        step_times_s=inputs.step_times_s,
     )
 
 
@@ -297,7 +329,7 @@ def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]])
 
     If no bucket waits in a queue, this is Tc + t(last bucket).
     """
-    slowest = expected_maximum(inputs.workers, inputs.step_cv)
+    slowest = inputs.slowest(inputs.step_cv)
     compute_s = inputs.step_time_s * slowest
     buckets = [(nbytes, ready_s * slowest) for nbytes, ready_s in schedule]
     unlimited, latency_s, wire_s = _last_completion(inputs, buckets, slots=len(buckets) or 1)
@@ -331,30 +363,6 @@ def _last_completion(
         slot_free_s[slot] = wire_free_s + latency_s
         last = max(last, (slot_free_s[slot], latency_s, wire_free_s - begin_s))
     return last
-
-
-@lru_cache(maxsize=1024)
-def expected_maximum(workers: int, cv: float) -> float:
-    """E[max] of `workers` independent lognormal step times of mean 1 and coefficient of variation `cv`.
-
-    Stragglers lengthen a synchronous step by this factor. With X = exp(s z - s^2/2), s^2 = ln(1 + cv^2), it is the
-    integral over z of X(z) N phi(z) Phi(z)^(N-1), computed with Simpson's rule. A sum of p steps has cv / sqrt(p)
-    and is also nearly lognormal.
-    """
-    if workers == 1 or cv == 0:
-        return 1.0
-    sigma = math.sqrt(math.log1p(cv * cv))
-    intervals = 800
-    low, high = -9.0, 9.0 + sigma
-    h = (high - low) / intervals
-    total = 0.0
-    for i in range(intervals + 1):
-        z = low + i * h
-        density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-        below = 0.5 * math.erfc(-z / math.sqrt(2))
-        value = math.exp(sigma * z - sigma * sigma / 2) * workers * density * below ** (workers - 1)
-        total += value * (1 if i in (0, intervals) else 4 if i % 2 else 2)
-    return total * h / 3
 
 
 def window_steps(delay: int, period: int, at_least: int = 20) -> int:

@@ -65,6 +65,8 @@ def _doubts(
         yield Doubt("TCP's window", inputs, _capped(inputs, _LARGEST_WINDOW))
     if slow_start_after_idle:
         yield Doubt("TCP's slow start after a pause", inputs, _from_slow_start(inputs))
+    if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
+        yield Doubt("machines differ", _times(inputs, _MILD), inputs)  # what the others sent has already arrived
     apart = unlike(profile, ranks, inputs.collective)
     if inputs.collective in ("direct", "hierarchical"):
         # The inputs join the longest round trip and the lowest rate. In truth a step takes at least as long as by one.

@@ -112,11 +112,18 @@ def load_of(cell: Cell) -> Load:
     computing += compressing_cpus(cell)
     return Load(
         seconds,
-        cpus=computing + per_byte * sent / predict(inputs).step_time_s,
+        cpus=computing + per_byte * sent / _pace_s(cell),
         memory_bytes=memory,
         peak_cpus=computing + per_byte * cell.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
         emulated=True,
     )
+
+
+def _pace_s(cell: TrainingCell) -> float:
+    """The mean time between the messages of a step and the next; workers that differ may not wait for each other."""
+    inputs = cell.law_inputs
+    alone = inputs.step_times_s and cell.algorithm().promises.goes_on
+    return inputs.base_step_time_s if alone else predict(inputs).step_time_s
 
 
 def compressing_cpus(cell: TrainingCell) -> float:

@@ -2,7 +2,7 @@
 
 A worker's step begins when its previous one has ended and the average that it needs has arrived. An average arrives t
 after the last worker issued it, unless it queues for the wire or a channel. So a delay lets a slow worker catch up for
-D steps, and no longer. No formula is known for this; with D = 0 and p = 1 it is E[max] (`law.expected_maximum`).
+D steps, and no longer. No formula is known for this; with D = 0 and p = 1 it is E[max] (`expected_maximum`).
 
 Durations are drawn like those of emulated compute (`workloads.compute.emulated`): lognormal, each tenth of the
 distribution once in ten steps. The draws are the same in every call, so differences between cells are not random.
@@ -11,6 +11,7 @@ distribution once in ten steps. The draws are the same in every call, so differe
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -34,6 +35,7 @@ class Staleness:
         latency_s, wire_s: of one all-reduce. Only `wire_s` keeps the next one waiting.
         messages: all-reduces in one synchronisation.
         slots: the operations that run at a time; None is any number.
+        step_times_s: by worker, if they differ; () if all have `step_time_s`.
     """
 
     workers: int
@@ -45,12 +47,44 @@ class Staleness:
     wire_s: float
     messages: int = 1
     slots: int | None = None
+    step_times_s: tuple[float, ...] = ()
+
+
+@lru_cache(maxsize=1024)
+def expected_maximum(workers: int, cv: float, means: tuple[float, ...] = ()) -> float:
+    """E[max] of `workers` independent lognormal step times with coefficient of variation `cv`.
+
+    Stragglers lengthen a synchronous step by this factor. With X = exp(s z - s^2/2), s^2 = ln(1 + cv^2), it is the
+    integral over z of X(z) dF(z), computed with Simpson's rule; F is the product of Phi(z - ln(m) / s) over the means
+    m, which is Phi(z)^N if all are 1. A sum of p steps has cv / sqrt(p) and is also nearly lognormal.
+
+    `means`: by worker, the largest is 1; () if all are 1.
+    """
+    if workers == 1 or cv == 0:
+        return 1.0
+    sigma = math.sqrt(math.log1p(cv * cv))
+    alike = {math.log(mean) / sigma: count for mean, count in Counter(means or {1.0: workers}).items()}
+    intervals = 800
+    low, high = -9.0, 9.0 + sigma
+    h = (high - low) / intervals
+    total = 0.0
+    for i in range(intervals + 1):
+        z = low + i * h
+        below, rise = 1.0, 0.0  # F, and its derivative over F
+        for shift, count in alike.items():
+            density = math.exp(-((z - shift) ** 2) / 2) / math.sqrt(2 * math.pi)
+            each = 0.5 * math.erfc((shift - z) / math.sqrt(2))
+            below *= each**count
+            rise += count * density / each
+        value = math.exp(sigma * z - sigma * sigma / 2) * below * rise
+        total += value * (1 if i in (0, intervals) else 4 if i % 2 else 2)
+    return total * h / 3
 
 
 @lru_cache(maxsize=4096)
 def mean_step_s(what: Staleness) -> float:
     """The mean time of a step of the slowest worker, in seconds, in the steady state."""
-    link = _Link(what)
+    link, times_s = _Link(what), what.step_times_s or (what.step_time_s,) * what.workers
     pipeline, cycle = what.delay + what.period, what.period * (what.delay // what.period + 1)
     fill = _round_up(max(pipeline, STRATA), cycle)
     steps = _round_up(max(_DRAWS // what.workers, _LEAST_PIPELINES * pipeline, _LEAST_STEPS), cycle)
@@ -58,7 +92,7 @@ def mean_step_s(what: Staleness) -> float:
     clocks, began_s = [0.0] * what.workers, 0.0
     arrivals: dict[int, float] = {}
     for step, factors in enumerate(draws[: fill + steps], 1):
-        clocks = [clock + what.step_time_s * factor for clock, factor in zip(clocks, factors, strict=True)]
+        clocks = [clock + mean_s * factor for clock, mean_s, factor in zip(clocks, times_s, factors, strict=True)]
         if step % what.period == 0:
             arrivals[step] = link.all_reduce(max(clocks))
         due = arrivals.pop(step - what.delay, 0.0)

@@ -76,10 +76,11 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
     """Return the job of every rank."""
     algorithm = cell.algorithm()
     slow, told_steps = _slow(cell), _told_steps(cell)
+    workload = cell.task.plain()
+    workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
     shared: dict[str, Any] = {  # built once instead of for each of a thousand ranks
         "world_size": cell.workers,
         "seed": cell.seed + rep,
-        "workload": cell.task.plain(),
         "train": cell.train.plain(),
         "kind": cell.kind,
         "params": cell.params,
@@ -95,7 +96,8 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "warm_in_flight": _warm_in_flight(cell),
         "warm_numel": max(cell.workers, cell.message_bytes // 4),
         "warm_spacing_s": all_reduce_time(cell.law_inputs, cell.law_inputs.message_bytes)[1],
-        "timeout_s": 2 * patience_s(cell),  # the controller reports a hang before the workers do
+        # The controller reports a hang before the workers do.
+        "timeout_s": 2 * patience_s(cell) + _ahead_s(cell),
         "rendezvous": rendezvous,
         "deadline_s": cell.deadline_s,
         "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,
@@ -111,6 +113,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
     return [
         Job(
             rank=rank,
+            workload=workloads[rank],
             slow=slow[rank],
             told_steps=told_steps[min(rank, 1)],
             paces=() if network is None else paces(network, rank, leaders=by_site, ring=ring),
@@ -118,6 +121,13 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         )
         for rank in range(cell.workers)
     ]
+
+
+def _ahead_s(cell: TrainingCell) -> float:
+    """How long the fastest worker waits at the end for the slowest, if no step waits."""
+    if not cell.step_times or not cell.algorithm().promises.goes_on:
+        return 0.0
+    return cell.steps * (max(cell.step_times).seconds - min(cell.step_times).seconds)
 
 
 def _datagram_rate(cell: TrainingCell) -> float | None:

@@ -154,11 +154,22 @@ class Row(TypedDict):
         float | None,
         Column("Rest of step_time_s after computing and waiting. Not available for commands.", unit="s", measure=True),
     ]
+    fastest_step_time_s: Annotated[
+        float | None,
+        Column(
+            "Duration of the window / steps, of the fastest worker: about step_time_s if all wait for the slowest.",
+            unit="s",
+            applies="cells whose workers have different step times",
+            above=0,
+            measure=True,
+        ),
+    ]
     scalability: Annotated[
         float | None,
         Column(
             "T(1) / T(N): median step time of one worker, divided by step_time_s; T(1) / (N T(N)) with strong scaling. "
-            "1 is the ideal. If workers are lost, T(N) is the time per N steps that count in the final model.",
+            "1 is the ideal. If workers have different step times, T(1) is measured at their harmonic mean. If workers "
+            "are lost, T(N) is the time per N steps that count in the final model.",
             above=0,
             measure=True,
         ),

@@ -71,8 +71,9 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
         reported_steps: number of steps that all workers reported, also those that were lost later.
     """
     outcomes = [measured.finished[rank]["outcome"] for rank in sorted(measured.finished)]
-    slowest = max(outcomes, key=lambda o: o["window_end_ns"] - o["window_begin_ns"])
-    seconds = (slowest["window_end_ns"] - slowest["window_begin_ns"]) / 1e9
+    windows_s = [(outcome["window_end_ns"] - outcome["window_begin_ns"]) / 1e9 for outcome in outcomes]
+    times_s = [cell.each_step_time_s[rank] for rank in sorted(measured.finished)]
+    seconds, slowest = max(windows_s), outcomes[_slowest(times_s, windows_s)]
     if cell.loses_workers:  # no worker may have been there from begin to end
         seconds = (max(o["window_end_ns"] for o in outcomes) - _begin_ns(measured, outcomes)) / 1e9
     compute = slowest["window"]["compute_ns"] / 1e9
@@ -89,6 +90,7 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
         "compute_s": compute / steps,
         "stall_s": stall / steps,
         "overhead_s": (seconds - compute - stall) / steps,
+        "fastest_step_time_s": min(windows_s) / steps if cell.step_times and not cell.loses_workers else None,
         "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
         "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
         "blocks_lost_pct": _blocks_lost_pct(outcomes),
@@ -126,6 +128,18 @@ def _losses(cell: TrainingCell, outcomes: Sequence[Mapping[str, Any]], reported_
         "recovery_s": found.seconds,
         "recovery_bytes": found.nbytes,
     }
+
+
+def _slowest(times_s: Sequence[float], windows_s: Sequence[float]) -> int:
+    """The place of the longest window. Of machines that differ and wait for each other, that of the slowest machine.
+
+    Those have windows of the same length, to within a step.
+
+    Args:
+        times_s: step time of each worker. windows_s: length of its window.
+    """
+    longest = [place for place, window_s in enumerate(windows_s) if window_s >= max(windows_s) - max(times_s)]
+    return max(longest, key=lambda place: (times_s[place], windows_s[place]))
 
 
 def describe(cell: Cell, rep: int) -> Row:

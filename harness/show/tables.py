@@ -86,9 +86,11 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     targeted = len(table) > 0 and bool(table["time_to_target_s"].notna().any())
     header += ["to target s"] if targeted else []
     header += ["blocks lost %", "replica spread"] if lossy else []
+    unequal = len(table) > 0 and bool(table["fastest_step_time_s"].notna().any())
+    header += ["fastest worker ms"] if unequal else []
     found = records(cells(table)) if len(table) else []
     changes = _changes(rows) if trained else None
-    lines = [_table_line(line, axes, changes, targeted, lossy) for line in _sorted(found, sort)]
+    lines = [_table_line(line, axes, changes, targeted, lossy, unequal) for line in _sorted(found, sort)]
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
     return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))]) if rows else text
@@ -118,7 +120,7 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
 
 
 def _table_line(
-    line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, targeted: bool, lossy: bool
+    line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, targeted: bool, lossy: bool, unequal: bool
 ) -> list[str]:
     """`changes`: in accuracy against ssgd, by cell; None if no workload trains a model."""
     where = [str(line["algorithm"]), *(shown(line[axis]) for axis in axes)]
@@ -145,6 +147,7 @@ def _table_line(
         *accuracy,
         *target,
         *lost,
+        *([_number(line["fastest_step_time_s"], 1e3, 1)] if unequal else []),
     ]
 
 

@@ -46,9 +46,10 @@ class WorkloadTable(Table):
         description="Folder of a data set that is not bundled; default: that of the workload, such as mnist, below "
         "$WANBENCH_DATA or data. A relative path is tried beside the spec first.",
     )
-    step_time: str | None = Field(
+    step_time: str | list[str] | dict[str, str] | None = Field(
         default=None,
-        description='Mean time of a step on one worker, such as "300ms"; "real" runs the model and takes its own time.',
+        description='Mean time of a step on one worker, such as "300ms"; "real" runs the model and takes its own time. '
+        'For machines that differ: { tokyo = "780ms", default = "300ms" } by site, or a list by rank.',
     )
     step_cv: float | None = Field(
         default=None,

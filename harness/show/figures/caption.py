@@ -100,7 +100,13 @@ def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
     if any(line["payload_scale"] != 1 for line in lines):
         text += f" with messages and rates × {_each(lines, 'payload_scale')}"
     size = message_size(pivot)
-    return f"{text} ({size} per message)" if size else text
+    return (f"{text} ({size} per message)" if size else text) + _unequal(lines)
+
+
+def _unequal(lines: Sequence[Line]) -> str:
+    """The step times of workers that differ; "" if none do."""
+    times_s = [time_s for line in lines if (inputs := law_inputs(line)) for time_s in inputs.step_times_s]
+    return f" on workers of {1e3 * min(times_s):g} to {1e3 * max(times_s):g} ms a step" if times_s else ""
 
 
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:

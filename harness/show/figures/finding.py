@@ -44,7 +44,8 @@ def waiting(pivot: Pivot) -> str | None:
         return f"{place(pivot, column)}, {text}" + ("" if slow is fast else f"; of {names[1]} {second}")
     shares = [percent(line["stall_s"] / line["step_time_s"]) for line in (slow, fast)]
     text = f"{place(pivot, column)}, {names[0]} waits {shares[0]} of its time"
-    return text if slow is fast else f"{text}; {names[1]} {shares[1]}"
+    text = text if slow is fast else f"{text}; {names[1]} {shares[1]}"
+    return text if absent(slow.get("fastest_step_time_s")) else f"{text} (slowest worker)"
 
 
 def column_of(pivot: Pivot) -> Any:

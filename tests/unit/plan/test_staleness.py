@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from wanbench.harness.plan.law import PredictInputs, expected_maximum, predict
-from wanbench.harness.plan.staleness import Staleness, mean_step_s
+from wanbench.harness.plan.law import PredictInputs, predict
+from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
 from wanbench.workloads.compute.emulated import StepTime
 
 STEPS, FILL = 600, 60

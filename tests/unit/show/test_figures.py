@@ -169,6 +169,15 @@ def test_the_caption_states_the_conditions(sweep):
     )
 
 
+def test_the_caption_has_the_step_times_of_machines_that_differ():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    for row in rows:
+        if row["workers"] == 4:
+            row["law_inputs"] |= {"step_time_s": 1.71, "step_times_s": [0.3, 0.39, 0.78, 1.71]}
+    (pivot,) = pivots(frame(rows))
+    assert "(1.0 MB per message) on workers of 300 to 1710 ms a step; profile" in caption(pivot, "uneven", None)
+
+
 @pytest.mark.parametrize(
     ("bursts", "words"),
     [

@@ -37,6 +37,9 @@ def test_a_title_states_what_is_drawn():
     assert found is not None
     assert found.startswith(f"At 500 ms, SSGD keeps {kept} of its speed; ")
     assert (waiting(pivot) or "").startswith("At 500 ms, SSGD waits ")
+    for row in rows:
+        row["fastest_step_time_s"] = 0.1  # machines differ
+    assert (waiting(pivots(frame(rows))[0]) or "").endswith(" (slowest worker)")
     assert (
         speed(pivots(frame([row for row in rows if row["workers"] != 1 and not row.update(scalability=None)]))[0])
         is None

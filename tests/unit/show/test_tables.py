@@ -47,6 +47,16 @@ def test_a_table_shows_lost_blocks_and_the_spread_of_replicas_if_blocks_were_sen
     assert [line.split()[-2:] for line in lines if "sparse-p4" in line and " 100 " in line] == [["9.88", "0.01230"]]
 
 
+def test_a_table_shows_the_fastest_worker_if_machines_differ(rows):
+    assert "fastest worker ms" not in render(rows, "table")
+    for row in rows:
+        if row["algorithm"] == "sparse-p4" and row["rtt_ms"] == 100.0:
+            row["fastest_step_time_s"] = 0.0321
+    header, _, *lines = as_table(rows, width=WIDE).splitlines()
+    assert header.endswith("  fastest worker ms")
+    assert [line.split()[-1] for line in lines if "sparse-p4" in line and " 100 " in line] == ["32.1"]
+
+
 def test_a_pivot_shows_scalability_beside_the_law_and_marks_missing_cells(rows):
     *heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
     assert heading == [
