@@ -65,7 +65,7 @@ def step_time_s(cell: TrainingCell, repeats: int) -> float:
     """Return the median over repetitions of the slowest worker's step time."""
     times = []
     for rep in range(repeats):
-        outcomes = simulate(jobs(cell, rep, ""), network_of(cell), Tcp()).outcomes
+        outcomes = simulate(jobs(cell, rep, ""), network_of(cell), Tcp()).outcomes.values()
         times.append(max(o.window_end_ns - o.window_begin_ns for o in outcomes) / 1e9 / cell.window)
     return statistics.median(times)
 

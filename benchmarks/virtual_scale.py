@@ -58,7 +58,7 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
     began = time.perf_counter()
     simulated = simulate(jobs(cell, 0, ""), network_of(cell), Tcp())
     seconds = time.perf_counter() - began
-    outcome = max(simulated.outcomes, key=lambda o: o.window_end_ns - o.window_begin_ns)
+    outcome = max(simulated.outcomes.values(), key=lambda o: o.window_end_ns - o.window_begin_ns)
     print(
         json.dumps(
             {
