@@ -5,6 +5,7 @@ Layout
     expand.py      from a spec to the cells of its sweep, each with the one-worker cell that it is divided by
     cell.py        Cell: one point of a sweep, and its identity; network.py, workload.py: its network and its workload
     step_times.py  the step time of each worker, where machines differ
+    losses.py      the failures of a repetition, and the deadline of the others
     known.py       what is known of an algorithm or a workload; asks users' code in a process of its own
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the value of `auto`

@@ -35,13 +35,10 @@ from wanbench.harness.spec.tables import (
     count,
 )
 from wanbench.harness.timeline.changes import Change
-from wanbench.harness.timeline.failures import FailureRates, failures
 from wanbench.netprofiles import Delay, Profile
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
-_FAILING_SHARE = 20  # machines fail for so many times the predicted time of training, so that it always ends
-_LEAST_DEADLINE_S, _ROUND_TRIPS = 1.0, 4  # of a deadline, for connections to be made on a busy host
 _DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
 
 
@@ -315,25 +312,6 @@ class TrainingCell(Cell):
             return None
         others = tuple(entry for entry in self.timeline if "kill" not in entry)
         return replace(self, timeline=others, failures=FailuresTable()).key
-
-    def changes_of(self, rep: int) -> tuple[Change, ...]:
-        """The changes during one repetition, with its random failures."""
-        if self.failures.mtbf == "none":
-            return self.changes
-        rates = FailureRates(self.failures.mtbf.seconds, self.failures.mttr.seconds)
-        machines: dict[str | int, list[int]] = {}
-        for rank, site in enumerate(self.placement):
-            machines.setdefault(rank if self.failures.by == "worker" else site, []).append(rank)
-        until_s = _FAILING_SHARE * self.steps * predict(self.law_inputs).step_time_s
-        return (*self.changes, *failures(rates, machines, seed=self.seed + rep, until_s=until_s))
-
-    @property
-    def deadline_s(self) -> float | None:
-        """The time after which workers go on without one that cannot be reached; None if they wait for it."""
-        if not self.loses_workers:
-            return None
-        law = predict(self.law_inputs)
-        return count(self.comm.deadline) * law.step_time_s + _LEAST_DEADLINE_S + _ROUND_TRIPS * self.law_inputs.rtt_s
 
     @cached_property
     def window_begin(self) -> int:

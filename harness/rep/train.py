@@ -13,6 +13,7 @@ from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, buil
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
+from wanbench.harness.plan.losses import changes_of, deadline_s
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.rep import pauses
 from wanbench.harness.rep.fidelity import HostMeter, judge
@@ -42,7 +43,7 @@ def network_of(cell: Cell) -> EmulatedNetwork:
 
 def schedule_of(cell: Cell, rep: int = 0) -> Schedule | None:
     """Return the schedule of the cell's timeline in a repetition; None if nothing changes."""
-    changes = cell.changes_of(rep) if isinstance(cell, TrainingCell) else cell.changes
+    changes = changes_of(cell, rep)
     lost = isinstance(cell, TrainingCell) and cell.loses_workers
     return Schedule(changes, network_of(cell), cell.profile, cell.rate_scale) if changes or lost else None
 
@@ -99,7 +100,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         # The controller reports a hang before the workers do.
         "timeout_s": 2 * patience_s(cell) + _ahead_s(cell),
         "rendezvous": rendezvous,
-        "deadline_s": cell.deadline_s,
+        "deadline_s": deadline_s(cell),
         "one_shot_bytes": 0 if algorithm.datagrams else cell.law_inputs.one_shot_bytes,
         "datagram_bytes_per_s": _datagram_rate(cell) if algorithm.datagrams else None,
     }

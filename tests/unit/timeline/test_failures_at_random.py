@@ -8,6 +8,7 @@ import statistics
 import pytest
 from small_spec import GOOD, edited, refusal, swept
 
+from wanbench.harness.plan.losses import changes_of, deadline_s
 from wanbench.harness.timeline.failures import FailureRates, failures
 
 NS = 1e9
@@ -54,7 +55,7 @@ VIRTUAL = ("[sweep]", '[run]\ntestbed = "virtual"\n[sweep]')
 
 def test_each_repetition_draws_its_own_failures_which_all_algorithms_share():
     first, second = swept(edited(VIRTUAL, ("ssgd = {}", "ssgd = {}\nsgp = {}"), ("[2]", "[4]")) + LOSSY)
-    assert first.changes_of(0) == second.changes_of(0) != first.changes_of(1)
+    assert changes_of(first, 0) == changes_of(second, 0) != changes_of(first, 1)
     assert first.loses_workers
     assert first.changes == ()
 
@@ -77,4 +78,4 @@ def test_a_killed_worker_needs_connections_that_can_be_made_again():
 
 
 def test_the_file_without_a_workers_loss_is_the_one_used_above():
-    assert swept(GOOD)[0].deadline_s is None
+    assert deadline_s(swept(GOOD)[0]) is None
