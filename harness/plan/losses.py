@@ -9,6 +9,7 @@ from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.failures import FailureRates, Place, failures
 
 _FAILING_SHARE = 20  # machines fail for so many times the predicted time of training, so that it always ends
+_SETTLED_STEPS, _SETTLED_S = 30, 10.0  # after so many steps and seconds, a worker that returned has a model
 _LEAST_DEADLINE_S, _ROUND_TRIPS = 1.0, 4  # of a deadline, for connections to be made on a busy host
 
 
@@ -21,7 +22,8 @@ def changes_of(cell: Cell, rep: int) -> tuple[Change, ...]:
     for rank, site in enumerate(cell.placement):
         machines.setdefault(rank if cell.failures.by == "worker" else site, []).append(rank)
     until_s = _FAILING_SHARE * cell.steps * predict(cell.law_inputs).step_time_s
-    return (*cell.changes, *failures(rates, machines, seed=cell.seed + rep, until_s=until_s))
+    drawn = failures(rates, machines, seed=cell.seed + rep, until_s=until_s, settled_s=_settled_s(cell))
+    return (*cell.changes, *drawn)
 
 
 def deadline_s(cell: TrainingCell) -> float | None:
@@ -30,3 +32,8 @@ def deadline_s(cell: TrainingCell) -> float | None:
         return None
     law = predict(cell.law_inputs)
     return count(cell.comm.deadline) * law.step_time_s + _LEAST_DEADLINE_S + _ROUND_TRIPS * cell.law_inputs.rtt_s
+
+
+def _settled_s(cell: TrainingCell) -> float:
+    """When a worker that returned is sure to have a model: the same for every algorithm."""
+    return _SETTLED_STEPS * cell.law_inputs.step_time_s + _SETTLED_S

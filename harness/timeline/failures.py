@@ -1,8 +1,9 @@
 """Workers or sites that fail at random: the kills of one repetition, drawn from its seed. Pure.
 
 Each machine works for a time that is exponentially distributed with mean MTBF, then it is dead for one with mean MTTR.
-Machines are independent. A failure that would leave no worker alive does not happen. Equal seeds give equal failures,
-whatever the algorithm, so algorithms are compared under the same ones.
+Machines are independent, except that a failure does not happen if it would leave no worker that has been there for some
+time: then no worker might have a model, and there are no checkpoints. Equal seeds give equal times, whatever the
+algorithm, so algorithms are compared under the same failures.
 """
 
 from __future__ import annotations
@@ -30,19 +31,25 @@ class FailureRates:
 
 
 def failures(
-    rates: FailureRates, machines: Mapping[Place, Sequence[int]], *, seed: int, until_s: float
+    rates: FailureRates,
+    machines: Mapping[Place, Sequence[int]],
+    *,
+    seed: int,
+    until_s: float,
+    settled_s: float = 0.0,
 ) -> tuple[Change, ...]:
     """Return the kills that happen before `until_s`, in order.
 
     Args:
         machines: the workers of each machine, by its name in a timeline: a worker's number, or a site.
+        settled_s: a worker that returned is sure to have a model again after so many seconds.
     """
     workers = {rank for ranks in machines.values() for rank in ranks}
     drawn = sorted(each for place in machines for each in _of_one(rates, place, seed, until_s))
     until: dict[int, float] = {}
     kills = []
     for begin, end, _, place in drawn:
-        down = {rank for rank, repaired in until.items() if repaired > begin}
+        down = {rank for rank, repaired in until.items() if repaired + settled_s > begin}
         if workers - down - set(machines[place]):
             until.update(dict.fromkeys(machines[place], end))
             kills.append(_kill(place, begin, end))

@@ -140,8 +140,10 @@ class Epochs:
 
     def _leave(self, rank: int) -> None:
         """Go on without a worker. Those that were about to join it try the next one."""
+        if rank not in self._alive:  # a killed worker closes its membership, too
+            return
         chosen = rank == min(self._alive)
-        self._alive.discard(rank)
+        self._alive.remove(rank)
         self._asking.pop(rank, None)
         if chosen and self._alive:
             for other, asking in self._asking.items():

@@ -36,6 +36,13 @@ def test_some_worker_is_always_alive():
         assert len({where for since, until, where in drawn if since <= begin < until}) < 4
 
 
+def test_the_last_worker_with_a_model_does_not_fail_while_the_others_get_theirs():
+    drawn = spans(failures(FailureRates(10, 30), FOUR, seed=3, until_s=5_000, settled_s=5))
+    for begin, _, _ in drawn:
+        away = {where for since, until, where in drawn if since <= begin < until + 5}
+        assert len(away) < 4
+
+
 def test_all_workers_of_a_site_fail_together():
     kills = failures(FailureRates(50, 5), {"tokyo": [0, 1], "ohio": [2, 3]}, seed=1, until_s=1_000)
     assert {kill.where for kill in kills} == {"tokyo", "ohio"}
