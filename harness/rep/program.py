@@ -17,7 +17,7 @@ from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
-from wanbench.harness.timeline.kill import Programs
+from wanbench.harness.timeline.kill import CommandedWorkers
 from wanbench.harness.timeline.schedule import Schedule
 
 RENDEZVOUS_PORT = 29500
@@ -212,7 +212,7 @@ def play_timeline(
     if schedule is None:
         yield lambda: None
         return
-    player = Player(schedule, slot.emulator, programs=Programs(handles, ended.done_ns), say=say)
+    player = Player(schedule, slot.emulator, workers=CommandedWorkers(handles, ended.done_ns), say=say)
     try:
         yield lambda: player.begin(time.monotonic_ns())
     finally:

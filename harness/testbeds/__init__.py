@@ -3,7 +3,8 @@
 Layout
     base.py       Testbed, Slot, WorkerHandle: the interface; Group, Training: the needs of a cell
     slot.py       workers that are processes, with their own emulator, in namespaces or containers
-    training.py   how such workers train; player.py: how their network changes during training
+    training.py   how such workers train; attendance.py: which of them are there
+    player.py     how their network changes during training
     netns.py      processes in network namespaces
     docker/       containers: started by us through the daemon, or already running (adopted)
     virtual/      a simulated clock and network

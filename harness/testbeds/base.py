@@ -145,11 +145,12 @@ class Trained:
 
     Attributes:
         steps: step rows of all workers.
-        finished: final message of each worker.
+        finished: final message of each worker, without those that were lost.
         tcp: TCP settings in force.
         stats: statistics of the emulator; None if nothing was emulated.
         timeline: what changed; None without a schedule.
         image: digest of the containers' image, if workers run in containers.
+        done_ns: when a worker had obeyed a command of the timeline, by its rank and the due time.
     """
 
     steps: Steps = field(default_factory=Steps)
@@ -158,6 +159,7 @@ class Trained:
     stats: EmulatorStats | None = None
     timeline: TimelineRecord | None = None
     image: str | None = None
+    done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 class WorkerHandle(Protocol):

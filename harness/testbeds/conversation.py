@@ -48,10 +48,16 @@ class OfProgram:
 
 
 class OfJob:
-    """The worker that trains."""
+    """The worker that trains.
 
-    def __init__(self, job: Job) -> None:
-        self._job, self._rows = job, 0
+    Args:
+        restarts: how often the timeline starts it again.
+    """
+
+    def __init__(self, job: Job, restarts: int = 0) -> None:
+        self._job, self._restarts = job, restarts
+        self._mortal = job.deadline_s is not None
+        self._next = 0  # step
         self._told = set(job.told_steps)
         self._left = Counter({"job joined": 1})
 
@@ -62,16 +68,29 @@ class OfJob:
         if kind == "job joined":
             self._left = Counter({"job warming": _ROUNDS * self._job.warm_rounds + _WINDOWS, "job warm": 1})
         elif kind == "job warm":
-            evaluations = self._job.steps // self._job.eval_every + 2 if self._job.eval_every else 1  # first and last
-            self._left |= Counter(
-                {"job step": len(self._told), "job rows": self._job.steps, "job evaluating": evaluations}
-            )
+            self._hear_begin()
+        elif kind == "job restarted":
+            self._restarts -= 1
+            self._next, self._told = 0, set(self._job.told_steps)
+            self._left = Counter({"job warming": _WINDOWS})
+            self._hear_begin()
         elif kind == "job step":
             self._hear_step(message["step"])
         elif kind == "job rows":
             self._hear_rows(message["rows"])
-        elif kind == "job finished":
+        elif kind == "job killed":
+            again = message["again"] and self._restarts > 0
+            self._left = Counter({"job restarted": int(again), "job left": 1})
+        elif kind in ("job finished", "job stopped"):
             self._left = Counter({"job left": 1})
+
+    def _hear_begin(self) -> None:
+        """It trains from now on. If others can be killed, it can finish without having made each step."""
+        evaluations = self._job.steps // self._job.eval_every + 2 if self._job.eval_every else 1  # first and last
+        self._left |= Counter({"job step": len(self._told), "job rows": self._job.steps, "job evaluating": evaluations})
+        if self._mortal:
+            # It can hear "leave" right after "restart".
+            self._left |= Counter({"job killed": 1, "job stopped": 1, "job finished": 1, "job left": 1})
 
     def _hear_step(self, step: int) -> None:
         if step not in self._told:
@@ -80,13 +99,14 @@ class OfJob:
 
     def _hear_rows(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            if (row["rank"], row["step"]) != (self._job.rank, self._rows):
+            skips = self._mortal and row["step"] > self._next
+            if row["rank"] != self._job.rank or (row["step"] != self._next and not skips):
                 at = f"rank {row['rank']}, step {row['step']}"
-                raise _refused(self._job.rank, f"job rows: expected step {self._rows} of this worker, got {at}")
-            self._rows += 1
-        if self._rows > self._job.steps:
+                raise _refused(self._job.rank, f"job rows: expected step {self._next} of this worker, got {at}")
+            self._next = row["step"] + 1
+        if self._next > self._job.steps:
             raise _refused(self._job.rank, f"job rows: more than its {self._job.steps} steps")
-        if self._rows == self._job.steps:
+        if self._next == self._job.steps:
             self._left["job finished"] = 1
 
 

@@ -19,6 +19,7 @@ Number = Annotated[float, Strict()]
 Word = Annotated[str, Strict(), Field(max_length=200)]
 Counters = Annotated[dict[Word, Count], Field(max_length=100)]
 _MANY = 1_000_000
+_LONGEST_REASON = 10_000
 
 
 @with_config(ConfigDict(strict=True))
@@ -81,6 +82,19 @@ class Sent(TypedDict):
 
 
 @with_config(ConfigDict(strict=True))
+class Epoch(TypedDict):
+    """The change to an epoch: `workloads.loop.elastic.Regrouped`."""
+
+    epoch: Count
+    members: Annotated[list[Count], Field(max_length=_MANY)]
+    steps: Annotated[list[Count | None], Field(max_length=_MANY)]
+    step: Count
+    begun_ns: Count
+    ended_ns: Count
+    payload_bytes: Count
+
+
+@with_config(ConfigDict(strict=True))
 class Outcome(TypedDict):
     """`workloads.loop.train.Outcome` as plain data."""
 
@@ -94,6 +108,7 @@ class Outcome(TypedDict):
     messages: Annotated[list[Sent], FailFast(), Field(max_length=JOURNAL_LIMIT)]
     slowed_ns: Annotated[list[list[Count | None]], FailFast(), Field(max_length=_MANY)]
     tcp_windows: Annotated[list[Count], Field(min_length=2, max_length=2)]
+    epochs: Annotated[list[Epoch], FailFast(), Field(max_length=_MANY)]
 
 
 @with_config(ConfigDict(strict=True))
@@ -141,6 +156,9 @@ SCHEMAS = {
     "job rows": _event("job", "rows", rows=Annotated[list[StepRow], FailFast(), Field(min_length=1, max_length=_MANY)]),
     "job evaluating": _event("job", "evaluating"),
     "job finished": _event("job", "finished", outcome=Outcome, lost=_LOST, **_BEFORE_AND_AFTER),
+    "job killed": _event("job", "killed", again=bool, **_TIMES),
+    "job restarted": _event("job", "restarted", **_TIMES),
+    "job stopped": _event("job", "stopped", reason=Annotated[str, Strict(), Field(max_length=_LONGEST_REASON)]),
     "job left": _event("job", "left"),
     "program started": _event("program", "started"),
     "program exited": _event("program", "exited", process=Count, code=Whole, seconds=Number),

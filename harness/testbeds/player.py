@@ -12,7 +12,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import Programs, WorkerCommand
+from wanbench.harness.timeline.kill import CommandedWorkers, WorkerCommand
 from wanbench.harness.timeline.schedule import Schedule
 
 _NS = 1e9
@@ -30,7 +30,7 @@ class Player:
 
     Args:
         now: the clock that the workers use, in nanoseconds.
-        programs: the workers' programs, if the timeline can kill them.
+        workers: those that the timeline can kill; None if it cannot.
         say: prints one line for the user when something changes.
     """
 
@@ -39,10 +39,10 @@ class Player:
         schedule: Schedule,
         emulator: Changeable,
         now: Callable[[], int] = time.monotonic_ns,
-        programs: Programs | None = None,
+        workers: CommandedWorkers | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._schedule, self._emulator, self._now, self._programs = schedule, emulator, now, programs
+        self._schedule, self._emulator, self._now, self._workers = schedule, emulator, now, workers
         self._say = say
         self._sent: list[tuple[int, int, WorkerCommand]] = []  # index of its event, due time, command
         self._condition = threading.Condition()
@@ -87,9 +87,7 @@ class Player:
             self._condition.notify()
         if self._thread.is_alive():
             self._thread.join()
-        for index, due_ns, command in self._sent:
-            assert self._programs is not None, "commands were sent"
-            self.events[index] = self._event(command.what, due_ns, self._programs.completed_ns(command))
+        self._note_obeyed()
         self.events += pending_events(self._schedule.resolved(self._steps), self._done)
         return self.events
 
@@ -103,7 +101,13 @@ class Player:
 
     def record(self) -> TimelineRecord:
         """Return what happened, and when the awaited steps of rank 0 ended. Call it after `stop`."""
+        self._note_obeyed()  # also those that were on their way then
         return TimelineRecord(self.events, self._steps, self._begun)
+
+    def _note_obeyed(self) -> None:
+        for index, due_ns, command in self._sent:
+            assert self._workers is not None, "commands were sent"
+            self.events[index] = self._event(command.what, due_ns, self._workers.completed_ns(command))
 
     def _play(self) -> None:
         network = self._schedule.network
@@ -128,10 +132,10 @@ class Player:
 
     def _send(self, due: int, command: WorkerCommand) -> None:
         """Send a command. `stop` fills in its time, which is known when the workers have answered."""
-        assert self._programs is not None, "the spec refuses kill without a program"
+        assert self._workers is not None, "the timeline can kill none"
         self._sent.append((len(self.events), due, command))
         with suppress(WorkerDied):  # the thread that reads from the worker reports it
-            self._programs.send(command)
+            self._workers.send(command)
 
     def _event(self, what: str, due: int, actual_ns: int | None) -> Event:
         return Event(what, due / _NS, None if actual_ns is None else (actual_ns - self._begun) / _NS, actual_ns)

@@ -8,9 +8,11 @@ from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
+from wanbench.harness.testbeds.attendance import Attendance
 from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
+from wanbench.harness.timeline.kill import CommandedWorkers
 
 _ANSWER_S = 60.0  # timeout of an answer on a busy host
 _LOG_TAIL_LINES = 12
@@ -22,10 +24,11 @@ def train(slot: EmulatedSlot, training: Training) -> Trained:
     player: Player | None = None
     try:
         handles = slot.prepare(training.group)
+        trained, restarts = Trained(tcp=set_tcp(handles, dict(training.group.tcp))), [0] * len(handles)
         if training.schedule is not None:
-            player = Player(training.schedule, slot.emulator)
-        trained = Trained(tcp=set_tcp(handles, dict(training.group.tcp)))
-        talks = [OfJob(job) for job in training.jobs]
+            restarts = training.schedule.restarts()
+            player = Player(training.schedule, slot.emulator, workers=CommandedWorkers(handles, trained.done_ns))
+        talks = [OfJob(job, restarts[job.rank]) for job in training.jobs]
         _begin(slot, training, handles, talks)
         _follow(slot, training, talks, trained, player)
         for handle in handles:
@@ -80,31 +83,31 @@ def _follow(
     After the last step, replicas are compared on the unchanged network without its losses: at 30 % loss a TCP
     connection can be silent for minutes.
     """
-    warm: list[int] = []
-    workers, trained_workers = len(training.jobs), 0
+    workers = Attendance(len(training.jobs), training.jobs[0].steps)
+    ended = False
     for rank, message in _heard(slot, training, talks):
         event = message["event"]
-        if event == "warm":
-            warm.append(message["now_ns"])
-            if len(warm) == workers:
-                slot.emulator.stats(reset=True)
-                training.warm()
-                if player is not None:
-                    player.begin(max(warm))
-        elif event == "step":
-            trained_workers += message["step"] == training.jobs[rank].steps
-            if trained_workers == workers:
-                if player is not None:
-                    player.stop()
-                slot.emulator.update(training.network.without_loss())
-            elif rank == 0 and player is not None:
-                player.step_ended(message["step"], message["now_ns"])
+        workers.note(rank, message)
+        if event == "warm" and (begun_ns := workers.begun_ns()) is not None:
+            slot.emulator.stats(reset=True)
+            training.warm()
+            if player is not None:
+                player.begin(begun_ns)
+        elif event == "step" and rank == 0 and player is not None and not workers.have_trained():
+            player.step_ended(message["step"], message["now_ns"])
         elif event == "rows":
             trained.steps.extend(message["rows"])
         elif event == "finished":
             trained.finished[rank] = message
-            if len(trained.finished) == workers:
-                break
+        elif event in ("killed", "restarted"):
+            trained.done_ns[rank, message["due_ns"]] = message["at_ns"]
+        if workers.have_finished():
+            return
+        if workers.have_trained() and not ended:
+            ended = True
+            if player is not None:
+                player.stop()
+            slot.emulator.update(training.network.without_loss())
         if player is not None:
             player.check()
 

@@ -24,7 +24,7 @@ class WorkerCommand:
     Attributes:
         what: readable text, such as "tokyo: killed".
         ranks: the workers.
-        message: the command, as `process.program.run` obeys it.
+        message: the command, as `process.program.run` and `process.mortal.run` obey it.
     """
 
     what: str
@@ -33,18 +33,18 @@ class WorkerCommand:
 
 
 class _Worker(Protocol):
-    """The part of `harness.testbeds.base.WorkerHandle` that `Programs` needs."""
+    """The part of `harness.testbeds.base.WorkerHandle` that `CommandedWorkers` needs."""
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None: ...
 
 
-class Programs:
-    """The programs of workers, for a player.
+class CommandedWorkers:
+    """Workers that obey commands, for a player.
 
     Args:
         workers: workers by rank.
         done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
-            workers' messages fills it. An entry is missing if the program had already ended.
+            workers' messages fills it. An entry is missing if its program or training had already ended.
     """
 
     def __init__(self, workers: Sequence[_Worker], done_ns: Mapping[tuple[int, int], int]) -> None:
@@ -56,7 +56,7 @@ class Programs:
             self._workers[rank].send(dict(command.message))
 
     def completed_ns(self, command: WorkerCommand) -> int | None:
-        """When the last worker had obeyed a command, or None if all their programs had already ended."""
+        """When the last worker had obeyed a command, or None if all had already ended."""
         due_ns = command.message["due_ns"]
         times = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
         return max((ns for ns in times if ns is not None), default=None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
+import os
 import selectors
 import socket
 import struct
@@ -12,6 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import cast
 
 from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.lines import notice_silence
 from wanbench.workloads.comm.mesh import Mesh, Pace, farewell
 
 TOKEN_BYTES = 32
@@ -26,13 +29,14 @@ def listen(address: str) -> socket.socket:
 def connect(
     listener: socket.socket,
     rank: int,
-    addresses: list[tuple[str, int]],
+    addresses: Sequence[tuple[str, int]],
     *,
     connections: int,
     timeout_s: float,
     paces: Mapping[int, Pace] | None = None,
     names: Sequence[int] | None = None,
     token: bytes = bytes(TOKEN_BYTES),
+    silence_s: float | None = None,
 ) -> Mesh:
     """Connect to every peer, with `connections` per pair. The higher rank connects, the lower accepts.
 
@@ -45,6 +49,7 @@ def connect(
         paces: by peer, how fast this rank sends to it; unlimited if missing.
         names: by rank in this mesh, its rank in the whole group, for messages; default the same.
         token: TOKEN_BYTES that all ranks know. A connection that does not begin with them is closed.
+        silence_s: a connection fails if its peer's kernel is silent for so long; None: it is waited for.
 
     Raises:
         CommError: names the peers that did not accept or connect within `timeout_s`. Those that did are told.
@@ -53,11 +58,11 @@ def connect(
     world_size = len(addresses)
     links: dict[tuple[int, int], socket.socket] = {}
     try:
-        for peer in range(rank):
-            for index in range(connections):
-                sock = socket.create_connection(addresses[peer], timeout=max(0.001, deadline - time.monotonic()))
-                sock.sendall(_HELLO.pack(token, rank, index))
-                links[peer, index] = sock
+        for index in range(connections):
+            with contextlib.closing(_dialled(addresses[:rank], deadline)) as dialled:
+                for peer, sock in dialled:
+                    links[peer, index] = sock
+                    sock.sendall(_HELLO.pack(token, rank, index))
         with contextlib.closing(_arrivals(listener, token, deadline)) as arrivals:
             while len(links) < (world_size - 1) * connections:
                 sock, peer, index = next(arrivals)
@@ -77,7 +82,41 @@ def connect(
         raise CommError(f"direct: {reason}") from error
     finally:
         listener.close()
+    if silence_s is not None:
+        for sock in links.values():
+            notice_silence(sock, silence_s)
     return Mesh(rank, world_size, links, connections, paces, names)
+
+
+def _dialled(addresses: Sequence[tuple[str, int]], deadline: float) -> Generator[tuple[int, socket.socket]]:
+    """Connect to all addresses at the same time. Yield each one's number, and its connection once it is there.
+
+    Raises: OSError: one refuses, or the deadline has passed.
+    """
+    waiting = {number: socket.socket() for number in range(len(addresses))}
+    with selectors.DefaultSelector() as selector:
+        try:
+            for number, sock in waiting.items():
+                sock.setblocking(False)
+                _check(sock.connect_ex(addresses[number]))
+                selector.register(sock, selectors.EVENT_WRITE, number)
+            while waiting:
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise TimeoutError("timed out")
+                for key, _ in ready:
+                    sock = waiting[key.data]
+                    _check(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+                    selector.unregister(sock)
+                    yield key.data, waiting.pop(key.data)
+        finally:
+            for sock in waiting.values():
+                sock.close()
+
+
+def _check(number: int) -> None:
+    if number not in (0, errno.EINPROGRESS):
+        raise OSError(number, os.strerror(number))
 
 
 def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generator[tuple[socket.socket, int, int]]:

@@ -232,6 +232,11 @@ class DirectComm:
         self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag)
         return work
 
+    @property
+    def failed(self) -> bool:
+        """Whether this rank has given up, so that all later operations fail."""
+        return self._failed is not None
+
     def leave(self) -> None:
         """Say goodbye to all ranks once they have what this rank sent, then close. They finish without this rank."""
         failed = self._failed is not None

@@ -1,7 +1,8 @@
 """A worker: a process with its own network that takes commands.
 
 Layout
-    worker.py      takes commands, runs jobs, streams rows back; container.py: the same in a container
+    worker.py      takes commands; container.py: the same in a container
+    training.py    runs a job, streams rows back; mortal.py: in a process that can be killed and started again
     joining.py     how a worker joins its group; route.py: the congestion control of its connections
     connections.py the connections of this process: their congestion control and windows
     forkserver.py  the parent of workers, and of processes that simulate: imports modules once

@@ -112,6 +112,14 @@ def text(message: dict[str, Any], key: str) -> str:
     return value
 
 
+def failure(error: Exception) -> dict[str, Any]:
+    """Return the message that tells of an error."""
+    kind = type(error).__name__
+    # Our own errors are sentences. A user's KeyError needs its name to be understood.
+    ours = type(error).__module__ != "builtins"
+    return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
+
+
 @contextmanager
 def short_name(path: Path) -> Iterator[str]:
     """Yield a name for a socket within the limit of 107 bytes, however long the path of its folder."""

@@ -15,8 +15,11 @@ from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
+from wanbench.workloads.comm.regrouping import Regrouping
 from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.loop.job import Job
+
+_FOREVER = -1  # torch removes the file of a store once so many have used it
 
 
 def join(job: Job, address: str, interface: str) -> Comm:
@@ -46,6 +49,30 @@ def join(job: Job, address: str, interface: str) -> Comm:
     return DatagramComm(connected, datagram, timeout_s=job.timeout_s)
 
 
+def membership(job: Job, address: str) -> Regrouping:
+    """Return the membership of a `direct` job whose workers can be lost, and open the port at which it can be called.
+
+    A worker that was started again finds the addresses of the others where it wrote its own.
+    """
+    assert job.deadline_s is not None, "nobody would notice that a worker is cut off"
+    store = FileStore(job.rendezvous, _FOREVER)
+    store.set(f"host/{job.rank}", address)
+    hosts = [store.get(f"host/{rank}").decode() for rank in range(job.world_size)]
+
+    def first() -> DirectComm:
+        connected, _ = _connect(job, store, connecting.listen(address), "all", range(job.world_size))
+        return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
+
+    def connect(
+        listener: socket.socket, members: Sequence[int], addresses: Sequence[tuple[str, int]], token: bytes
+    ) -> DirectComm:
+        connected = _mesh(job, listener, members, addresses, token=token, timeout_s=job.deadline_s)
+        return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
+
+    deadline_s, timeout_s = job.deadline_s, job.timeout_s
+    return Regrouping(job.rank, hosts, job.rendezvous, first, connect, deadline_s=deadline_s, timeout_s=timeout_s)
+
+
 def _hierarchical(job: Job, store: FileStore, address: str) -> HierarchicalComm:
     """Connect to all peers, then to the workers of this site, then the leaders of all sites with each other."""
     site, leaders = members_of(job.site_of, job.rank)
@@ -68,13 +95,27 @@ def _connect(
     for peer in members:
         host, port = store.get(f"{role}/{peer}").decode().split(":")
         addresses.append((host, int(port)))
-    connected = connecting.connect(
+    return _mesh(job, listener, members, addresses), addresses
+
+
+def _mesh(
+    job: Job,
+    listener: socket.socket,
+    members: Sequence[int],
+    addresses: Sequence[tuple[str, int]],
+    *,
+    token: bytes = bytes(connecting.TOKEN_BYTES),
+    timeout_s: float | None = None,
+) -> mesh.Mesh:
+    """Connect to the other members, at the pace of the job."""
+    return connecting.connect(
         listener,
         members.index(job.rank),
         addresses,
         connections=job.channels,
-        timeout_s=job.timeout_s,
+        timeout_s=job.timeout_s if timeout_s is None else timeout_s,
         paces={index: mesh.Pace(*job.paces[peer]) for index, peer in enumerate(members)} if job.paces else None,
         names=members,
+        token=token,
+        silence_s=job.deadline_s,
     )
-    return connected, addresses

@@ -7,6 +7,7 @@ Commands (one JSON object per line). Each is answered with one object that has t
     program   run a user's program in this network (wanbench.workloads.process.program)
     job       form the group ("joined"); on "go": warm up ("warming" ..., "warm"), train ("rows" ...), evaluate
               ("evaluating" ...), answer; on "leave": hang up. It prints to the descriptor that arrives with the command
+              If it has a deadline, it also obeys "kill" and "restart" (wanbench.workloads.process.mortal)
 """
 
 from __future__ import annotations
@@ -16,23 +17,18 @@ import os
 import signal
 import socket
 import sys
-import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import connections, machine, namespace, probing, program, route, tun
-from wanbench.workloads.process.control import Channel, ControlError, text
-from wanbench.workloads.process.heartbeat import Heartbeat
+from wanbench.workloads.process import machine, namespace, probing, program, route, tun
+from wanbench.workloads.process.control import Channel, ControlError, failure, text
 
 INTERFACE = "wan0"
 # What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
-TRAINING = ("wanbench.workloads.process.joining", "wanbench.workloads.loop.session")
-_ROW_INTERVAL_S = 1.0
+TRAINING = ("wanbench.workloads.process.training", "wanbench.workloads.process.mortal")
 
 
 def main(channel: Channel, request: Mapping[str, Any]) -> None:
@@ -97,10 +93,7 @@ def _answer(channel: Channel, message: dict[str, Any], address: str, routed: str
         if message["cmd"] == "job":  # a job can run the user's code
             traceback.print_exc()
             sys.stderr.flush()
-        kind = type(error).__name__
-        # Our own errors are sentences. A user's KeyError needs its name to be understood.
-        ours = type(error).__module__ != "builtins"
-        return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
+        return failure(error)
 
 
 def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str | None) -> dict[str, Any] | None:
@@ -114,7 +107,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
     if command == "program":
         program.run(channel, message, _counters)
         return None
-    if command in ("signal", "kill", "restart"):  # the program has just ended
+    if command in ("signal", "kill", "restart"):  # the program or job has just ended
         return None
     if command == "job":
         _run_job(channel, _job(message), address, routed)
@@ -139,73 +132,22 @@ def _counters() -> dict[str, Any]:
 
 
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
-    import torch  # with TRAINING
+    from wanbench.workloads.process import mortal, training  # with TRAINING
 
-    from wanbench.workloads.loop import session
-    from wanbench.workloads.process.joining import join
-
-    torch.set_num_threads(1)
     _log_into(channel.take_fd())
-    comm, clock, rows = join(job, address, INTERFACE), MonotonicClock(), _RowStream(channel, job.told_steps)
-    if routed is not None and (others := connections.congestion_in_use() - {routed}):
-        raise CommError(f"connections use {', '.join(sorted(others))}; expected {routed}, as the route says")
-    channel.send({"cmd": "job", "event": "joined"})
-    _expect(channel, "go")
-    before: dict[str, Any] = {}
-    heart: list[Heartbeat] = []
 
-    def warm() -> None:
-        before.update(_counters())
-        heart.append(Heartbeat())
-        channel.send({"cmd": "job", "event": "warm", "now_ns": clock.now()})
+    def train(channel: Channel, job: Job, before: dict[str, Any] | None = None) -> training.Trainer:
+        trainer = training.Trainer(channel, job, address, INTERFACE, _counters, routed)
+        trainer.run(before)
+        return trainer
 
-    def windows() -> int:
-        channel.send({"cmd": "job", "event": "warming"})  # a long warm-up is no hang
-        return connections.congestion_windows()
-
-    def evaluating() -> None:
-        channel.send({"cmd": "job", "event": "evaluating"})  # nor are many evaluations
-
-    try:
-        outcome = session.run(job, comm, clock, rows.add, warm=warm, windows=windows, evaluating=evaluating)
-    finally:
-        lost = [each for beat in heart for each in beat.stop()]
-    rows.flush()
-    counters = {"counters_before": before, "counters_after": _counters()}
-    channel.send({"cmd": "job", "event": "finished", "outcome": vars(outcome), "lost": lost, **counters})
-    _expect(channel, "leave")
-    comm.close()
+    if job.deadline_s is not None:
+        mortal.run(channel, job, train, _counters)
+    else:
+        trainer = train(channel, job)
+        training.expect(channel, "leave")
+        trainer.close()
     channel.send({"cmd": "job", "event": "left"})
-
-
-class _RowStream:
-    """Sends step rows in batches, about one per second, at no measurable cost. Reports some steps at once."""
-
-    def __init__(self, channel: Channel, reported: Sequence[int]) -> None:
-        self._channel, self._reported = channel, frozenset(reported)
-        self._rows: list[dict[str, Any]] = []
-        self._sent = time.monotonic()
-
-    def add(self, row: dict[str, Any]) -> None:
-        self._rows.append(row)
-        if row["step"] + 1 in self._reported:
-            self._channel.send({"cmd": "job", "event": "step", "step": row["step"] + 1, "now_ns": row["end_ns"]})
-        if time.monotonic() - self._sent >= _ROW_INTERVAL_S:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            self._channel.send({"cmd": "job", "event": "rows", "rows": self._rows})
-        self._rows = []
-        self._sent = time.monotonic()
-
-
-def _expect(channel: Channel, command: str) -> None:
-    message = channel.recv()
-    if message is None:
-        raise SystemExit(0)
-    if text(message, "cmd") != command:
-        raise ControlError(f"control channel: the controller sent {message['cmd']!r}; expected {command!r}")
 
 
 def _log_into(fd: int) -> None:

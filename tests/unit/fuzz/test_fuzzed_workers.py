@@ -20,7 +20,7 @@ from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.results.row import Measured, trained
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.base import Group, Training, WorkerDied
-from wanbench.harness.testbeds.conversation import OfProgram
+from wanbench.harness.testbeds.conversation import OfJob, OfProgram
 from wanbench.harness.testbeds.messages import SCHEMAS, checked
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.workloads.process.control import Channel, ControlError
@@ -46,10 +46,14 @@ def said(event, **more):
 
 
 SENT = {"kind": "send", "nbytes": 4, "issued_ns": 1, "ended_ns": None, "collected_ns": 3, "stall_ns": 0}
+EPOCH = {
+    "epoch": 1, "members": [0, 2], "steps": [3, None], "step": 3, "begun_ns": 4, "ended_ns": 5, "payload_bytes": 6,
+}  # fmt: skip
 OUTCOME = {
     "window_begin_ns": 10, "window_end_ns": 9 * 10**8, "window": SUMS, "total": SUMS, "final_loss": None,
     "replica_spread": 0.0, "evaluations": [{"step": 2, "end_ns": 3, "accuracy": 0.5}], "messages": [SENT],
     "slowed_ns": [[1, None]], "tcp_windows": [10, 10],
+    "epochs": [EPOCH],
 }  # fmt: skip
 ROWS = [row(step) for step in range(JOB.steps)]
 STEP = said("step", step=JOB.steps, now_ns=9)
@@ -108,7 +112,7 @@ def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
     training = Training([JOB], Group(1), network_of(CELL), None, patience_s, folder, lambda: None)
     try:
         done = slot.train(training)
-        return trained(CELL, Measured(done.steps.first_rank, done.finished, done.tcp))
+        return trained(CELL, Measured(done.steps.first_rank, done.finished, done.tcp), reported_steps=len(done.steps))
     except RepFailed as error:
         failed = error
     finally:
@@ -155,6 +159,52 @@ def test_what_no_worker_says_is_refused(messages, tmp_path):
     assert isinstance(repetition(encoded(messages), tmp_path), RepFailed)
 
 
+TIMES = {"due_ns": 5, "at_ns": 6}
+KILLED = said("killed", again=True, **TIMES)
+RESTARTED = said("restarted", **TIMES)
+STOPPED = said("stopped", reason="it is alone")
+LOST = [
+    *GOOD[:4],
+    KILLED,
+    RESTARTED,
+    said("rows", rows=ROWS[5:7]),
+    said("rows", rows=ROWS[9:]),
+    STEP,
+    STOPPED,
+    GOOD[-1],
+]
+
+
+def hear(messages, **more):
+    talk = OfJob(replace(JOB, deadline_s=1.0), **more)
+    for message in messages:
+        talk.hear(checked(message))
+
+
+def test_a_worker_can_be_lost_and_return_at_a_later_step_as_often_as_the_timeline_says():
+    hear(LOST, restarts=1)
+    hear([*LOST[:-2], FINISHED, GOOD[-1]], restarts=1)
+    hear([*GOOD[:4], said("killed", again=False, **TIMES), GOOD[-1]])
+    hear([*GOOD[:4], KILLED, RESTARTED, said("rows", rows=ROWS[:1]), KILLED, RESTARTED, FINISHED], restarts=2)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [*LOST[:5], said("rows", rows=ROWS[5:7])],
+        [*LOST[:4], RESTARTED],
+        [*LOST[:6], *LOST[4:6]],
+        [*LOST[:7], said("rows", rows=ROWS[6:7])],
+        [*LOST[:10], said("rows", rows=ROWS[-1:])],
+        [KILLED],
+    ],
+    ids=["rows of the dead", "no death before", "too often", "a step twice", "more steps", "before it is warm"],
+)
+def test_what_no_worker_that_is_lost_says_is_refused(messages):
+    with pytest.raises(WorkerDied, match=r"^worker 0: control channel: "):
+        hear(messages, restarts=1)
+
+
 ANSWERS = {
     "ready": {"cmd": "ready", "address": "10.99.0.1"},
     "tcp": {"cmd": "tcp", "tcp": {"tcp_congestion_control": "reno"}},
@@ -164,7 +214,6 @@ ANSWERS = {
     "probe receive": {"cmd": "probe", "role": "receive", "segments": [[0, 1, 2, 3, 4]]},
     "probe close": {"cmd": "probe", "role": "close"},
 }
-TIMES = {"due_ns": 5, "at_ns": 6}
 PROGRAM = [
     {"cmd": "program", "event": "started"},
     {"cmd": "program", "event": "killed", "again": True, "processes": [0, 1], "seconds": 1.0, **TIMES},
@@ -182,7 +231,7 @@ PROGRAM = [
 
 
 def test_every_message_of_the_protocol_is_damaged_here():
-    messages = [*ANSWERS.values(), *PROGRAM, *GOOD]
+    messages = [*ANSWERS.values(), *PROGRAM, *GOOD, *LOST]
     assert {key for key in SCHEMAS if any(_is(key, message) for message in messages)} == set(SCHEMAS)
 
 
@@ -212,6 +261,17 @@ def test_a_program_ends_whatever_its_worker_says(cases):
                 talk.hear(checked(message if isinstance(message, dict) else {}))
 
     fuzz(cases, damaged(PROGRAM), check, [PROGRAM, [PROGRAM[0]] * 2, [PROGRAM[-1], PROGRAM[3]], [PROGRAM[3]] * 9])
+
+
+@CASES
+def test_a_training_that_is_killed_ends_whatever_its_worker_says(cases):
+    def check(messages):
+        talk = OfJob(replace(JOB, deadline_s=1.0), restarts=1)
+        for message in messages:
+            with or_refused(ControlError, WorkerDied, where="control channel"):
+                talk.hear(checked(message if isinstance(message, dict) else {}))
+
+    fuzz(cases, damaged(LOST), check, [LOST, [*LOST, *LOST]])
 
 
 @pytest.fixture
