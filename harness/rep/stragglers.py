@@ -44,7 +44,7 @@ class Stragglers:
 
     Args:
         changes, network, profile: as `slowdowns` takes them.
-        slowed_ns: `Slowdowns.turned_ns` of each rank, for the entries that `slowdowns` returned.
+        slowed_ns: `Slowdowns.turned_ns` of each rank, for the entries that `slowdowns` returned; empty if it was lost.
     """
 
     def __init__(
@@ -80,4 +80,4 @@ class Stragglers:
             alone = Schedule((change,), self._network, self._profile).resolved(steps)
             texts = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # begins and ends alternate
             for index, due_ns in enumerate(alone.times):
-                yield texts[index % 2], due_ns, [times[index] for times in times_of]
+                yield texts[index % 2], due_ns, [times[index] if index < len(times) else None for times in times_of]

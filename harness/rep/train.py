@@ -242,7 +242,8 @@ def windows_of(cell: TrainingCell, measured: Measured) -> list[pauses.Window]:
 
 def stragglers_of(cell: Cell, measured: Measured) -> Stragglers:
     """Return the times at which workers were slow, as they reported them."""
-    slowed_ns = [measured.finished[rank]["outcome"]["slowed_ns"] for rank in sorted(measured.finished)]
+    finished = measured.finished
+    slowed_ns = [finished[rank]["outcome"]["slowed_ns"] if rank in finished else () for rank in range(cell.workers)]
     return Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns)
 
 

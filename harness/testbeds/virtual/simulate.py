@@ -82,7 +82,7 @@ def simulate(
             random_states.restore()
     if not workers.outcomes:
         raise SimulationError(0, "no worker with a model was left")
-    return Simulated(workers.outcomes, workers.steps)
+    return Simulated(dict(sorted(workers.outcomes.items())), workers.steps)
 
 
 class _Workers:
