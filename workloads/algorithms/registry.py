@@ -28,6 +28,7 @@ _BUILT_IN: Mapping[str, str] = {
     "streaming-diloco": "streaming:StreamingDiLoCo",
     "eager-diloco": "eager:EagerDiLoCo",
     "sparseloco": "sparseloco:SparseLoCo",
+    "async-local-sgd": "async_local_sgd:AsyncLocalSGD",
     "olco3": "olco3:OLCO3",
     "rps": "rps:RPS",
     "gradient-sharing": "gradient_sharing:GradientSharing",

@@ -66,10 +66,14 @@ class Mailbox:
 
     Args:
         names: by rank, what messages call it.
+
+    Attributes:
+        changed: notified after each receive that ends.
     """
 
     def __init__(self, names: Sequence[int]) -> None:
         self._names = names
+        self.changed = threading.Condition()
         self._lock = threading.Lock()
         self._bodies: dict[tuple[int, int], dict[int, bytearray]] = {}  # by source and tag, then by number
         self._taken: Counter[tuple[int, int]] = Counter()
@@ -115,6 +119,9 @@ class Mailbox:
             else:
                 receive.work.source = source
                 receive.work.complete(self._fill(receive.tensor, source, body))
+        if ended:
+            with self.changed:
+                self.changed.notify_all()
 
     def _has(self, source: int, tag: int) -> bool:
         return self._taken[source, tag] in self._bodies.get((source, tag), ())
