@@ -31,7 +31,7 @@ from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Set
 from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
 from wanbench.workloads.algorithms.server import Client, Desk, Letter, refuse_gloo
 from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.comm.base import Vector, Work
 
 SERVER = 0
 _NS = 1e9
@@ -98,10 +98,9 @@ class Server:
                     steps = self._steps_of(letter.source)
                     self._paces[letter.source].begins(comm.now(), steps)
                     desk.answer(letter.source, self._outer.theta, steps)
-        for rank in range(1, comm.world_size):
+        for rank in range(comm.world_size):
             desk.answer(rank, self._outer.theta, self._period)
         desk.drain()
-        desk.answer(SERVER, self._outer.theta, self._period)  # the end of this run, for its worker
 
     def _group(self, desk: Desk) -> list[Letter]:
         """Wait for an update, and return it with those that are merged together with it."""
@@ -218,7 +217,8 @@ class AsyncLocalSGD(Algorithm):
             spread=self.spread,
         )
         self._begin(self.period)
-        self._serves = self._greeted = False
+        self._greeted = False
+        self._serving: Work | None = None
         self._serve()
 
     def gradient(self, g: Vector) -> Vector:
@@ -255,16 +255,17 @@ class AsyncLocalSGD(Algorithm):
         """
         self._send(last=True)
         self._client.drain()
-        self._serves = self._greeted = False
+        if self._serving is not None:
+            self._serving.wait()
+        self._serving, self._greeted = None, False
 
     def _serve(self) -> None:
         """Run the server, unless it runs already: it ends with `finish`."""
-        if self._serves or self.replica.comm.rank != SERVER:
+        if self._serving is not None or self.replica.comm.rank != SERVER:
             return
-        self._serves = True
         max_wait_ns = Delay.parse(self.max_wait).ns
         server = Server(self._outer, self._lock, max_wait_ns, self.period, dynamic=self.dynamic)
-        self._client.comm.background(server.run)
+        self._serving = self._client.comm.background(server.run)
 
     @property
     def _step_s(self) -> float:

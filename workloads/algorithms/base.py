@@ -56,6 +56,7 @@ class Replica:
         step: index of the current step, counted by the engine from 0.
         shapes: shapes of the parameter tensors in `w`, in order; () if unknown.
         seed: seed of the repetition, equal on all ranks; an algorithm derives its random draws from it.
+        site_of: by rank, the number of its site; () if all workers are at one.
         processing: called with the seconds that a processor takes, which pass on a simulated clock only.
     """
 
@@ -66,6 +67,7 @@ class Replica:
     step: int = 0
     shapes: Shapes = ()
     seed: int = 0
+    site_of: Sequence[int] = ()
     processing: Callable[[float], None] = no_time
 
 

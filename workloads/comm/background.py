@@ -35,5 +35,5 @@ class BackgroundComm(Comm, Protocol):
             CommError: all peers are gone.
         """
 
-    def background(self, body: Callable[[Self], None]) -> None:
-        """Run `body` beside the worker, with a view of this comm."""
+    def background(self, body: Callable[[Self], None]) -> Work:
+        """Run `body` beside the worker, with a view of this comm; the operation ends with it."""

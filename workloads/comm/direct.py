@@ -252,16 +252,21 @@ class DirectComm:
             self._mailbox.changed.wait_for(lambda: first_ended(works) is not None, seconds)
         return first_ended(works)
 
-    def background(self, body: Callable[[Self], None]) -> None:
+    def background(self, body: Callable[[Self], None]) -> DirectWork:
         """See `workloads.comm.background.BackgroundComm`."""
+        work = DirectWork("background", self.timeout_s, give_up=self.give_up)
 
         def run() -> None:
+            reason = None
             try:
                 body(self)
             except Exception as error:
-                self.give_up(f"the background of rank {self.names[self.rank]} failed: {error}")
+                reason = f"the background of rank {self.names[self.rank]} failed: {error}"
+                self.give_up(reason)
+            work.complete(reason)
 
         threading.Thread(target=run, name="background", daemon=True).start()
+        return work
 
     def leave(self) -> None:
         """Say goodbye to all ranks once they have what this rank sent, then close. They finish without this rank."""

@@ -140,16 +140,20 @@ class Threads:
         if not in_time and until_ns is None:
             raise CommError(f"no peer sent a message within {self.timeout_s:g} s")
 
-    def background(self, rank: int, body: Callable[[], None]) -> None:
+    def background(self, rank: int, body: Callable[[], None]) -> _Flight:
         """Run `body` in a thread. Its error fails all waits."""
+        thread: threading.Thread
 
         def run() -> None:
             try:
                 body()
+                self._announce(thread)
             except Exception as error:
                 self.fail(f"the background of rank {rank} failed: {error}")
 
-        threading.Thread(target=run, daemon=True).start()
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return _Flight(f"the background of rank {rank}", {thread})
 
     def _announce(self, event: Hashable) -> None:
         with self.together:

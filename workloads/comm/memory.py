@@ -76,8 +76,8 @@ class Fabric(Protocol):
     def wait_first(self, flights: Sequence[Any], rank: int, until_ns: int | None = None) -> None:
         """Let others run until one of these messages has arrived, or until `until_ns`."""
 
-    def background(self, rank: int, body: Callable[[], None]) -> None:
-        """Run `body` beside a worker."""
+    def background(self, rank: int, body: Callable[[], None]) -> Any:
+        """Run `body` beside a worker, and return the flight that ends with it."""
 
 
 @dataclass
@@ -277,9 +277,9 @@ class MemoryComm:
             self.group.fabric.wait_first([work.flight for work in works.values()], self.rank, until_ns)
         return key
 
-    def background(self, body: Callable[[Self], None]) -> None:
+    def background(self, body: Callable[[Self], None]) -> MemoryWork:
         """See `workloads.comm.background.BackgroundComm`."""
-        self.group.fabric.background(self.rank, lambda: body(self))
+        return self._issued(MemoryWork(self, self.group.fabric.background(self.rank, lambda: body(self))))
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
         """Send each peer its vector in blocks; blocks can be lost."""

@@ -159,11 +159,11 @@ class MeteredComm:
         self.stall_ns += self.clock.now() - begin
         return key
 
-    def background(self, body: Callable[[BackgroundComm], None]) -> None:
+    def background(self, body: Callable[[BackgroundComm], None]) -> MeteredWork:
         """As the underlying comm. What the body sends is counted; when it waits, the worker does not stall."""
         beside = MeteredComm(self._comm, self.clock)
         beside._count = self._count
-        background_of(self._comm).background(lambda _: body(beside))
+        return MeteredWork(self, background_of(self._comm).background(lambda _: body(beside)), None)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MeteredExchange:
         """As the underlying comm, counted. Raises: CommError, if it cannot send datagrams."""

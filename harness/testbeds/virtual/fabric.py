@@ -264,9 +264,17 @@ class SimulatedFabric:
         for flight in unknown:
             flight.firsts.remove(first)
 
-    def background(self, rank: int, body: Callable[[], None]) -> None:
-        """Run `body` beside a worker."""
-        self._simulation.spawn_beside(rank, body)
+    def background(self, rank: int, body: Callable[[], None]) -> Flight:
+        """Run `body` beside a worker, and return what ends with it."""
+        flight = Flight(0, 0)
+
+        def run() -> None:
+            body()
+            flight.ends = [self._simulation.now]
+            self._wake(flight)
+
+        self._simulation.spawn_beside(rank, run)
+        return flight
 
     # ---------------------------------------------------------------- the network's side
 
