@@ -29,6 +29,7 @@ _BUILT_IN: Mapping[str, str] = {
     "eager-diloco": "eager:EagerDiLoCo",
     "sparseloco": "sparseloco:SparseLoCo",
     "async-local-sgd": "async_local_sgd:AsyncLocalSGD",
+    "decoupled-diloco": "decoupled:DecoupledDiLoCo",
     "olco3": "olco3:OLCO3",
     "rps": "rps:RPS",
     "gradient-sharing": "gradient_sharing:GradientSharing",
