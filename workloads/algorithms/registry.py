@@ -30,6 +30,7 @@ _BUILT_IN: Mapping[str, str] = {
     "sparseloco": "sparseloco:SparseLoCo",
     "async-local-sgd": "async_local_sgd:AsyncLocalSGD",
     "decoupled-diloco": "decoupled:DecoupledDiLoCo",
+    "halos": "halos:HALoS",
     "olco3": "olco3:OLCO3",
     "rps": "rps:RPS",
     "gradient-sharing": "gradient_sharing:GradientSharing",
