@@ -10,6 +10,8 @@ KINDS = (
     "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
     "streaming-diloco", "eager-diloco", "sparseloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd",
     "ecdpsgd", "adpsgd",
+    "streaming-diloco", "decoupled-diloco", "async-local-sgd", "halos", "olco3", "rps", "gradient-sharing", "sgp", "osgp",
+    "dpsgd", "ecdpsgd", "adpsgd",
 )  # fmt: skip
 
 

@@ -294,7 +294,8 @@ class DecoupledDiLoCo(Algorithm):
         self._client.post(self.replica.w[self._slices[fragment]], fragment, steps, float(finishes))
 
     def _apply(self, flight: Flight) -> None:
-        if not flight.answer.done():
+        everyone = self.quorum in (0, self._client.comm.world_size)  # then all send the same fragments
+        if not everyone and not flight.answer.done():
             self._client.post(None, flight.fragment)
         flight.answer.wait()
         self.replica.w[self._slices[flight.fragment]].copy_(flight.theta)

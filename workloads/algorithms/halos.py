@@ -22,7 +22,7 @@ import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import at_least, between
+from wanbench.workloads.algorithms.base import Promises, at_least, between
 from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
 from wanbench.workloads.algorithms.served import Served
 from wanbench.workloads.algorithms.server import Desk, Letter
@@ -180,7 +180,7 @@ class HALoS(Served):
     source = "Kim et al., HALoS: Hierarchical Asynchronous Local SGD over Slow Networks, ICML 2025 (arXiv 2506.04531)"
     symbols = {"period": "H", "merges": "K", "local_every": "N", "global_every": "N_g", "mixing": "alpha"}  # noqa: RUF012
     state = (*Served.state, "_global")
-    without_a_peer = "a worker that cannot reach its region's server waits; the others continue"
+    without_a_peer = "steps continue: they need the server of their own site only. `finish` waits for all sites"
 
     period: int = field(metadata=at_least(1))
     merges: int = field(default=32, metadata=at_least(1))
@@ -192,6 +192,11 @@ class HALoS(Served):
     global_every: int = field(default=2, metadata=at_least(1))
     mixing: float = field(default=0.25, metadata=between(0, 1))
     dynamic: bool = True
+
+    @property
+    def promises(self) -> Promises:
+        """All workers end with the global model; no step needs a message from another site."""
+        return Promises(agrees=True, repeats=False, goes_on=True)
 
     @property
     def evaluated(self) -> Vector:
