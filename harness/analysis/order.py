@@ -12,6 +12,8 @@ KINDS = (
     "ecdpsgd", "adpsgd",
     "streaming-diloco", "decoupled-diloco", "async-local-sgd", "halos", "olco3", "rps", "gradient-sharing", "sgp", "osgp",
     "dpsgd", "ecdpsgd", "adpsgd",
+    "streaming-diloco", "decoupled-diloco", "async-local-sgd", "halos", "olco3", "rps", "gradient-sharing", "sgp",
+    "osgp", "dpsgd", "ecdpsgd", "adpsgd",
 )  # fmt: skip
 
 

@@ -11,9 +11,10 @@ parameters are no N steps in a row.
 
 **Dynamic local updates**: worker k makes steps in proportion to its speed, so all are about equally late::
 
-    H_k = max(1, floor(H * (seconds per step of the fastest worker) / (seconds per step of worker k)))
+    H_k = max(1, round(H * (seconds per step of the fastest worker) / (seconds per step of worker k)))
 
-Speeds are those of the last round, without the time of messages. The first round has H steps.
+Speeds are those measured in the last round, without the time of messages. The first round has H steps. The authors cut
+off the fraction; rounded, small differences between equally fast workers change nothing.
 
 **Groups**: with `max_wait`, the server merges what arrives within that time after the first update of a group, and then
 lets all its workers go on at the same theta. It waits only while another update is due within `max_wait`. It knows that

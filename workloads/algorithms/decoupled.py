@@ -164,7 +164,9 @@ class DecoupledDiLoCo(Algorithm):
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "quorum": "K"}  # noqa: RUF012
     state = ("_outers",)
 
-    without_a_peer = "a worker that cannot reach rank 0 waits; with `quorum` below the number of workers others continue"
+    without_a_peer = (
+        "a worker that cannot reach rank 0 waits; with `quorum` below the number of workers others continue"
+    )
 
     period: int = field(metadata=at_least(1))
     fragments: int = field(default=1, metadata=at_least(1))

@@ -21,6 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from wanbench.workloads.algorithms.base import Promises, at_least, between
 from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
@@ -96,7 +97,8 @@ class RegionServer(UpdateServer):
 
     def _hear(self, desk: Desk) -> None:
         letter = desk.take()
-        assert letter is not None and letter.vector is not None, "the global server answers"
+        assert letter is not None, "without a time limit there is a letter"
+        assert letter.vector is not None, "the global server sends its model"
         self.merge(letter.vector, last=letter.last)
 
     def _drift(self) -> Vector:
@@ -179,7 +181,7 @@ class HALoS(Served):
     kind = "halos"
     source = "Kim et al., HALoS: Hierarchical Asynchronous Local SGD over Slow Networks, ICML 2025 (arXiv 2506.04531)"
     symbols = {"period": "H", "merges": "K", "local_every": "N", "global_every": "N_g", "mixing": "alpha"}  # noqa: RUF012
-    state = (*Served.state, "_global")
+    state: ClassVar[tuple[str, ...]] = (*Served.state, "_global")
     without_a_peer = "steps continue: they need the server of their own site only. `finish` waits for all sites"
 
     period: int = field(metadata=at_least(1))
@@ -223,9 +225,7 @@ class HALoS(Served):
     def _make_outer(self) -> DelayedNesterov:
         w = self.replica.w
         n, global_n = self.local_every, self.global_every
-        self._global = DelayedNesterov(
-            w, lr=self.global_lr * global_n, momentum=self.global_momentum, every=global_n
-        )
+        self._global = DelayedNesterov(w, lr=self.global_lr * global_n, momentum=self.global_momentum, every=global_n)
         return DelayedNesterov(w, lr=self.local_lr * n, momentum=self.local_momentum, every=n)
 
     def _make_server(self) -> UpdateServer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Setting
 from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
@@ -20,7 +21,7 @@ class Served(Algorithm):
     A subclass says which rank serves this one, and with what. `finish` ends a round early.
     """
 
-    state = ("_outer", "_theta")
+    state: ClassVar[tuple[str, ...]] = ("_outer", "_theta")
 
     period: int
 

@@ -167,7 +167,7 @@ def post(comm: BackgroundComm, dst: int, vector: Vector | None, *values: float, 
 
 
 def _numbers(values: tuple[float, ...], numel: int = 0, last: bool = False) -> Any:
-    """A note: the size of the vector before it, whether it is the last, and the values; it has them on every testbed."""
+    """A note: the size of the vector before it, whether it is the last, and the values; not a phantom anywhere."""
     import torch  # late: planning does not need it
 
     padded = [*values, *[0.0] * (VALUES - len(values))]

@@ -66,9 +66,7 @@ class UpdateServer:
         lock: held while the vector changes.
     """
 
-    def __init__(
-        self, workers: Collection[int], outer: DelayedNesterov, lock: threading.Lock, terms: Terms
-    ) -> None:
+    def __init__(self, workers: Collection[int], outer: DelayedNesterov, lock: threading.Lock, terms: Terms) -> None:
         self.workers, self.outer, self.lock, self._terms = frozenset(workers), outer, lock, terms
         self._paces: dict[int, Pace] = {}
 
@@ -148,4 +146,4 @@ class UpdateServer:
             return self._terms.period
         fastest = min(pace.step_ns for pace in self._paces.values())
         own = self._paces[worker].step_ns
-        return max(1, int(self._terms.period * (fastest / own))) if own else self._terms.period
+        return max(1, round(self._terms.period * fastest / own)) if own else self._terms.period

@@ -7,7 +7,7 @@ messages, computes, and sends. An error in it fails all operations of its worker
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from wanbench.workloads.comm.base import Comm, Vector, Work
 
@@ -35,5 +35,5 @@ class BackgroundComm(Comm, Protocol):
             CommError: all peers are gone.
         """
 
-    def background(self, body: Callable[[Self], None]) -> Work:
+    def background(self, body: Callable[[Any], None]) -> Work:
         """Run `body` beside the worker, with a view of this comm; the operation ends with it."""

@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Self, cast
+from typing import Any, cast
 
 import torch
 
@@ -252,7 +252,7 @@ class DirectComm:
             self._mailbox.changed.wait_for(lambda: first_ended(works) is not None, seconds)
         return first_ended(works)
 
-    def background(self, body: Callable[[Self], None]) -> DirectWork:
+    def background(self, body: Callable[[Any], None]) -> DirectWork:
         """See `workloads.comm.background.BackgroundComm`."""
         work = DirectWork("background", self.timeout_s, give_up=self.give_up)
 

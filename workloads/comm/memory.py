@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from wanbench.workloads.comm.base import CommError, Vector, Work
 from wanbench.workloads.comm.blocks import Blocks
@@ -277,7 +277,7 @@ class MemoryComm:
             self.group.fabric.wait_first([work.flight for work in works.values()], self.rank, until_ns)
         return key
 
-    def background(self, body: Callable[[Self], None]) -> MemoryWork:
+    def background(self, body: Callable[[Any], None]) -> MemoryWork:
         """See `workloads.comm.background.BackgroundComm`."""
         return self._issued(MemoryWork(self, self.group.fabric.background(self.rank, lambda: body(self))))
 

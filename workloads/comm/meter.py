@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wanbench.workloads.comm.background import BackgroundComm
 from wanbench.workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
@@ -159,7 +160,7 @@ class MeteredComm:
         self.stall_ns += self.clock.now() - begin
         return key
 
-    def background(self, body: Callable[[BackgroundComm], None]) -> MeteredWork:
+    def background(self, body: Callable[[Any], None]) -> MeteredWork:
         """As the underlying comm. What the body sends is counted; when it waits, the worker does not stall."""
         beside = MeteredComm(self._comm, self.clock)
         beside._count = self._count

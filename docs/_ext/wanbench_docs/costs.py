@@ -75,8 +75,8 @@ COSTS: Mapping[str, Cost] = {
     "decoupled-diloco": Cost(
         "2 * M * (N - 1) / (N * p)", "4 * P * (N - 1) / (N * p)", "2 * M * (N - 1) / (N * p)",
         "max(0, RTT - D * Tc) / (p / P * (D // (p / P) + 1))",
-        "P is the number of fragments, p is H, and D is tau. Rank 0 sends half of the bytes. With K < N a learner that waits "
-        "says so in one more message, and waits for K learners only.",
+        "P is the number of fragments, p is H, and D is tau. Rank 0 sends half of the bytes. With K < N, a learner waits "
+        "for K learners only, and says so in one more message.",
     ),
     "async-local-sgd": Cost(
         "2 * M * (N - 1) / (N * p)", "4 * (N - 1) / (N * p)", "2 * M * (N - 1) / (N * p)", "RTT / p",
@@ -84,8 +84,8 @@ COSTS: Mapping[str, Cost] = {
     ),
     "halos": Cost(
         "2 * M / p", "4 / p", "2 * M / p", "0",
-        "Upper limits, with one worker per site. In a site of several workers, p is between two messages to its server, and "
-        "their time is waited for. Between sites, a region sends and receives M every K updates.",
+        "Upper limits, with one worker per site. In a site of several, workers wait for their messages to its server. "
+        "Between sites, a region sends and receives M every K updates.",
     ),
     "olco3": _each_period("max(0, RTT - s * p * Tc) / (p * (s + 1))", "s is the staleness in rounds: D = s p."),
     "rps": _BLOCKS,

@@ -29,7 +29,7 @@ ALGORITHMS = {
     "sparseloco": "{ period = 5, compression = { kind = 'chunk-topk', chunk = 64, kept = 16 } }",
     "async-local-sgd": "{ period = 4 }",
     "decoupled-diloco": "{ period = 6, fragments = 3, delay = 2, quorum = 1 }",
-    "halos": "{ period = 2, merges = 2, local_every = 1, local_lr = 0.7, global_every = 1, global_lr = 0.7, mixing = 1.0 }",
+    "halos": "{ period = 2, merges = 2, local_every = 1, local_lr = 0.7, global_lr = 0.7, mixing = 1.0 }",
     "olco3": "{ staleness = 2, period = 2, compression = { kind = 'topk', ratio = 0.1 }, two_way = true }",
     "rps": "{}",
     "gradient-sharing": "{ block = '400B' }",

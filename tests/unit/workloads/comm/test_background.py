@@ -139,5 +139,7 @@ def test_the_meter_counts_what_the_background_sends_and_not_its_waits(tmp_path):
 
 def test_a_comm_without_a_background_says_so():
     comm = MeteredComm(GroupComm(None, 0, 2), MonotonicClock())
-    with pytest.raises(CommError, match=r"^GroupComm runs nothing in the background; expected a comm such as 'direct'$"):
+    with pytest.raises(
+        CommError, match=r"^GroupComm runs nothing in the background; expected a comm such as 'direct'$"
+    ):
         comm.background(lambda beside: None)
