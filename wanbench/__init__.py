@@ -16,7 +16,6 @@
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
     LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, EagerDiLoCo, SparseLoCo, OLCO3
-    LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, OLCO3
     AsyncLocalSGD, DecoupledDiLoCo, HALoS
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
     RPS, GradientSharing

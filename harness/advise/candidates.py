@@ -91,11 +91,10 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
 
 def _grid(kind: str) -> Iterator[dict[str, Any]]:
     """The combinations of a kind's parameters; others keep their default."""
-    axes = {name: [*_VALUES[name]] for name in known.parameter_names(kind) if name in _VALUES}
-    if kind in _OWN_COMPRESSOR:
-        del axes["compression"]
     values = _FEW.get(kind, _VALUES)
     axes = {name: [*values[name]] for name in known.parameter_names(kind) if name in values}
+    if kind in _OWN_COMPRESSOR:
+        del axes["compression"]
     yield from registry.alternatives(kind, axes)
 
 

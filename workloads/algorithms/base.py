@@ -146,6 +146,7 @@ class Algorithm(Parameters, Stateful):
         when_lost: for users: how training goes on when a worker is lost for good, or returns.
         buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
         datagrams: True if it needs `workloads.comm.exchange.LossyComm.exchange`.
+        server: True if a server runs beside a worker, which needs `workloads.comm.background.BackgroundComm`.
     """
 
     noun: ClassVar[str] = "algorithm"
@@ -159,6 +160,7 @@ class Algorithm(Parameters, Stateful):
         "are dropped. A worker that returns takes that model"
     )
     datagrams: ClassVar[bool] = False
+    server: ClassVar[bool] = False
 
     replica: Replica = field(init=False, repr=False, compare=False)
 

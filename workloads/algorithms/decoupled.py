@@ -162,6 +162,7 @@ class DecoupledDiLoCo(Algorithm):
     kind = "decoupled-diloco"
     source = "reconstruction from the abstract of Decoupled DiLoCo, 2026 (arXiv 2604.21428)"
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "quorum": "K"}  # noqa: RUF012
+    server = True
     state = ("_outers",)
 
     without_a_peer = (

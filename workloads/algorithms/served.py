@@ -21,6 +21,7 @@ class Served(Algorithm):
     A subclass says which rank serves this one, and with what. `finish` ends a round early.
     """
 
+    server = True
     state: ClassVar[tuple[str, ...]] = ("_outer", "_theta")
 
     period: int

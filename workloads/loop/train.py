@@ -192,7 +192,16 @@ class _Training:
         self._job, self._task, self._algorithm, self._optimizer = job, task, algorithm, optimizer
         self._comm, self._clock, self._emit, self._windows = comm, clock, emit, windows
         m = task.w.clone().zero_()
-        self.replica = Replica(task.w, m, optimizer, comm, shapes=task.shapes, seed=job.seed, processing=clock.process)
+        self.replica = Replica(
+            task.w,
+            m,
+            optimizer,
+            comm,
+            shapes=task.shapes,
+            seed=job.seed,
+            site_of=job.site_of,
+            processing=clock.process,
+        )
         algorithm.start(self.replica)
         comm.journal = [] if job.rank == 0 else None
         self._first = self._before = self._begin = self._end = self._last = _totals(task, comm, clock)
@@ -213,26 +222,6 @@ class _Training:
 
     def _step(self, step: int) -> None:
         job, task, algorithm, replica = self._job, self._task, self._algorithm, self.replica
-    m = task.w.clone().zero_()
-    replica = Replica(
-        task.w,
-        m,
-        optimizer,
-        comm,
-        shapes=task.shapes,
-        seed=job.seed,
-        site_of=job.site_of,
-        processing=clock.process,
-    )
-    algorithm.start(replica)
-    comm.journal = [] if job.rank == 0 else None
-    window_end = job.window_begin + job.window_steps
-    first = before = begin = end = _totals(task, comm, clock)
-    losses: list[float] = []
-    copies = Copies(job, task, algorithm)
-    copies.take(0, first["now_ns"])
-    opened = [0, 0]
-    for step in range(job.steps):
         if step == job.window_begin:
             self._opened[0] = self._windows() if self._windows is not None else 0
             self._before = self._begin = _totals(task, self._comm, self._clock)

@@ -54,7 +54,7 @@ FAMILIES: Mapping[str, tuple[str, Any]] = {
     "sparseloco": ("#DDAA33", (3, 1, 180)),
     "decoupled-diloco": ("#228833", (4, 1, 45)),
     "async-local-sgd": ("#EE7733", (8, 1, 0)),
-    "halos": ("#332288", (3, 1, 180)),
+    "halos": ("#332288", (10, 1, 0)),
     "gradient-sharing": ("#661100", "*"),
 }
 # For kinds that users bring: any of these, chosen by name.

@@ -41,19 +41,9 @@ PARAMETERS = {
     "ecdpsgd": {"compression": "none"},
     "adpsgd": {},
 }
-NEITHER = {
-    "sparseloco",
-    "rps",
-    "gradient-sharing",
-    "sgp",
-    "osgp",
-    "dpsgd",
-    "ecdpsgd",
-    "adpsgd",
-}  # their messages are no all-reduces
 NEITHER = {  # their messages are no all-reduces
     "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
-    "async-local-sgd", "decoupled-diloco", "halos",
+    "sparseloco", "async-local-sgd", "decoupled-diloco", "halos",
 }  # fmt: skip
 SYMBOLS = {"delay": "D", "period": "p", "peers": "m", "fragments": "P", "staleness": "s"}
 WORKERS, MODEL_BYTES, COMPUTE_S = 4, 4_000_000, 0.01
