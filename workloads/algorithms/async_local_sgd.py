@@ -37,7 +37,7 @@ SERVER = 0
 
 @dataclass
 class AsyncLocalSGD(Served):
-    """Local SGD without a common pace: a server takes an outer step for each worker that has finished its local steps.
+    """A server merges local steps whenever a worker has made them.
 
     The module has the equations. Each worker makes all steps of a run at its own pace, then waits for the slowest.
     With workers of equal speed, N = their number and c = 0 it is DiLoCo. `finish` ends a round early, and all

@@ -35,7 +35,7 @@ from itertools import pairwise
 
 from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Setting, at_least, between
 from wanbench.workloads.algorithms.diloco import Outer
-from wanbench.workloads.algorithms.server import Answer, Client, Desk, refuse_gloo
+from wanbench.workloads.algorithms.server import WHEN_LOST, Answer, Client, Desk, refuse_gloo
 from wanbench.workloads.comm.background import BackgroundComm
 from wanbench.workloads.comm.base import Vector, Work
 from wanbench.workloads.compression.base import Shapes
@@ -145,7 +145,7 @@ class Flight:
 
 @dataclass
 class DecoupledDiLoCo(Algorithm):
-    """DiLoCo without a common pace: outer steps wait for K of the M learners (a reconstruction).
+    """DiLoCo that waits for K of M learners (a reconstruction).
 
     The module has the equations, and says what is reconstructed. Each worker is a learner and makes all steps of a run
     at its own pace. `finish` merges the steps that no fragment has carried, of all learners together, and all continue
@@ -163,6 +163,7 @@ class DecoupledDiLoCo(Algorithm):
     source = "reconstruction from the abstract of Decoupled DiLoCo, 2026 (arXiv 2604.21428)"
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "quorum": "K"}  # noqa: RUF012
     server = True
+    when_lost = WHEN_LOST
     state = ("_outers",)
 
     without_a_peer = (

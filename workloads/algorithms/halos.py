@@ -164,7 +164,7 @@ class GlobalServer(RegionServer):
 
 @dataclass
 class HALoS(Served):
-    """Asynchronous local SGD in each region, and asynchronous merging of the regions.
+    """A server in each region, and a global one that merges regions.
 
     The module has the equations. Only drifts of regions and global models travel between sites. A region is a site of
     the network; where sites are unknown, as in your own training loop, all workers are one region.

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Setting
 from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
-from wanbench.workloads.algorithms.server import Client, refuse_gloo
+from wanbench.workloads.algorithms.server import WHEN_LOST, Client, refuse_gloo
 from wanbench.workloads.algorithms.update_server import NS, UpdateServer
 from wanbench.workloads.comm.base import Vector, Work
 
@@ -22,6 +22,7 @@ class Served(Algorithm):
     """
 
     server = True
+    when_lost = WHEN_LOST
     state: ClassVar[tuple[str, ...]] = ("_outer", "_theta")
 
     period: int

@@ -15,6 +15,7 @@ from wanbench.workloads.comm.background import BackgroundComm
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.comm.meter import background_of
 
+WHEN_LOST = "its server would be lost with its worker, so a timeline cannot kill its workers"
 VALUES = 3
 """Numbers in a note."""
 _NOTES, _VECTORS, _ANSWERS = 1, 2, 3  # tags; answers of several streams have those that follow

@@ -36,7 +36,7 @@ from wanbench.workloads.comm.mailbox import Mailbox, Outbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
 from wanbench.workloads.comm.operation import LARGEST_REASON_BYTES, Held, Operation, reason_of, unfit
 from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, reduce
-from wanbench.workloads.comm.work import DirectWork, first_ended
+from wanbench.workloads.comm.work import DirectWork
 
 _LEFT = "this rank has left the group"
 
@@ -246,11 +246,8 @@ class DirectComm:
 
     def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
         """See `workloads.comm.background.BackgroundComm`."""
-        works = {key: cast(DirectWork, work) for key, work in receives.items()}
         seconds = None if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
-        with self._mailbox.changed:
-            self._mailbox.changed.wait_for(lambda: first_ended(works) is not None, seconds)
-        return first_ended(works)
+        return self._mailbox.first({key: cast(DirectWork, work) for key, work in receives.items()}, seconds)
 
     def background(self, body: Callable[[Any], None]) -> DirectWork:
         """See `workloads.comm.background.BackgroundComm`."""
