@@ -240,6 +240,7 @@ class DirectComm:
     def failed(self) -> bool:
         """Whether this rank has given up, so that all later operations fail."""
         return self._failed is not None
+
     def now(self) -> int:
         """Nanoseconds of the host's monotonic clock."""
         return time.monotonic_ns()
