@@ -16,6 +16,7 @@
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
     LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, EagerDiLoCo, SparseLoCo, OLCO3
+    AsyncLocalSGD, DecoupledDiLoCo, HALoS
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
     RPS, GradientSharing
 
@@ -35,8 +36,10 @@ _NAMES = {
     "wanbench.harness.api": ("Run", "run"),
     "wanbench.harness.spec.experiment": ("Spec",),
     "wanbench.workloads.algorithms.adpsgd": ("ADPSGD",),
+    "wanbench.workloads.algorithms.async_local_sgd": ("AsyncLocalSGD",),
     "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Promises", "Replica", "Setting"),
     "wanbench.workloads.algorithms.cocod": ("CoCoD",),
+    "wanbench.workloads.algorithms.decoupled": ("DecoupledDiLoCo",),
     "wanbench.workloads.algorithms.delayed": ("Delayed",),
     "wanbench.workloads.algorithms.dga": ("DGA",),
     "wanbench.workloads.algorithms.diloco": ("DiLoCo",),
@@ -45,6 +48,7 @@ _NAMES = {
     "wanbench.workloads.algorithms.eager": ("EagerDiLoCo",),
     "wanbench.workloads.algorithms.ecdpsgd": ("ECDPSGD",),
     "wanbench.workloads.algorithms.gradient_sharing": ("GradientSharing",),
+    "wanbench.workloads.algorithms.halos": ("HALoS",),
     "wanbench.workloads.algorithms.localsgd": ("LocalSGD",),
     "wanbench.workloads.algorithms.olco3": ("OLCO3",),
     "wanbench.workloads.algorithms.osgp": ("OSGP",),

@@ -6,12 +6,14 @@ from wanbench.harness.api import run as run
 from wanbench.harness.show import figures as figures
 from wanbench.harness.spec.experiment import Spec as Spec
 from wanbench.workloads.algorithms.adpsgd import ADPSGD as ADPSGD
+from wanbench.workloads.algorithms.async_local_sgd import AsyncLocalSGD as AsyncLocalSGD
 from wanbench.workloads.algorithms.base import Algorithm as Algorithm
 from wanbench.workloads.algorithms.base import AlgorithmError as AlgorithmError
 from wanbench.workloads.algorithms.base import Promises as Promises
 from wanbench.workloads.algorithms.base import Replica as Replica
 from wanbench.workloads.algorithms.base import Setting as Setting
 from wanbench.workloads.algorithms.cocod import CoCoD as CoCoD
+from wanbench.workloads.algorithms.decoupled import DecoupledDiLoCo as DecoupledDiLoCo
 from wanbench.workloads.algorithms.delayed import Delayed as Delayed
 from wanbench.workloads.algorithms.dga import DGA as DGA
 from wanbench.workloads.algorithms.diloco import DiLoCo as DiLoCo
@@ -20,6 +22,7 @@ from wanbench.workloads.algorithms.dts import DTS as DTS
 from wanbench.workloads.algorithms.eager import EagerDiLoCo as EagerDiLoCo
 from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
 from wanbench.workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
+from wanbench.workloads.algorithms.halos import HALoS as HALoS
 from wanbench.workloads.algorithms.localsgd import LocalSGD as LocalSGD
 from wanbench.workloads.algorithms.olco3 import OLCO3 as OLCO3
 from wanbench.workloads.algorithms.osgp import OSGP as OSGP

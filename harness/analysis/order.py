@@ -8,8 +8,8 @@ from typing import Any
 # Families in the order of a legend. Other kinds follow alphabetically.
 KINDS = (
     "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
-    "streaming-diloco", "eager-diloco", "sparseloco", "olco3", "rps", "gradient-sharing", "sgp", "osgp", "dpsgd",
-    "ecdpsgd", "adpsgd",
+    "streaming-diloco", "eager-diloco", "sparseloco", "decoupled-diloco", "async-local-sgd", "halos", "olco3", "rps",
+    "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ class KnownAlgorithm:
     promises: Promises
     buckets: bool
     datagrams: bool
+    server: bool
     delay_steps: int
     period_steps: int
     in_flight: int
@@ -87,7 +88,7 @@ def _asked(kind: str, function: Callable[..., T], *arguments: object) -> T:
 def _described(kind: str, params: Params) -> KnownAlgorithm:
     made = registry.create(kind, params)
     known = made.parameters()
-    names = ("kind", "label", "promises", "buckets", "datagrams", "delay_steps", "period_steps", "in_flight",
+    names = ("kind", "label", "promises", "buckets", "datagrams", "server", "delay_steps", "period_steps", "in_flight",
              "compressor")  # fmt: skip
     changed = {key: value for key, value in params.items() if value != default_of(known[key])}
     return KnownAlgorithm(

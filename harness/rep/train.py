@@ -109,7 +109,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
     paced = cell.comm.collective != "gloo" and cell.testbed != "virtual" and steady
     network = network_of(cell) if paced else None
-    shared["site_of"] = network_of(cell).site_of if by_site else ()
+    shared["site_of"] = network_of(cell).site_of
     shared["ring"] = ring = cell.ring if cell.comm.collective == "ring" else ()
     return [
         Job(

@@ -56,6 +56,7 @@ class Replica:
         step: index of the current step, counted by the engine from 0.
         shapes: shapes of the parameter tensors in `w`, in order; () if unknown.
         seed: seed of the repetition, equal on all ranks; an algorithm derives its random draws from it.
+        site_of: by rank, the number of its site; () if all workers are at one.
         processing: called with the seconds that a processor takes, which pass on a simulated clock only.
     """
 
@@ -66,6 +67,7 @@ class Replica:
     step: int = 0
     shapes: Shapes = ()
     seed: int = 0
+    site_of: Sequence[int] = ()
     processing: Callable[[float], None] = no_time
 
 
@@ -144,6 +146,7 @@ class Algorithm(Parameters, Stateful):
         when_lost: for users: how training goes on when a worker is lost for good, or returns.
         buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
         datagrams: True if it needs `workloads.comm.exchange.LossyComm.exchange`.
+        server: True if a server runs beside a worker, which needs `workloads.comm.background.BackgroundComm`.
     """
 
     noun: ClassVar[str] = "algorithm"
@@ -157,6 +160,7 @@ class Algorithm(Parameters, Stateful):
         "are dropped. A worker that returns takes that model"
     )
     datagrams: ClassVar[bool] = False
+    server: ClassVar[bool] = False
 
     replica: Replica = field(init=False, repr=False, compare=False)
 

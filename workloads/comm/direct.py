@@ -24,13 +24,14 @@ A rank that closes its connections says goodbye. The others then finish what it 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 
-from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Vector, Work
 from wanbench.workloads.comm.mailbox import Mailbox, Outbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
 from wanbench.workloads.comm.operation import LARGEST_REASON_BYTES, Held, Operation, reason_of, unfit
@@ -219,7 +220,10 @@ class DirectComm:
         work = DirectWork(f"send to rank {self.names[dst]}", self.timeout_s, give_up=self.give_up)
         payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
         number = self._outbox.add(work, dst, tag)
-        if number is not None:
+        if number is not None and dst == self.rank:
+            self._mailbox.arrived(dst, tag, number, bytearray(payload))
+            self._outbox.left(work)
+        elif number is not None:
             flushed = partial(self._outbox.left, work)
             self._mesh.send_all([(dst, Frame(MESSAGE, number, payload, flushed, self._sequence, tag))])
         return work
@@ -236,6 +240,31 @@ class DirectComm:
     def failed(self) -> bool:
         """Whether this rank has given up, so that all later operations fail."""
         return self._failed is not None
+
+    def now(self) -> int:
+        """Nanoseconds of the host's monotonic clock."""
+        return time.monotonic_ns()
+
+    def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
+        """See `workloads.comm.background.BackgroundComm`."""
+        seconds = None if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
+        return self._mailbox.first({key: cast(DirectWork, work) for key, work in receives.items()}, seconds)
+
+    def background(self, body: Callable[[Any], None]) -> DirectWork:
+        """See `workloads.comm.background.BackgroundComm`."""
+        work = DirectWork("background", self.timeout_s, give_up=self.give_up)
+
+        def run() -> None:
+            reason = None
+            try:
+                body(self)
+            except Exception as error:
+                reason = f"the background of rank {self.names[self.rank]} failed: {error}"
+                self.give_up(reason)
+            work.complete(reason)
+
+        threading.Thread(target=run, name="background", daemon=True).start()
+        return work
 
     def leave(self) -> None:
         """Say goodbye to all ranks once they have what this rank sent, then close. They finish without this rank."""
@@ -427,7 +456,7 @@ class DirectComm:
             self._held.clear()
         for work in pending:
             work.complete(reason)
-        for peer in self._peers:
+        for peer in (self.rank, *self._peers):
             self._outbox.lose(peer, reason)
             self._mailbox.lose(peer, reason)
         return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -127,6 +127,33 @@ class Threads:
             raise CommError(self._failure or flight.error)
         if not in_time and until_ns is None:
             raise CommError(f"{flight.name}: peers did not join within {self.timeout_s:g} s")
+
+    def wait_first(self, flights: Sequence[_Flight], rank: int, until_ns: int | None = None) -> None:
+        """Return when one of the messages has arrived, or at `until_ns`. Raises: CommError."""
+        seconds = self.timeout_s if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
+        with self.together:
+            in_time = self.together.wait_for(
+                lambda: self._failure != "" or any(self.done(flight, rank) for flight in flights), seconds
+            )
+        if self._failure:
+            raise CommError(self._failure)
+        if not in_time and until_ns is None:
+            raise CommError(f"no peer sent a message within {self.timeout_s:g} s")
+
+    def background(self, rank: int, body: Callable[[], None]) -> _Flight:
+        """Run `body` in a thread. Its error fails all waits."""
+        thread: threading.Thread
+
+        def run() -> None:
+            try:
+                body()
+                self._announce(thread)
+            except Exception as error:
+                self.fail(f"the background of rank {rank} failed: {error}")
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return _Flight(f"the background of rank {rank}", {thread})
 
     def _announce(self, event: Hashable) -> None:
         with self.together:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from wanbench.workloads.comm.work import DirectWork
+from wanbench.workloads.comm.work import DirectWork, first_ended
 
 
 class Outbox:
@@ -70,6 +70,7 @@ class Mailbox:
 
     def __init__(self, names: Sequence[int]) -> None:
         self._names = names
+        self._changed = threading.Condition()  # a receive has ended
         self._lock = threading.Lock()
         self._bodies: dict[tuple[int, int], dict[int, bytearray]] = {}  # by source and tag, then by number
         self._taken: Counter[tuple[int, int]] = Counter()
@@ -81,6 +82,12 @@ class Mailbox:
         with self._lock:
             self._waiting.append(_Receive(work, tensor, sources, tag))
         self._match()
+
+    def first(self, receives: Mapping[int, DirectWork], seconds: float | None) -> int | None:
+        """Wait until the first of several receives has ended, and return its key; None after `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: first_ended(receives) is not None, seconds)
+        return first_ended(receives)
 
     def arrived(self, source: int, tag: int, number: int, body: bytearray) -> None:
         """Take a message, the `number`-th of its source and tag. Numbers can arrive in any order."""
@@ -115,6 +122,9 @@ class Mailbox:
             else:
                 receive.work.source = source
                 receive.work.complete(self._fill(receive.tensor, source, body))
+        if ended:
+            with self._changed:
+                self._changed.notify_all()
 
     def _has(self, source: int, tag: int) -> bool:
         return self._taken[source, tag] in self._bodies.get((source, tag), ())

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
-from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Vector, Work
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.comm.work import first_ended
 
 AnyWork = TypeVar("AnyWork", bound="MemoryWork")
+_PER_TAG = 1 << 40  # messages of one tag between two ranks
 
 
 class Fabric(Protocol):
@@ -70,6 +72,12 @@ class Fabric(Protocol):
 
     def wait(self, flight: Any, rank: int, until_ns: int | None = None) -> None:
         """Let others run until the operation has ended for this worker, or until `until_ns`."""
+
+    def wait_first(self, flights: Sequence[Any], rank: int, until_ns: int | None = None) -> None:
+        """Let others run until one of these messages has arrived, or until `until_ns`."""
+
+    def background(self, rank: int, body: Callable[[], None]) -> Any:
+        """Run `body` beside a worker, and return the flight that ends with it."""
 
 
 @dataclass
@@ -127,17 +135,17 @@ class MemoryWork:
 
     def __init__(self, comm: MemoryComm, flight: Any) -> None:
         self._comm = comm
-        self._flight = flight
+        self.flight = flight
         self.waited = False
 
     def done(self) -> bool:
         """True once `wait` would return at once."""
-        return self.waited or self._comm.group.fabric.done(self._flight, self._comm.rank)
+        return self.waited or self._comm.group.fabric.done(self.flight, self._comm.rank)
 
     @property
     def ended_ns(self) -> int | None:
         """When the result arrived; None if that is unknown."""
-        return self._comm.group.fabric.ended(self._flight, self._comm.rank)
+        return self._comm.group.fabric.ended(self.flight, self._comm.rank)
 
     def wait(self) -> None:
         """Let others run until the operation has ended; a second call returns at once.
@@ -147,7 +155,7 @@ class MemoryWork:
         """
         if not self.waited:
             fabric = self._comm.group.fabric
-            fabric.wait(self._flight, self._comm.rank)
+            fabric.wait(self.flight, self._comm.rank)
             with fabric.together:
                 self._finish()
             self.waited = True
@@ -156,7 +164,7 @@ class MemoryWork:
         """Let others run until the operation has ended, for at most `seconds`; True if it has. Raises: as `wait`."""
         if not self.done():
             fabric = self._comm.group.fabric
-            fabric.wait(self._flight, self._comm.rank, fabric.now() + round(seconds * 1e9))
+            fabric.wait(self.flight, self._comm.rank, fabric.now() + round(seconds * 1e9))
         if self.done():
             self.wait()
         return self.waited
@@ -202,7 +210,7 @@ class MemoryExchange(MemoryWork):
         for peer, cut in self._cuts.items():
             if not cut.count:
                 continue
-            blocks = self._comm.group.fabric.there(self._flight, peer, cut)
+            blocks = self._comm.group.fabric.there(self.flight, peer, cut)
             expected, arrived = expected + cut.count, arrived + blocks.count(True)
             self.arrived[peer] = cut.runs(blocks)
             self._copy(peer, self.arrived[peer])
@@ -231,8 +239,8 @@ class MemoryComm:
         self.rank = rank
         self.world_size = group.world_size
         self._collectives = 0
-        self._sent: Counter[int] = Counter()
-        self._received: Counter[int] = Counter()
+        self._sent: Counter[tuple[int, int]] = Counter()
+        self._received: Counter[tuple[int, int]] = Counter()
         self._exchanged = 0
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
@@ -243,18 +251,35 @@ class MemoryComm:
         """Fill `parts` with the vectors of all ranks, in the order of ranks."""
         return self._collective(self.group.fabric.all_gather, vector, parts, gather=True)
 
-    def send(self, vector: Vector, dst: int) -> MemoryWork:
+    def now(self) -> int:
+        """Nanoseconds of the fabric's clock."""
+        return self.group.fabric.now()
+
+    def send(self, vector: Vector, dst: int, tag: int = 0) -> MemoryWork:
         """Send a copy of `vector`. Done when the fabric says that the sender has got rid of it."""
-        key = (self.rank, dst, self._sent[dst])
-        self._sent[dst] += 1
+        key = (self.rank, dst, tag * _PER_TAG + self._sent[dst, tag])
+        self._sent[dst, tag] += 1
         self.group.messages[key] = vector.clone()
         return self._issued(MemoryWork(self, self.group.fabric.message(*key, _nbytes(vector))))
 
-    def recv(self, vector: Vector, src: int) -> MemoryWork:
-        """Fill `vector` with the next message from rank `src`."""
-        key = (src, self.rank, self._received[src])
-        self._received[src] += 1
+    def recv(self, vector: Vector, src: int, tag: int = 0) -> MemoryWork:
+        """Fill `vector` with the next message from rank `src` with this tag."""
+        key = (src, self.rank, tag * _PER_TAG + self._received[src, tag])
+        self._received[src, tag] += 1
         return self._issued(_Reception(self, self.group.fabric.expect(*key), key, vector))
+
+    def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
+        """See `workloads.comm.background.BackgroundComm`."""
+        works = {key: cast(MemoryWork, work) for key, work in receives.items()}
+        while (key := first_ended(works)) is None:
+            if until_ns is not None and self.now() >= until_ns:
+                return None
+            self.group.fabric.wait_first([work.flight for work in works.values()], self.rank, until_ns)
+        return key
+
+    def background(self, body: Callable[[Any], None]) -> MemoryWork:
+        """See `workloads.comm.background.BackgroundComm`."""
+        return self._issued(MemoryWork(self, self.group.fabric.background(self.rank, lambda: body(self))))
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
         """Send each peer its vector in blocks; blocks can be lost."""

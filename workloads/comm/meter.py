@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from wanbench.workloads.comm.background import BackgroundComm
 from wanbench.workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
 from wanbench.workloads.comm.exchange import Exchange, LossyComm, Terms
 
@@ -35,26 +38,26 @@ class MeteredWork:
 
     def __init__(self, meter: MeteredComm, work: Work, message: Message | None) -> None:
         self._meter = meter
-        self._work = work
+        self.underlying = work
         self._message = message
 
     def done(self) -> bool:
         """As the underlying work."""
-        return self._work.done()
+        return self.underlying.done()
 
     def wait(self) -> None:
         """As the underlying work, timed."""
         begin = self._meter.clock.now()
-        self._work.wait()
+        self.underlying.wait()
         self._waited(begin, arrived=True)
 
     def wait_for(self, seconds: float) -> bool:
         """As the underlying work, timed. Raises: CommError, also if it has no time limit."""
-        if not isinstance(self._work, PatientWork):
-            name = type(self._work).__name__
+        if not isinstance(self.underlying, PatientWork):
+            name = type(self.underlying).__name__
             raise CommError(f"{name} cannot wait with a time limit; expected an operation that has wait_for")
         begin = self._meter.clock.now()
-        arrived = self._work.wait_for(seconds)
+        arrived = self.underlying.wait_for(seconds)
         self._waited(begin, arrived=arrived)
         return arrived
 
@@ -65,7 +68,7 @@ class MeteredWork:
             self._message.stall_ns += end - begin
             if arrived and self._message.collected_ns is None:
                 self._message.collected_ns = end
-                self._message.ended_ns = getattr(self._work, "ended_ns", None)
+                self._message.ended_ns = getattr(self.underlying, "ended_ns", None)
 
 
 class MeteredExchange(MeteredWork):
@@ -116,6 +119,8 @@ class MeteredComm:
         self.blocks_lost = 0
         self.stall_ns = 0
         self.journal: list[Message] | None = None
+        self._counting = threading.Lock()
+        self._count = self._add
 
     def follow(self, comm: Comm) -> None:
         """Use another comm from now on: that of the next epoch of a membership."""
@@ -131,15 +136,35 @@ class MeteredComm:
         message = self._note("all_gather", _size(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_gather(vector, parts), message)
 
-    def send(self, vector: Vector, dst: int) -> MeteredWork:
-        """As the underlying comm, counted."""
-        message = self._note("send", _size(vector), sends=True)
-        return MeteredWork(self, self._comm.send(vector, dst), message)
+    def send(self, vector: Vector, dst: int, tag: int = 0) -> MeteredWork:
+        """As the underlying comm, counted; a message to this rank itself is none."""
+        message = self._note("send", _size(vector), sends=dst != self.rank)
+        sent = background_of(self._comm).send(vector, dst, tag) if tag else self._comm.send(vector, dst)
+        return MeteredWork(self, sent, message)
 
-    def recv(self, vector: Vector, src: int) -> MeteredWork:
+    def recv(self, vector: Vector, src: int, tag: int = 0) -> MeteredWork:
         """As the underlying comm."""
         message = self._note("recv", _size(vector), sends=False)
-        return MeteredWork(self, self._comm.recv(vector, src), message)
+        received = background_of(self._comm).recv(vector, src, tag) if tag else self._comm.recv(vector, src)
+        return MeteredWork(self, received, message)
+
+    def now(self) -> int:
+        """Nanoseconds of the clock."""
+        return self.clock.now()
+
+    def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
+        """As the underlying comm, timed."""
+        begin = self.clock.now()
+        works = {key: work.underlying if isinstance(work, MeteredWork) else work for key, work in receives.items()}
+        key = background_of(self._comm).first(works, until_ns)
+        self.stall_ns += self.clock.now() - begin
+        return key
+
+    def background(self, body: Callable[[Any], None]) -> MeteredWork:
+        """As the underlying comm. What the body sends is counted; when it waits, the worker does not stall."""
+        beside = MeteredComm(self._comm, self.clock)
+        beside._count = self._count
+        return MeteredWork(self, background_of(self._comm).background(lambda _: body(beside)), None)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MeteredExchange:
         """As the underlying comm, counted. Raises: CommError, if it cannot send datagrams."""
@@ -152,15 +177,26 @@ class MeteredComm:
         """As the underlying comm."""
         self._comm.close()
 
-    def _note(self, kind: str, nbytes: int, *, sends: bool) -> Message | None:
-        if sends:
+    def _add(self, nbytes: int) -> None:
+        with self._counting:
             self.payload_bytes += nbytes
             self.messages_sent += 1
+
+    def _note(self, kind: str, nbytes: int, *, sends: bool) -> Message | None:
+        if sends:
+            self._count(nbytes)
         if self.journal is None or self.world_size == 1 or len(self.journal) >= JOURNAL_LIMIT:
             return None
         message = Message(kind, nbytes, self.clock.now())
         self.journal.append(message)
         return message
+
+
+def background_of(comm: Comm) -> BackgroundComm:
+    """Return the comm, if it can run something in the background. Raises: CommError, if it cannot."""
+    if not isinstance(comm, BackgroundComm):
+        raise CommError(f"{type(comm).__name__} runs nothing in the background; expected a comm such as 'direct'")
+    return comm
 
 
 def _size(vector: Vector) -> int:

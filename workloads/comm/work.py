@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from wanbench.workloads.comm.base import CommError
 
@@ -15,6 +16,23 @@ _PATIENCE_S, _PATIENCE_SHARE = 1.0, 0.5
 
 def _nobody(patience_s: float) -> Sequence[int]:
     return ()
+
+
+class Timed(Protocol):
+    """A Work that knows when it ended."""
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it ended; None if that is unknown."""
+
+    def done(self) -> bool:
+        """True once it has ended."""
+
+
+def first_ended(works: Mapping[int, Timed]) -> int | None:
+    """Return the key of the operation that ended first, then of the smallest key; None if none has ended."""
+    ended = [(work.ended_ns or 0, key) for key, work in works.items() if work.done()]
+    return min(ended)[1] if ended else None
 
 
 class DirectWork:

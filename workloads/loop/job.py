@@ -30,7 +30,7 @@ class Job:
         told_steps: numbers of steps whose end this worker reports at once.
         paces: by rank, this worker's payload bytes/s to it in a collective and in a message; None is unlimited. Only
             `direct`, `hierarchical` and `ring` read them.
-        site_of: by rank, the number of its site; only `hierarchical` reads it.
+        site_of: by rank, the number of its site; `hierarchical` and algorithms with a server per site read it.
         ring: all ranks in the order of the ring; only `ring` reads it.
         one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
         datagram_bytes_per_s: maximum rate of datagrams, headers included; None is unlimited.

@@ -192,7 +192,16 @@ class _Training:
         self._job, self._task, self._algorithm, self._optimizer = job, task, algorithm, optimizer
         self._comm, self._clock, self._emit, self._windows = comm, clock, emit, windows
         m = task.w.clone().zero_()
-        self.replica = Replica(task.w, m, optimizer, comm, shapes=task.shapes, seed=job.seed, processing=clock.process)
+        self.replica = Replica(
+            task.w,
+            m,
+            optimizer,
+            comm,
+            shapes=task.shapes,
+            seed=job.seed,
+            site_of=job.site_of,
+            processing=clock.process,
+        )
         algorithm.start(self.replica)
         comm.journal = [] if job.rank == 0 else None
         self._first = self._before = self._begin = self._end = self._last = _totals(task, comm, clock)

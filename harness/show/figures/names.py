@@ -23,6 +23,9 @@ FAMILY_NAMES = {
     "diloco": "DiLoCo",
     "eager-diloco": "eager DiLoCo",
     "sparseloco": "SparseLoCo",
+    "async-local-sgd": "async local SGD",
+    "decoupled-diloco": "Decoupled DiLoCo",
+    "halos": "HALoS",
 }
 _COMPRESSIONS = {"topk": "top-k", "chunk-topk": "chunk-wise top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
 _LETTERS = {"delay": "d", "staleness": "s", "period": "p"}

@@ -52,6 +52,9 @@ FAMILIES: Mapping[str, tuple[str, Any]] = {
     "streaming-diloco": ("#CC6677", (6, 1, 0)),
     "eager-diloco": ("#AA4499", (5, 1, 0)),
     "sparseloco": ("#DDAA33", (3, 1, 180)),
+    "decoupled-diloco": ("#228833", (4, 1, 45)),
+    "async-local-sgd": ("#EE7733", (8, 1, 0)),
+    "halos": ("#332288", (10, 1, 0)),
     "gradient-sharing": ("#661100", "*"),
 }
 # For kinds that users bring: any of these, chosen by name.

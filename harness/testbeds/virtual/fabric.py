@@ -28,7 +28,7 @@ from wanbench.workloads.comm.mesh import UNSENT_BYTES, UNSENT_S
 Paces = Callable[[int], Sequence[Sequence[float | None]]]
 
 _COLLECTIVE, _MESSAGE = 0, 1
-_TIMEOUT = 5  # 2 to 4 are the events of datagrams
+_TIMEOUT, _FIRST = 5, 6  # 2 to 4 are the events of datagrams
 
 
 class Flight:
@@ -37,7 +37,7 @@ class Flight:
     A message has one end, that of its receiver.
     """
 
-    __slots__ = ("ends", "expected", "gathers", "joined", "leaves", "missing", "nbytes", "sent", "waiting")
+    __slots__ = ("ends", "expected", "firsts", "gathers", "joined", "leaves", "missing", "nbytes", "sent", "waiting")
 
     def __init__(self, nbytes: int, ranks: int, *, gathers: bool = False) -> None:
         self.nbytes = nbytes
@@ -49,12 +49,26 @@ class Flight:
         self.expected: int | None = None
         self.leaves: Flight | None = None  # the same message as its sender sees it
         self.waiting: list[Waiting] = []
+        self.firsts: list[First] = []
 
     def end_for(self, rank: int) -> int | None:
         """When it ends for a rank, or None if this is not known yet."""
         if self.ends is None:
             return None
         return self.ends[rank] if len(self.ends) > 1 else self.ends[0]
+
+
+class First:
+    """A worker that waits for the first of several operations. Calls after the first one do nothing."""
+
+    def __init__(self, simulation: Simulation, rank: int) -> None:
+        self._simulation, self._rank, self._worker, self._waits = simulation, rank, getcurrent(), True
+
+    def __call__(self) -> None:
+        """Wake the worker now."""
+        if self._waits:
+            self._waits = False
+            self._simulation.wake(self._simulation.now, self._worker, self._rank)
 
 
 class SimulatedFabric:
@@ -144,11 +158,16 @@ class SimulatedFabric:
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Flight:
         """Send a message. It waits at the receiver until `expect` takes it; with gloo, until it has asked for it.
 
-        The sender has finished when the kernel has all of it: with gloo, which is not paced, at once.
+        The sender has finished when the kernel has all of it: with gloo, which is not paced, at once. A message to
+        itself takes no time.
         """
         flight = self._message(src, dst, number)
         flight.nbytes, flight.sent = nbytes, self._simulation.now
         flight.leaves = Flight(nbytes, 0)
+        if src == dst:
+            flight.ends = flight.leaves.ends = [flight.sent]
+            self._wake(flight)
+            return flight.leaves
         if self._kind.asks:
             flight.leaves.ends = [flight.sent]
         self._begin_message(flight, flight.sent, src, dst, number)
@@ -227,6 +246,35 @@ class SimulatedFabric:
             time_ns = end if waiting.until_ns is None else min(end, waiting.until_ns)
             self._simulation.wake(time_ns, waiting.worker, waiting.rank)
         flight.waiting.clear()
+        for first in flight.firsts:
+            assert flight.ends is not None, "only messages are waited for in this way"
+            self._simulation.at(flight.ends[0], (_FIRST,), first)
+
+    def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
+        """Wait until the first of several messages has arrived, at most until `until_ns`. Raises: SwitchError."""
+        refuse_inside_autograd()
+        first = First(self._simulation, rank)
+        unknown = [flight for flight in flights if flight.ends is None]
+        for flight in unknown:
+            flight.firsts.append(first)
+        times = [flight.ends[0] for flight in flights if flight.ends is not None]
+        for time_ns in times if until_ns is None else [*times, until_ns]:
+            self._simulation.at(time_ns, (_FIRST,), first)
+        self._simulation.park()
+        for flight in unknown:
+            flight.firsts.remove(first)
+
+    def background(self, rank: int, body: Callable[[], None]) -> Flight:
+        """Run `body` beside a worker, and return what ends with it."""
+        flight = Flight(0, 0)
+
+        def run() -> None:
+            body()
+            flight.ends = [self._simulation.now]
+            self._wake(flight)
+
+        self._simulation.spawn_beside(rank, run)
+        return flight
 
     # ---------------------------------------------------------------- the network's side
 

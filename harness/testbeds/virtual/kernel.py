@@ -13,7 +13,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import CommError
 
-_WORKER, _NETWORK = 0, 1
+_WORKER, _NETWORK, _BESIDE = 0, 1, 2
 Key = tuple[int, ...]
 
 
@@ -28,8 +28,9 @@ class SimulationError(RuntimeError):
 class Simulation:
     """The clock, the workers and the pending events.
 
-    At equal times all workers run before the network, and network events run in the order of their keys. So no result
-    depends on the order of the workers, which tests prove with `shuffle`: it draws that order at random.
+    At equal times all workers run before the network, and network events run in the order of their keys. What runs
+    beside a worker comes last: it sees all messages of that time. So no result depends on the order of the workers,
+    which tests prove with `shuffle`: it draws that order at random.
 
     Args:
         shuffle: seed of a random order of workers at equal times; None is the order of ranks.
@@ -57,6 +58,7 @@ class Simulation:
         self._stopped = stopped or threading.Event()
         self._enter = enter
         self._ranks: dict[greenlet, int] = {}
+        self._beside: set[greenlet] = set()
         self._hub: greenlet | None = None
 
     def spawn(self, rank: int, body: Callable[[], None]) -> None:
@@ -72,13 +74,23 @@ class Simulation:
             worker.parent = getcurrent()
             worker.throw(GreenletExit)
 
+    def spawn_beside(self, rank: int, body: Callable[[], None]) -> None:
+        """Run `body` beside the worker `rank` from now on."""
+        beside = greenlet(body)
+        self._ranks[beside] = rank
+        self._beside.add(beside)
+        self.wake(self.now, beside, rank)
+
     def at(self, time_ns: int, key: Key, action: Callable[[], None]) -> None:
         """Schedule an action of the network at a time, or now if the time is past."""
         self._push(max(time_ns, self.now), _NETWORK, key, action)
 
     def wake(self, time_ns: int, worker: greenlet, rank: int) -> None:
         """Resume a parked worker at a time, or now if the time is past."""
-        self._push(max(time_ns, self.now), _WORKER, self._tie(rank), worker)
+        if worker in self._beside:
+            self._push(max(time_ns, self.now), _BESIDE, (rank,), worker)
+        else:
+            self._push(max(time_ns, self.now), _WORKER, self._tie(rank), worker)
 
     def sleep_until(self, time_ns: int, rank: int) -> None:
         """Pause the calling worker until this time."""
@@ -130,6 +142,9 @@ class Simulation:
             worker.switch()
             if leave is not None:
                 leave()
+            if worker.dead and worker in self._beside:
+                self._beside.remove(worker)
+                del self._ranks[worker]
         except Stopped:
             raise
         except SystemExit as end:

@@ -29,6 +29,9 @@ PARAMETERS = {
     "streaming-diloco": {"period": 8, "fragments": 2, "delay": 4},
     "eager-diloco": {"period": 4},
     "sparseloco": {"period": 4},
+    "async-local-sgd": {"period": 4},
+    "decoupled-diloco": {"period": 8, "fragments": 2, "delay": 4},
+    "halos": {"period": 4, "merges": 2},
     "olco3": {"staleness": 2, "period": 4},
     "rps": {},
     "gradient-sharing": {},
@@ -38,16 +41,10 @@ PARAMETERS = {
     "ecdpsgd": {"compression": "none"},
     "adpsgd": {},
 }
-NEITHER = {
-    "sparseloco",
-    "rps",
-    "gradient-sharing",
-    "sgp",
-    "osgp",
-    "dpsgd",
-    "ecdpsgd",
-    "adpsgd",
-}  # their messages are no all-reduces
+NEITHER = {  # their messages are no all-reduces
+    "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
+    "sparseloco", "async-local-sgd", "decoupled-diloco", "halos",
+}  # fmt: skip
 SYMBOLS = {"delay": "D", "period": "p", "peers": "m", "fragments": "P", "staleness": "s"}
 WORKERS, MODEL_BYTES, COMPUTE_S = 4, 4_000_000, 0.01
 SPEC = """
@@ -106,12 +103,12 @@ def test_the_cost_on_the_page_is_the_cost_in_a_run(rows, kind):
     for row in found:
         worker_steps = row["workers"] * row["steps_total"]
         payload, operations = row["payload_bytes"] / worker_steps, row["messages_sent"] / worker_steps
-        if kind == "adpsgd":
+        if kind in {"adpsgd", "halos"}:
             assert payload <= value(kind, cost.payload)
             assert operations <= value(kind, cost.operations)
-        else:  # dpsgd sends once before its first step
-            assert payload == pytest.approx(value(kind, cost.payload), rel=0.05)
-            assert operations == pytest.approx(value(kind, cost.operations), rel=0.05)
+        else:  # dpsgd sends once before its first step, and a server its model at the end
+            assert payload == pytest.approx(value(kind, cost.payload), rel=0.07)
+            assert operations == pytest.approx(value(kind, cost.operations), rel=0.07)
         one_shot = kind not in NEITHER and row["law_inputs"]["one_shot_bytes"]
         latency_s = row["rtt_ms"] / 1e3 / (2 if one_shot else 1)
         waited = value(kind, cost.wait, latency_s)

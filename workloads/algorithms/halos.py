@@ -1,0 +1,247 @@
+"""HALoS: a server in each region, and a global server that merges what the regions have learned.
+
+A region is a site, with its server beside its lowest rank; the global server runs beside rank 0. Inside a region it is
+asynchronous local SGD (`async_local_sgd`), with the workers' model x::
+
+    worker k:         H_k local steps from x ;  send their change g, wait for x
+    region's server:  x <- DelayedNesterov(x, g; local_lr N, local_momentum, N)
+        K updates after the last merge:      y <- the x after that merge ;  send the drift d = y - x
+        when the global model x_g arrives:   x <- (1 - alpha) x + alpha x_g       workers do not wait for it
+    global server:    x_g <- DelayedNesterov(x_g, d; global_lr N_g, global_momentum, N_g) ;  send x_g to that region
+
+Vectors have shape (numel,). One drift of a region is under way at a time; updates while it is are in x, and in no
+drift, as in the authors' code. That code multiplies both learning rates by N, so they are those of one update, and this
+one does so too. With one region there is no global server.
+
+At `finish` each region sends its last drift, and all workers continue from x_g.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from wanbench.workloads.algorithms.base import Promises, at_least, between
+from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
+from wanbench.workloads.algorithms.served import Served
+from wanbench.workloads.algorithms.server import Desk, Letter
+from wanbench.workloads.algorithms.update_server import Terms, UpdateServer
+from wanbench.workloads.comm.base import Vector
+
+GLOBAL = 0
+
+
+class RegionServer(UpdateServer):
+    """The server of a region that is not that of rank 0, or the only one.
+
+    Args:
+        merges: K, updates from a merge to the next drift; 0 if there is no global server.
+        mixing: alpha.
+    """
+
+    def __init__(
+        self,
+        workers: Collection[int],
+        outer: DelayedNesterov,
+        lock: threading.Lock,
+        terms: Terms,
+        *,
+        merges: int,
+        mixing: float,
+    ) -> None:
+        super().__init__(workers, outer, lock, terms)
+        self._merges, self._mixing = merges, mixing
+        self._merged = outer.theta.clone()
+        self._updates = 0
+        self._under_way = False
+
+    @property
+    def peers(self) -> Collection[int]:
+        """The rank of the global server."""
+        return (GLOBAL,) if self._merges else ()
+
+    def updated(self, desk: Desk) -> None:
+        """Send the drift after K updates."""
+        self._updates += 1
+        if self._updates == self._merges:
+            self._under_way = True
+            self.send_drift(desk, self._drift())
+
+    def heard(self, desk: Desk, letter: Letter) -> None:
+        """Merge the global model."""
+        assert letter.vector is not None, "the global server sends its model"
+        self.merge(letter.vector)
+
+    def ended(self, desk: Desk) -> None:
+        """Send what has not been sent, and take the global model."""
+        if not self._merges:
+            return
+        if self._under_way:
+            self._hear(desk)
+        self.send_drift(desk, self._drift() if self._updates else None, last=True)
+        self._hear(desk)
+
+    def send_drift(self, desk: Desk, drift: Vector | None, *, last: bool = False) -> None:
+        """Send a drift to the global server."""
+        desk.post(GLOBAL, drift, last=last)
+
+    def merge(self, theta: Vector, *, last: bool = False) -> None:
+        """Merge the global model; the last one replaces this one."""
+        share = 1.0 if last else self._mixing
+        with self.lock:
+            self.outer.theta.mul_(1.0 - share).add_(theta, alpha=share)
+        self._merged.copy_(self.outer.theta)
+        self._updates, self._under_way = 0, False
+
+    def _hear(self, desk: Desk) -> None:
+        letter = desk.take()
+        assert letter is not None, "without a time limit there is a letter"
+        assert letter.vector is not None, "the global server sends its model"
+        self.merge(letter.vector, last=letter.last)
+
+    def _drift(self) -> Vector:
+        return self._merged.clone().add_(self.outer.theta, alpha=-1.0)
+
+
+class GlobalServer(RegionServer):
+    """The server of the region of rank 0, which also merges the drifts of all regions.
+
+    Args:
+        regions: the ranks of the other regions' servers.
+        global_outer: x_g and its steps.
+    """
+
+    def __init__(
+        self,
+        workers: Collection[int],
+        outer: DelayedNesterov,
+        lock: threading.Lock,
+        terms: Terms,
+        *,
+        merges: int,
+        mixing: float,
+        regions: Sequence[int],
+        global_outer: DelayedNesterov,
+    ) -> None:
+        super().__init__(workers, outer, lock, terms, merges=merges, mixing=mixing)
+        self._regions, self._global = regions, global_outer
+
+    @property
+    def peers(self) -> Collection[int]:
+        """The ranks of the other regions' servers."""
+        return self._regions
+
+    def heard(self, desk: Desk, letter: Letter) -> None:
+        """Merge a drift of another region, and answer it."""
+        self._step(letter.vector)
+        if not letter.last:
+            desk.post(letter.source, self._global.theta)
+
+    def send_drift(self, desk: Desk, drift: Vector | None, *, last: bool = False) -> None:
+        """Merge the drift of this region, without a message."""
+        self._step(drift)
+        if not last:
+            self.merge(self._global.theta)
+
+    def ended(self, desk: Desk) -> None:
+        """Merge the last drifts of all regions, and send them the global model."""
+        self.send_drift(desk, self._drift() if self._updates else None, last=True)
+        while desk.sources:
+            letter = desk.take()
+            assert letter is not None, "without a time limit there is a letter"
+            self.heard(desk, letter)
+        for region in self._regions:
+            desk.post(region, self._global.theta, last=True)
+        self.merge(self._global.theta, last=True)
+
+    def _step(self, drift: Vector | None) -> None:
+        if drift is not None:
+            with self.lock:
+                self._global.step(drift)
+
+
+@dataclass
+class HALoS(Served):
+    """A server in each region, and a global one that merges regions.
+
+    The module has the equations. Only drifts of regions and global models travel between sites. A region is a site of
+    the network; where sites are unknown, as in your own training loop, all workers are one region.
+
+    Attributes:
+        period: H, local steps of the fastest worker of a region from one message to the next; 1 or more.
+        merges: K, updates in a region from a merge to its next drift; 1 or more.
+        local_lr, local_momentum, local_every: learning rate of one update, momentum, and N of a region's server.
+        global_lr, global_momentum, global_every: the same of the global server.
+        mixing: alpha, the share of the global model in a merge.
+        dynamic: whether slower workers make fewer local steps.
+    """
+
+    kind = "halos"
+    source = "Kim et al., HALoS: Hierarchical Asynchronous Local SGD over Slow Networks, ICML 2025 (arXiv 2506.04531)"
+    symbols = {"period": "H", "merges": "K", "local_every": "N", "global_every": "N_g", "mixing": "alpha"}  # noqa: RUF012
+    state: ClassVar[tuple[str, ...]] = (*Served.state, "_global")
+    without_a_peer = "steps continue: they need the server of their own site only. `finish` waits for all sites"
+
+    period: int = field(metadata=at_least(1))
+    merges: int = field(default=32, metadata=at_least(1))
+    local_lr: float = field(default=0.2, metadata=between(0, 100, open_below=True))
+    local_momentum: float = field(default=0.9, metadata=between(0, 1, open_above=True))
+    local_every: int = field(default=16, metadata=at_least(1))
+    global_lr: float = field(default=0.15, metadata=between(0, 100, open_below=True))
+    global_momentum: float = field(default=0.5, metadata=between(0, 1, open_above=True))
+    global_every: int = field(default=2, metadata=at_least(1))
+    mixing: float = field(default=0.25, metadata=between(0, 1))
+    dynamic: bool = True
+
+    @property
+    def promises(self) -> Promises:
+        """All workers end with the global model; no step needs a message from another site."""
+        return Promises(agrees=True, repeats=False, goes_on=True)
+
+    @property
+    def evaluated(self) -> Vector:
+        """On rank 0 the global model, or that of the only region; elsewhere the last one received."""
+        if self.replica.comm.rank != GLOBAL or len(self._servers) == 1:
+            return super().evaluated
+        with self._lock:
+            return self._global.theta.clone()
+
+    @property
+    def _sites(self) -> Sequence[int]:
+        """By rank, the number of its region."""
+        return self.replica.site_of or [0] * self.replica.comm.world_size
+
+    @property
+    def _servers(self) -> list[int]:
+        """The ranks of all regions' servers; rank 0 is the first."""
+        return [self._sites.index(site) for site in dict.fromkeys(self._sites)]
+
+    @property
+    def _server_rank(self) -> int:
+        return self._sites.index(self._sites[self.replica.comm.rank])
+
+    def _make_outer(self) -> DelayedNesterov:
+        w = self.replica.w
+        n, global_n = self.local_every, self.global_every
+        self._global = DelayedNesterov(w, lr=self.global_lr * global_n, momentum=self.global_momentum, every=global_n)
+        return DelayedNesterov(w, lr=self.local_lr * n, momentum=self.local_momentum, every=n)
+
+    def _make_server(self) -> UpdateServer:
+        sites, rank, regions = self._sites, self.replica.comm.rank, self._servers
+        workers = [peer for peer, site in enumerate(sites) if site == sites[rank]]
+        terms, one = Terms(self.period, self.dynamic), len(regions) == 1
+        merges = 0 if one else self.merges
+        if rank != GLOBAL or one:
+            return RegionServer(workers, self._outer, self._lock, terms, merges=merges, mixing=self.mixing)
+        return GlobalServer(
+            workers,
+            self._outer,
+            self._lock,
+            terms,
+            merges=merges,
+            mixing=self.mixing,
+            regions=[each for each in regions if each != GLOBAL],
+            global_outer=self._global,
+        )

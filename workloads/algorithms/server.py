@@ -1,0 +1,175 @@
+"""A server that runs beside one worker, and its mail: a vector, if there is one, then a note that says what it is.
+
+A vector travels before its note, so once the note is there, all has arrived: a slow sender holds up nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from wanbench.workloads.algorithms.base import AlgorithmError, Setting
+from wanbench.workloads.algorithms.inbox import left
+from wanbench.workloads.comm.background import BackgroundComm
+from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.comm.meter import background_of
+
+WHEN_LOST = "its server would be lost with its worker, so a timeline cannot kill its workers"
+VALUES = 3
+"""Numbers in a note."""
+_NOTES, _VECTORS, _ANSWERS = 1, 2, 3  # tags; answers of several streams have those that follow
+
+
+def refuse_gloo(kind: str, setting: Setting) -> None:
+    """Refuse a collective that cannot wait for the first of several messages. Raises: AlgorithmError."""
+    if setting.collective == "gloo":
+        raise AlgorithmError(
+            f"algorithm '{kind}' waits for messages of any worker, which 'gloo' cannot; use collective 'direct'"
+        )
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What has arrived at a desk.
+
+    Attributes:
+        source: rank of the sender.
+        arrived_ns: when all of it had arrived.
+        values: the numbers of the note.
+        vector: the vector, or None.
+        last: True if the sender writes no more before its `finish` ends.
+    """
+
+    source: int
+    arrived_ns: int
+    values: tuple[float, ...]
+    vector: Vector | None
+    last: bool
+
+
+class Desk:
+    """Takes the letters of several ranks in the order of their arrival, and answers them.
+
+    Args:
+        comm: the view that a background has.
+        sources: the ranks that write.
+        like: a vector of the kind to receive.
+    """
+
+    def __init__(self, comm: BackgroundComm, sources: Iterable[int], like: Vector) -> None:
+        self.comm, self._like = comm, like
+        self._notes: dict[int, Any] = {}
+        self._receives: dict[int, Work] = {}
+        self._sends: list[Work] = []
+        for source in sources:
+            self._expect(source)
+
+    @property
+    def sources(self) -> set[int]:
+        """The ranks that still write."""
+        return set(self._receives)
+
+    def take(self, until_ns: int | None = None) -> Letter | None:
+        """Return the next letter; None if there is none until `until_ns`.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        source = self.comm.first(self._receives, until_ns)
+        if source is None:
+            return None
+        receive = self._receives.pop(source)
+        receive.wait()
+        arrived_ns = getattr(receive, "ended_ns", None) or self.comm.now()
+        numel, last, *values = (float(value) for value in self._notes[source])
+        vector: Vector | None = None
+        if numel:
+            vector = self._like.new_zeros(int(numel))
+            self.comm.recv(vector, source, _VECTORS).wait()
+        if not last:
+            self._expect(source)
+        return Letter(source, arrived_ns, tuple(values), vector, bool(last))
+
+    def post(self, dst: int, vector: Vector | None, *values: float, last: bool = False) -> None:
+        """Write to the desk of a rank; returns at once."""
+        self._sent(post(self.comm, dst, vector, *values, last=last))
+
+    def answer(self, dst: int, vector: Vector, *values: float, stream: int = 0) -> None:
+        """Answer the worker of a rank; returns at once."""
+        works = [self.comm.send(part, dst, _ANSWERS + stream) for part in (vector, _numbers(values))]
+        self._sent(works)
+
+    def drain(self) -> None:
+        """Wait until everything has been sent."""
+        for work in self._sends:
+            work.wait()
+        self._sends = []
+
+    def _sent(self, works: list[Work]) -> None:
+        self._sends = [work for work in self._sends if not left(work)] + works
+
+    def _expect(self, source: int) -> None:
+        self._notes[source] = _numbers(())
+        self._receives[source] = self.comm.recv(self._notes[source], source, _NOTES)
+
+
+class Client:
+    """A worker's view of its server.
+
+    Args:
+        comm: the worker's.
+        server: the rank of the server.
+    """
+
+    def __init__(self, comm: Comm, server: int) -> None:
+        self.comm, self._server = background_of(comm), server
+        self._sends: list[Work] = []
+
+    def post(self, vector: Vector | None, *values: float, last: bool = False) -> None:
+        """Write to the server; returns at once."""
+        works = post(self.comm, self._server, vector, *values, last=last)
+        self._sends = [work for work in self._sends if not left(work)] + works
+
+    def answer(self, into: Vector, stream: int = 0) -> Answer:
+        """Expect an answer; the next of its stream fills `into`."""
+        return Answer(self.comm, self._server, into, _ANSWERS + stream)
+
+    def drain(self) -> None:
+        """Wait until everything has been sent."""
+        for work in self._sends:
+            work.wait()
+        self._sends = []
+
+
+class Answer:
+    """An answer of the server that is expected."""
+
+    def __init__(self, comm: BackgroundComm, server: int, into: Vector, tag: int) -> None:
+        self._note = _numbers(())
+        self._works = [comm.recv(part, server, tag) for part in (into, self._note)]
+
+    def done(self) -> bool:
+        """True once it has arrived."""
+        return all(work.done() for work in self._works)
+
+    def wait(self) -> tuple[float, ...]:
+        """Wait for the vector and return the numbers of the note. Raises: CommError: the server is gone."""
+        for work in self._works:
+            work.wait()
+        return tuple(float(value) for value in self._note[2:])
+
+
+def post(comm: BackgroundComm, dst: int, vector: Vector | None, *values: float, last: bool = False) -> list[Work]:
+    """Write a letter to the desk of a rank; returns at once."""
+    numel = 0 if vector is None else vector.numel()
+    works = [] if vector is None else [comm.send(vector, dst, _VECTORS)]
+    return [*works, comm.send(_numbers(values, numel, last), dst, _NOTES)]
+
+
+def _numbers(values: tuple[float, ...], numel: int = 0, last: bool = False) -> Any:
+    """A note: the size of the vector before it, whether it is the last, and the values; not a phantom anywhere."""
+    import torch  # late: planning does not need it
+
+    padded = [*values, *[0.0] * (VALUES - len(values))]
+    return torch.tensor([float(numel), float(last), *padded], dtype=torch.float64)
