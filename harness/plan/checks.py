@@ -102,8 +102,6 @@ def _check_kill(cell: TrainingCell, key: str) -> None:
         raise SpecError(f'{key}: {got}: its group cannot be formed again; expected "direct"')
     if cell.algorithm().datagrams:
         raise SpecError(f"{key}: {cell.kind!r} sends datagrams, whose group cannot be formed again; remove it")
-    if cell.algorithm().server:
-        raise SpecError(f"{key}: {cell.kind!r} has a server, which is lost with its worker; remove it")
 
 
 def _check_command_change(change: Change, entry: str) -> None:

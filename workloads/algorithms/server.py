@@ -15,7 +15,10 @@ from wanbench.workloads.comm.background import BackgroundComm
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.comm.meter import background_of
 
-WHEN_LOST = "its server would be lost with its worker, so a timeline cannot kill its workers"
+WHEN_LOST = (
+    "the others shrink: they go on from the mean of their models, with a new server beside the lowest rank, whose "
+    "momentum begins at zero. A worker that returns takes that model"
+)
 VALUES = 3
 """Numbers in a note."""
 _NOTES, _VECTORS, _ANSWERS = 1, 2, 3  # tags; answers of several streams have those that follow

@@ -11,7 +11,8 @@ the members that have come furthest::
 So a returned worker gets its model from the others, over the emulated network. Steps of a member that is not in
 `latest` are lost; so are averages in flight, and residuals of compressors. Synchronous SGD loses nothing but the
 interrupted step: its period is one step, and the models of `latest` are equal. If no worker waits for another
-(`Promises.goes_on`), all members with a model are in `latest`, and each goes on with its own step.
+(`Promises.goes_on`), or only for a server, all members with a model are in `latest`, and each goes on with its own
+step.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Elastic:
     def __init__(self, membership: Membership, comm: MeteredComm, clock: Clock) -> None:
         self._membership, self._comm, self._clock = membership, comm, clock
         self.history: list[Regrouped] = []
+        self._sites: Sequence[int] | None = None  # of all workers of the job
 
     def changes(self) -> bool:
         """Whether `recover` is due."""
@@ -78,6 +80,8 @@ class Elastic:
                 view = self._membership.regroup(steps)
                 self._comm.stall_ns += self._clock.now() - asked
                 self._comm.follow(view.comm)
+                self._sites = replica.site_of if self._sites is None else self._sites
+                replica.site_of = [self._sites[member] for member in view.members] if self._sites else ()
                 step = self._agree(view, replica, algorithm, steps)
                 break
             except Minority:
@@ -104,7 +108,7 @@ class Elastic:
         if step is None:
             raise Minority("all workers with a model are lost")
         period = algorithm.period_steps
-        alike = algorithm.promises.goes_on  # however many steps they have made
+        alike = own_pace(algorithm)  # however many steps they have made
         latest = [made is not None and (alike or made // period == step // period) for made in view.steps]
         weight = len(latest) / sum(latest) if latest[view.comm.rank] else 0.0
         means = [_weighted(vector, weight) for vector in _lasting(replica, algorithm)]
@@ -115,6 +119,11 @@ class Elastic:
         for vector, mean in zip(_lasting(replica, algorithm), means, strict=True):
             vector.copy_(mean)
         return steps if alike and steps is not None else step
+
+
+def own_pace(algorithm: Algorithm) -> bool:
+    """Whether each worker makes its steps at its own pace."""
+    return algorithm.promises.goes_on or algorithm.server
 
 
 def _weighted(vector: Vector, weight: float) -> Vector:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,47 @@ class EpochFabric(SimulatedFabric):
         if rank in self._over:
             raise CommError(self._over[rank])
 
+    def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
+        """As `SimulatedFabric.wait_first`. Raises: CommError, if the epoch ends."""
+        refuse_inside_autograd()
+        if rank not in self._over:
+            waiting = Waiting(rank, getcurrent(), until_ns)
+            self._parked[waiting] = None
+            resume = partial(self._resume, waiting)
+            unknown = [flight for flight in flights if flight.ends is None]
+            for flight in unknown:
+                flight.firsts.append(resume)
+            times = [flight.ends[0] for flight in flights if flight.ends is not None]
+            for time_ns in times if until_ns is None else [*times, until_ns]:
+                self._at(time_ns, waiting)
+            self._simulation.park()
+            for flight in unknown:
+                flight.firsts.remove(resume)
+        if rank in self._over:
+            raise CommError(self._over[rank])
+
+    def background(self, rank: int, body: Callable[[], None]) -> Flight:
+        """As `SimulatedFabric.background`. The end of the epoch ends it."""
+
+        def until_the_end() -> None:
+            try:
+                body()
+            except CommError:
+                if rank not in self._over:
+                    raise
+
+        return super().background(rank, until_the_end)
+
+    def _worker_of(self, rank: int) -> int:
+        return self._members[rank]
+
     def _wake(self, flight: Flight | ExchangeFlight) -> None:
         for waiting in flight.waiting:
             self._wake_at_end(flight, waiting)
         flight.waiting.clear()
+        if isinstance(flight, Flight) and flight.ends is not None:
+            for first in flight.firsts:
+                self._simulation.at(flight.ends[0], (_RESUME,), first)
 
     def _wake_at_end(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:
         end = flight.end_for(waiting.rank)

@@ -49,7 +49,7 @@ class Flight:
         self.expected: int | None = None
         self.leaves: Flight | None = None  # the same message as its sender sees it
         self.waiting: list[Waiting] = []
-        self.firsts: list[First] = []
+        self.firsts: list[Callable[[], None]] = []
 
     def end_for(self, rank: int) -> int | None:
         """When it ends for a rank, or None if this is not known yet."""
@@ -273,8 +273,12 @@ class SimulatedFabric:
             flight.ends = [self._simulation.now]
             self._wake(flight)
 
-        self._simulation.spawn_beside(rank, run)
+        self._simulation.spawn_beside(self._worker_of(rank), run)
         return flight
+
+    def _worker_of(self, rank: int) -> int:
+        """The worker of the simulation that has this rank."""
+        return rank
 
     # ---------------------------------------------------------------- the network's side
 

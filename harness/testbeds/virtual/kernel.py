@@ -71,6 +71,7 @@ class Simulation:
         """End a worker where it is, from an action of the network."""
         for worker in [each for each, of in self._ranks.items() if of == rank]:
             del self._ranks[worker]
+            self._beside.discard(worker)
             worker.parent = getcurrent()
             worker.throw(GreenletExit)
 

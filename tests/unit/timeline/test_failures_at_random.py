@@ -82,8 +82,6 @@ def test_a_killed_worker_needs_connections_that_can_be_made_again():
         assert "collective = 'gloo': its group cannot be formed again; expected \"direct\"" in gloo
         datagrams = refusal(("ssgd = {}", "rps = {}"), ("[sweep]", f"{line}\n[sweep]"))
         assert "'rps' sends datagrams, whose group cannot be formed again" in datagrams
-        server = refusal(("ssgd = {}", "halos = { period = 2 }"), ("[sweep]", f"{line}\n[sweep]"))
-        assert "'halos' has a server, which is lost with its worker; remove it" in server
 
 
 def test_the_file_without_a_workers_loss_is_the_one_used_above():

@@ -95,11 +95,7 @@ def test_recovery_takes_the_round_trips_of_the_protocol():
     assert 1.5 * RTT_S + 3 * RTT_S / 2 + RTT_S / 2 <= seconds <= 1.5 * RTT_S + 3 * RTT_S / 2 + RTT_S + late
 
 
-SURVIVE = [
-    kind
-    for kind in registry.kinds()
-    if kind != "local" and not (registry.find(kind).datagrams or registry.find(kind).server)
-]
+SURVIVE = [kind for kind in registry.kinds() if kind != "local" and not registry.find(kind).datagrams]
 DIVERGES = "ecdpsgd"  # on this model, with or without losses: it extrapolates what was rounded
 
 
