@@ -45,7 +45,8 @@ def learning(
     looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
     ends = {key: _last(found) for key, found in known.items()}
     names = {key: human(*key, curves[key][0]) for key in known}
-    timed = _times_differ(list(ends.values()))
+    apart = not _times_differ(list(ends.values())) and _times_differ([_middle(found) for found in known.values()])
+    timed = apart or _times_differ(list(ends.values()))
     side_by_side = timed and width_in > COLUMN_IN
     labels = {
         key: f"{name} ({seconds_text(ends[key].seconds)})" if side_by_side else name.replace(" + ", "\n+ ")
@@ -53,8 +54,9 @@ def learning(
     }
     strip, panel_in = strip_in(list(labels.values())), max(1.9, least_in(list(labels.values())))
     more = "; in parentheses: time of the last step" if side_by_side else ""
+    finding = _race(known, ends, names) if apart else _finding(ends, names)
     sheet = Panels(
-        width_in, f"{_finding(ends, names)}\n{subject}", f"{about.removesuffix('.')}{more}.", {},
+        width_in, f"{finding}\n{subject}", f"{about.removesuffix('.')}{more}.", {},
         count=2 if timed else 1, across=2 if side_by_side else 1, panel_in=panel_in, left_in=0.35,
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
@@ -99,7 +101,7 @@ def _draw(axes: Axes, x: str, known: Mapping[Key, Sequence[Curve]], looks: Mappi
 
 @dataclass(frozen=True)
 class _Last:
-    """Medians of the last evaluation."""
+    """Medians of one evaluation, usually the last."""
 
     step: float
     seconds: float
@@ -107,17 +109,25 @@ class _Last:
 
 
 def _last(found: Sequence[Curve]) -> _Last:
-    shortest = min(len(curve["step"]) for curve in found) - 1
+    return _at(found, min(len(curve["step"]) for curve in found) - 1)
+
+
+def _middle(found: Sequence[Curve]) -> _Last:
+    """The evaluation in the middle: where workers make steps at their own pace, only the ends are at the same time."""
+    return _at(found, min(len(curve["step"]) for curve in found) // 2)
+
+
+def _at(found: Sequence[Curve], place: int) -> _Last:
     step, seconds, accuracy = (
-        float(np.median([curve[name][shortest] for curve in found])) for name in ("step", "end_s", "accuracy")
+        float(np.median([curve[name][place] for curve in found])) for name in ("step", "end_s", "accuracy")
     )
     return _Last(step, seconds, accuracy)
 
 
 def _times_differ(ends: Sequence[_Last]) -> bool:
     """False if time against accuracy would show what steps show already."""
-    paces = [end.seconds / end.step for end in ends]
-    return max(paces) > 1.05 * min(paces)
+    paces = [end.seconds / end.step for end in ends if end.step]
+    return bool(paces) and max(paces) > 1.05 * min(paces)
 
 
 def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
@@ -133,6 +143,19 @@ def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
         if slow == fast
         else f"{text}; {names[fast]} to {_percent(ends[fast])} in {seconds_text(ends[fast].seconds)}"
     )
+
+
+def _race(known: Mapping[Key, Sequence[Curve]], ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
+    """ "ssgd is at 95 % after 114 s; async-local-sgd-p10 after 50 s": at what all reach, in steps of 5 %."""
+    level = np.floor(20 * min(end.accuracy for end in ends.values())) / 20
+    times = {}
+    for key, found in known.items():
+        _, seconds, accuracy, *_ = middle(found)
+        times[key] = next((s for s, a in zip(seconds, accuracy, strict=True) if a >= level), ends[key].seconds)
+    slow = min(times, key=lambda key: (key[1] != "ssgd", -times[key]))
+    fast = min(times, key=lambda key: times[key])
+    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds_text(times[slow])}"
+    return text if slow == fast else f"{text}; {names[fast]} after {seconds_text(times[fast])}"
 
 
 def _percent(end: _Last) -> str:

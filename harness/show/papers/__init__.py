@@ -22,7 +22,17 @@ from wanbench.harness.errors import SpecError
 _HERE = Path(__file__).parent
 
 Kind = Literal[
-    "scalability", "step-time", "pareto", "learning", "timeline", "network", "table", "trend", "stability", "map"
+    "scalability",
+    "step-time",
+    "pareto",
+    "learning",
+    "timeline",
+    "network",
+    "table",
+    "trend",
+    "stability",
+    "map",
+    "goodput",
 ]
 WITHOUT_RUN = ("stability", "map")  # the first is computed when it is drawn, the second has a folder of its own
 _TITLED = ("table", "trend")

@@ -241,7 +241,7 @@ def _drawing(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
         return _of_pivot(figure, paper, source)
     if figure.kind == "trend":
         return trend_drawing(figure, rows, folder.name, paper.citation, source.beside)
-    prefix = {"pareto": "pareto", "learning": "learning", "timeline": "timeline", "network": "network-"}[figure.kind]
+    prefix = "network-" if figure.kind == "network" else figure.kind
     for drawing in gallery(rows, folder.name, Evidence(folder)):
         if drawing.name.startswith(prefix):
             return drawing

@@ -100,6 +100,8 @@ def _megabytes(line: Line, reference: Line | None) -> str:
 _COLUMNS: Mapping[str, tuple[str, Callable[[Line, Line | None], str]]] = {
     "accuracy": ("accuracy %", _spread("accuracy", 2, 100)),
     "accuracy_change": ("points against ssgd", _change),
+    "goodput": ("goodput", _spread("goodput", 2)),
+    "steps_to_target": ("steps to target", _spread("steps_to_target", 0)),
     "time_to_target_s": ("seconds to target", _spread("time_to_target_s", 2)),
     "step_time_s": ("step time s", _spread("step_time_s", 3)),
     "scalability": ("scalability", _spread("scalability", 3)),
