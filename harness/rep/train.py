@@ -213,7 +213,10 @@ def measure(
         write_network(folder, network_of(cell), measured, report, done.stats, host)
         row = measured_row(cell, rep, columns, measured, done.stats, host, report, verdict)
     if done.timeline is not None:
-        row["events"] = write_events(folder, stragglers_of(cell, measured).events(done.timeline))
+        events = stragglers_of(cell, measured).events(done.timeline)
+        if cell.failures.mtbf != "none":  # drawn for a longer time than training takes
+            events = [event for event in events if event.actual_s is not None]
+        row["events"] = write_events(folder, events)
     row["image"] = done.image
     return row
 

@@ -135,7 +135,8 @@ class Row(TypedDict):
     compute_s: Annotated[
         float | None,
         Column(
-            "Mean computing time per step on the same worker, part of step_time_s. Not available for commands.",
+            "Mean computing time per step on the same worker, part of step_time_s. Not available for commands, and if "
+            "every worker was lost at some time.",
             unit="s",
             minimum=0,
             measure=True,

@@ -15,6 +15,8 @@ from wanbench.harness.results.target import Reached, reached
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.timeline.changes import described
 
+_THROUGHOUT = 0.99  # a worker was there from begin to end, except that it ended a little earlier than others
+
 
 @dataclass
 class Measured:
@@ -74,8 +76,10 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
     windows_s = [(outcome["window_end_ns"] - outcome["window_begin_ns"]) / 1e9 for outcome in outcomes]
     times_s = [cell.each_step_time_s[rank] for rank in sorted(measured.finished)]
     seconds, slowest = max(windows_s), outcomes[_slowest(times_s, windows_s)]
-    if cell.loses_workers:  # no worker may have been there from begin to end
-        seconds = (max(o["window_end_ns"] for o in outcomes) - _begin_ns(measured, outcomes)) / 1e9
+    throughout = True
+    if cell.loses_workers:
+        own_s, seconds = seconds, (max(o["window_end_ns"] for o in outcomes) - _begin_ns(measured, outcomes)) / 1e9
+        throughout = own_s > _THROUGHOUT * seconds
     compute = slowest["window"]["compute_ns"] / 1e9
     stall = slowest["window"]["stall_ns"] / 1e9
     losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
@@ -87,9 +91,9 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
         "steps": steps,
         "steps_total": cell.steps,
         "step_time_s": seconds / steps,
-        "compute_s": compute / steps,
-        "stall_s": stall / steps,
-        "overhead_s": (seconds - compute - stall) / steps,
+        "compute_s": compute / steps if throughout else None,
+        "stall_s": stall / steps if throughout else None,
+        "overhead_s": (seconds - compute - stall) / steps if throughout else None,
         "fastest_step_time_s": min(windows_s) / steps if cell.step_times and not cell.loses_workers else None,
         "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
         "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
+from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
-from wanbench.harness.show.grid import markdown
+from wanbench.harness.show.grid import markdown, shown
 from wanbench.harness.show.papers import Figure
 
 Line = Mapping[str, Any]
@@ -30,8 +31,9 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
     reference = {column: pivot.lines.get(("ssgd", column)) for column in pivot.columns}
     axis = AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)
-    places = [(name, column) for column in pivot.columns for name in figure.columns]
-    titles = [_COLUMNS[name][0] + (f", {axis} {column}" if len(pivot.columns) > 1 else "") for name, column in places]
+    columns = [column for column in pivot.columns if pivot.column_axis != "mtbf_s" or not absent(column)]
+    places = [(name, column) for column in columns for name in figure.columns]
+    titles = [_COLUMNS[name][0] + (f", {axis} {shown(column)}" if len(columns) > 1 else "") for name, column in places]
     published = _published(figure, pivot)
     body = [
         [
