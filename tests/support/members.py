@@ -39,6 +39,8 @@ def _serve(pipe: Connection, job: Job, address: str) -> None:
         try:
             if what in ("first", "regroup"):
                 view = getattr(member, what)(*arguments)
+                while what == "regroup" and not _works(view.comm):  # as training does: another could not connect
+                    view = member.regroup(*arguments)
                 comm, answer = view.comm, (view.epoch, list(view.members), list(view.steps))
             elif what == "mean":
                 vector = torch.full((1000,), float(job.rank))
@@ -52,6 +54,17 @@ def _serve(pipe: Connection, job: Job, address: str) -> None:
         except CommError as error:
             answer = error
         pipe.send(answer)
+
+
+def _works(comm: Any) -> bool:
+    """Whether all members are connected."""
+    import torch
+
+    try:
+        comm.all_reduce(torch.zeros(1)).wait()
+    except CommError:
+        return False
+    return True
 
 
 def _held() -> tuple[list[str], int]:

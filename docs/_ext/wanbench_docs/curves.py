@@ -71,11 +71,17 @@ _NODES = Recorded(
     (0, 0.5, 1, 1.5),
     "Simulated on profile sgp-poster, whose all-reduce times are fitted. ResNet-50 with stragglers",
 )  # fmt: skip
+_FAILURES = Recorded(
+    "failures", itemgetter("mtbf_s"), "goodput", "time between failures of a machine, s", "goodput",
+    (0, 0.25, 0.5, 0.75, 1),
+    "Simulated. Eight workers on world4 that fail and return after 30 s, on average",
+)  # fmt: skip
 RUNS: Mapping[str, Recorded] = {
     **dict.fromkeys(("ssgd", "delayed", "sparse", "dts"), _DISTANCE),
     **dict.fromkeys(("localsgd", "cocod", "olco3"), _STALENESS),
     **dict.fromkeys(("rps", "gradient-sharing"), _LOSS),
     **dict.fromkeys(("sgp", "osgp", "dpsgd", "adpsgd"), _NODES),
+    "diloco": _FAILURES,
 }
 
 

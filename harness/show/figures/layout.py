@@ -21,6 +21,7 @@ from wanbench.harness.show.figures.style import FAINT, INK, PUBLISHED
 _TITLE_PT, _SUBJECT_PT, _CAPTION_PT = 8.5, 7.0, 6.0
 _TITLE_ROW_IN, _SUBJECT_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.125, 0.145, 0.108
 _LEFT_IN, _RIGHT_IN, _BELOW_AXES_IN = 0.45, 0.10, 0.38
+_MOST_TICKS = 7
 _MARGIN_IN = 0.08
 _LEAST_AXES_IN = 0.9
 _PANEL_TITLE_IN = 0.19
@@ -215,11 +216,15 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """Powers of ten if three are in view, else 1, 2 and 5 of every decade, else more."""
+    """Powers of ten if three are in view, else 1, 2 and 5 of every decade, or 1 and 3 if those are many, else more."""
     choices = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100, 2)))
     for digits in choices:
-        ticks = [digit * 10.0**power for power in range(-9, 10) for digit in digits]
-        ticks = [tick for tick in ticks if low <= tick <= high]
+        ticks = _with_digits(digits, low, high)
         if len(ticks) >= (3 if digits == (1,) else 4):
             break
-    return ticks
+    return ticks if len(ticks) <= _MOST_TICKS else _with_digits((1, 3), low, high)
+
+
+def _with_digits(digits: Sequence[float], low: float, high: float) -> list[float]:
+    ticks = (digit * 10.0**power for power in range(-9, 10) for digit in digits)
+    return [tick for tick in ticks if low <= tick <= high]

@@ -139,9 +139,8 @@ def test_a_recorded_curve_is_labelled_and_its_absence_is_stated():
 def test_every_recorded_algorithm_has_a_curve():
     for kind in curves.RUNS:
         assert f">{kind}" in curves.of_curve(kind)
-    recorded = {
-        row["kind"] for path in curves.RECORDED.glob("*/rows.jsonl") for row in Run.open(str(path.parent)).rows()
-    }
+    along_an_axis = [path.parent for path in curves.RECORDED.glob("*/rows.jsonl") if path.parent.name != "uneven"]
+    recorded = {row["kind"] for folder in along_an_axis for row in Run.open(str(folder)).rows()}
     assert recorded - {"local"} == set(curves.RUNS)
 
 
