@@ -133,7 +133,7 @@ def test_a_recorded_curve_is_labelled_and_its_absence_is_stated():
     assert "Emulated, one repetition per cell." in drawn
     assert ">dts-d20-p4</text>" in drawn
     assert "`results/reference/latency-sweep`" in drawn
-    assert curves.of_curve("diloco") == "No run of this algorithm is recorded.\n"
+    assert curves.of_curve("streaming-diloco") == "No run of this algorithm is recorded.\n"
 
 
 def test_every_recorded_algorithm_has_a_curve():
