@@ -18,6 +18,7 @@ Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8} steps$")]
 _CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
 CpuSet = Annotated[str, StringConstraints(pattern=_CPUS)]
 _EXACT = 1 << 53
+_SHORTEST_S = 1.0  # between failures, and to repair; more failures would take long to draw
 Where = dict[str, str | int | float]
 
 
@@ -227,6 +228,13 @@ class FailuresTable(Table):
     by: Literal["worker", "site"] = Field(
         default="worker", description="What fails at once: a worker, or all workers of a site."
     )
+
+    @field_validator("mtbf", "mttr")
+    @classmethod
+    def _long_enough(cls, time: object) -> object:
+        if isinstance(time, Delay) and time.seconds < _SHORTEST_S:
+            raise ValueError(f"expected at least {_SHORTEST_S:g} s, got {time}")
+        return time
 
     def identity(self) -> dict[str, Any]:
         """See `Table`: without failures nothing else matters."""

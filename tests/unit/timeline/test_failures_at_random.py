@@ -75,6 +75,12 @@ def test_without_failures_a_cell_keeps_its_identity():
     assert plain.undisturbed_key is None
 
 
+@pytest.mark.parametrize("key", ["mtbf", "mttr"])
+def test_times_between_failures_are_at_least_a_second(key):
+    found = refusal(("[sweep]", f'[failures]\n{key} = "0s"\n[sweep]'))
+    assert found == f"x.toml: failures.{key}: expected at least 1 s, got 0ms"
+
+
 def test_a_killed_worker_needs_connections_that_can_be_made_again():
     kill = '\n[[timeline]]\nat = "1s"\nkill = true\nwhere = 0\n'
     for line in (kill, LOSSY):
