@@ -39,8 +39,6 @@ def _serve(pipe: Connection, job: Job, address: str) -> None:
         try:
             if what in ("first", "regroup"):
                 view = getattr(member, what)(*arguments)
-                while what == "regroup" and not _works(view.comm):  # as training does: another could not connect
-                    view = member.regroup(*arguments)
                 comm, answer = view.comm, (view.epoch, list(view.members), list(view.steps))
             elif what == "mean":
                 vector = torch.full((1000,), float(job.rank))
@@ -54,17 +52,6 @@ def _serve(pipe: Connection, job: Job, address: str) -> None:
         except CommError as error:
             answer = error
         pipe.send(answer)
-
-
-def _works(comm: Any) -> bool:
-    """Whether all members are connected."""
-    import torch
-
-    try:
-        comm.all_reduce(torch.zeros(1)).wait()
-    except CommError:
-        return False
-    return True
 
 
 def _held() -> tuple[list[str], int]:
@@ -96,8 +83,17 @@ class Member:
         self.begin(what, *arguments)
         return self.end()
 
-    def signal(self, number: int) -> None:
-        os.kill(self._process.pid, number)
+    def stop(self) -> None:
+        """Stop it, and return when none of its threads runs: until the first has taken the signal, the others do."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        until(lambda: set(self._states()) == {"T"})
+
+    def go_on(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def _states(self) -> Iterator[str]:
+        for stat in Path(f"/proc/{self._process.pid}/task").glob("*/stat"):
+            yield stat.read_text().rpartition(")")[2].split()[0]
 
     def kill(self) -> None:
         self._process.kill()
@@ -147,6 +143,3 @@ def until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.01)
-
-
-STOP, CONTINUE = signal.SIGSTOP, signal.SIGCONT
