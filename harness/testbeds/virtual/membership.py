@@ -1,9 +1,10 @@
 """Who takes part, on the simulated clock: the protocol of `workloads.comm.regrouping` by its delays.
 
 A killed worker's system closes its connections, so each peer notices after the delay of the path from it. Whoever
-notices gives the epoch up, which the others hear after the delay of the path from there. To regroup, a worker connects
-to all lower ranks in turn: a dead one refuses after a round trip, the first living one decides. That one waits for all
-living workers, answers each, and the members connect to each other.
+notices gives the epoch up, which the others hear after the delay of the path from there. To regroup, a worker calls all
+others at once: a living one has heard it after one and a half round trips, a dead one refuses after one. The lowest
+living worker decides, once all living workers have called it and all dead ones have refused. It answers each, and the
+members connect to each other.
 
 The network can change meanwhile; a living worker that cannot be reached is waited for.
 """
@@ -158,14 +159,12 @@ class Epochs:
             self._hear(other, asked if rank == chosen else joined_ns, f"rank {rank} returns")
 
     def _joined_ns(self, rank: int) -> int:
-        """When the lowest living worker has heard that `rank` wants to join, if it begins now."""
-        chosen = min(self._alive)
-        refused = sum(self._round_trip_ns(rank, dead) for dead in range(chosen))
+        """When the lowest living worker has heard that `rank` asks, or knows who is dead, if it begins now."""
+        now, chosen = self._simulation.now, min(self._alive)
         if rank == chosen:
-            above = [self._round_trip_ns(rank, other) for other in range(rank + 1, len(self._network.site_of))]
-            return self._simulation.now + refused + max(above, default=0)
-        accepted = self._round_trip_ns(rank, chosen) + self._network.one_way_ns(rank, chosen)
-        return self._simulation.now + refused + accepted
+            dead = set(range(len(self._network.site_of))) - self._alive
+            return now + max((self._round_trip_ns(rank, other) for other in dead), default=0)
+        return now + self._round_trip_ns(rank, chosen) + self._network.one_way_ns(rank, chosen)
 
     def _round_trip_ns(self, a: int, b: int) -> int:
         return self._network.one_way_ns(a, b) + self._network.one_way_ns(b, a)
@@ -197,8 +196,7 @@ class Epochs:
         for low in members:
             for high in members:
                 if low < high:
-                    there = max(told[high] + self._network.one_way_ns(high, low), told[low])
-                    open_ns = there + self._network.one_way_ns(low, high)
+                    open_ns = told[high] + self._round_trip_ns(high, low)
                     ready[high] = max(ready[high], open_ns)
                     ready[low] = max(ready[low], open_ns + self._network.one_way_ns(high, low))
         return ready
