@@ -9,11 +9,10 @@ and the use of compressed own gradients are ours.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, Setting, at_least, between
-from wanbench.workloads.algorithms.diloco import Outer
+from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, at_least, between
+from wanbench.workloads.algorithms.diloco import OuterSteps
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.compression.averaging import Exchange
 
@@ -28,7 +27,7 @@ class Round:
 
 
 @dataclass
-class EagerDiLoCo(Algorithm):
+class EagerDiLoCo(OuterSteps):
     """DiLoCo that hides latency behind whole rounds (a reconstruction).
 
     In round t on worker k of N, all vectors of shape (numel,)::
@@ -58,7 +57,6 @@ class EagerDiLoCo(Algorithm):
     source = "reconstruction from summaries of Kale, Douillard and Donchev, Eager Updates in DiLoCo, 2025"
     when_lost = f"{Algorithm.when_lost}. All go on from the mean outer model and momentum"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
-    state = ("_outer", "_averager")
 
     period: int = field(metadata=at_least(1))
     staleness: int = field(default=1, metadata=at_least(0))
@@ -73,28 +71,15 @@ class EagerDiLoCo(Algorithm):
         return self.staleness * self.period
 
     @property
-    def period_steps(self) -> int:
-        """H."""
-        return self.period
-
-    @property
     def promises(self) -> Promises:
         """Outer steps are linear, and without momentum what was applied early is subtracted later."""
         same = not self.eager or not self.staleness or not self.momentum
         return Promises(agrees=same, lawful=self.in_one_all_reduce)
 
-    def check(self, setting: Setting) -> None:
-        super().check(setting)
-        self.refuse_own_momentum()
-
     def start(self, replica: Replica) -> None:
         super().start(replica)
-        self._outer = Outer(replica.w, self.outer_lr, self.momentum)
-        self._averager = self.averager(replica.w)
-        self._delta = replica.w.clone()
         self._rounds: deque[Round] = deque()
         self._spare: list[Vector] = []
-        self._steps = 0
 
     def stepped(self) -> None:
         """At the end of a round: send its outer gradient, wait for the average that is due, and take the outer step.
@@ -108,16 +93,6 @@ class EagerDiLoCo(Algorithm):
             sent.exchange.proceed(sent.age, self.delay_steps)
         if self._steps == self.period:
             self._end_round()
-
-    @property
-    def lasting(self) -> Sequence[Vector]:
-        """theta and the outer momentum, which differ between workers: after a loss, all go on from their means."""
-        return self._outer.lasting
-
-    @property
-    def evaluated(self) -> Vector:
-        """theta of this worker's last outer step; local steps since then are not in it."""
-        return self._outer.theta
 
     def finish(self) -> None:
         """End the round early, and apply all averages in flight, each with an outer step.
