@@ -33,7 +33,7 @@ class KnownAlgorithm:
     promises: Promises
     buckets: bool
     datagrams: bool
-    server: bool
+    own_pace: bool
     delay_steps: int
     period_steps: int
     in_flight: int
@@ -88,8 +88,8 @@ def _asked(kind: str, function: Callable[..., T], *arguments: object) -> T:
 def _described(kind: str, params: Params) -> KnownAlgorithm:
     made = registry.create(kind, params)
     known = made.parameters()
-    names = ("kind", "label", "promises", "buckets", "datagrams", "server", "delay_steps", "period_steps", "in_flight",
-             "compressor")  # fmt: skip
+    names = ("kind", "label", "promises", "buckets", "datagrams", "own_pace", "delay_steps", "period_steps",
+             "in_flight", "compressor")  # fmt: skip
     changed = {key: value for key, value in params.items() if value != default_of(known[key])}
     return KnownAlgorithm(
         named=kind, params=dict(params), changed=changed, **{name: getattr(made, name) for name in names}

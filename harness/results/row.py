@@ -123,7 +123,7 @@ def _losses(cell: TrainingCell, outcomes: Sequence[Mapping[str, Any]], reported_
         cell.steps,
         delay=algorithm.delay_steps,
         period=algorithm.period_steps,
-        alike=algorithm.promises.goes_on or algorithm.server,
+        alike=algorithm.own_pace,
     )
     return {
         "counted_steps": found.counted,

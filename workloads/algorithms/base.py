@@ -325,6 +325,11 @@ class Algorithm(Parameters, Stateful):
         """Wait for everything in flight and apply it, including a partial period."""
 
     @property
+    def own_pace(self) -> bool:
+        """Whether each worker makes steps at its own pace: it waits for nobody, or only for a server."""
+        return self.promises.goes_on or self.server
+
+    @property
     def lasting(self) -> Sequence[Vector]:
         """The algorithm's own vectors that belong to a model besides w and m.
 

@@ -108,7 +108,7 @@ class Elastic:
         if step is None:
             raise Minority("all workers with a model are lost")
         period = algorithm.period_steps
-        alike = own_pace(algorithm)  # however many steps they have made
+        alike = algorithm.own_pace  # however many steps they have made
         latest = [made is not None and (alike or made // period == step // period) for made in view.steps]
         weight = len(latest) / sum(latest) if latest[view.comm.rank] else 0.0
         means = [_weighted(vector, weight) for vector in _lasting(replica, algorithm)]
@@ -119,11 +119,6 @@ class Elastic:
         for vector, mean in zip(_lasting(replica, algorithm), means, strict=True):
             vector.copy_(mean)
         return steps if alike and steps is not None else step
-
-
-def own_pace(algorithm: Algorithm) -> bool:
-    """Whether each worker makes its steps at its own pace."""
-    return algorithm.promises.goes_on or algorithm.server
 
 
 def _weighted(vector: Vector, weight: float) -> Vector:
