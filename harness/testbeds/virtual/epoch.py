@@ -64,32 +64,20 @@ class EpochFabric(SimulatedFabric):
         if rank not in self._over and not super().done(flight, rank):
             waiting = Waiting(rank, getcurrent(), until_ns)
             self._parked[waiting] = None
-            if flight.end_for(rank) is None:
+            end = flight.end_for(rank)
+            if end is None:
                 flight.waiting.append(waiting)
-                if until_ns is not None:
-                    self._at(until_ns, waiting)
-            else:
-                self._wake_at_end(flight, waiting)
+            known = [time_ns for time_ns in (end, until_ns) if time_ns is not None]
+            if known:
+                self._wake_at(min(known), waiting)
             self._simulation.park()
         if rank in self._over:
             raise CommError(self._over[rank])
 
     def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
         """As `SimulatedFabric.wait_first`. Raises: CommError, if the epoch ends."""
-        refuse_inside_autograd()
         if rank not in self._over:
-            waiting = Waiting(rank, getcurrent(), until_ns)
-            self._parked[waiting] = None
-            resume = partial(self._resume, waiting)
-            unknown = [flight for flight in flights if flight.ends is None]
-            for flight in unknown:
-                flight.firsts.append(resume)
-            times = [flight.ends[0] for flight in flights if flight.ends is not None]
-            for time_ns in times if until_ns is None else [*times, until_ns]:
-                self._at(time_ns, waiting)
-            self._simulation.park()
-            for flight in unknown:
-                flight.firsts.remove(resume)
+            super().wait_first(flights, rank, until_ns)
         if rank in self._over:
             raise CommError(self._over[rank])
 
@@ -108,21 +96,13 @@ class EpochFabric(SimulatedFabric):
     def _worker_of(self, rank: int) -> int:
         return self._members[rank]
 
-    def _wake(self, flight: Flight | ExchangeFlight) -> None:
-        for waiting in flight.waiting:
-            self._wake_at_end(flight, waiting)
-        flight.waiting.clear()
-        if isinstance(flight, Flight) and flight.ends is not None:
-            for first in flight.firsts:
-                self._simulation.at(flight.ends[0], (_RESUME,), first)
-
-    def _wake_at_end(self, flight: Flight | ExchangeFlight, waiting: Waiting) -> None:
-        end = flight.end_for(waiting.rank)
-        assert end is not None, "ends are known by now"
-        self._at(end if waiting.until_ns is None else min(end, waiting.until_ns), waiting)
-
-    def _at(self, time_ns: int, waiting: Waiting) -> None:
+    def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
         self._simulation.at(time_ns, (_RESUME, waiting.rank), lambda: self._resume(waiting))
+
+    def _waker(self, rank: int) -> Callable[[], None]:
+        waiting = Waiting(rank, getcurrent())
+        self._parked[waiting] = None
+        return partial(self._resume, waiting)
 
     def _resume(self, waiting: Waiting) -> None:
         """Wake a worker, unless something else has done so."""

@@ -243,17 +243,23 @@ class SimulatedFabric:
         for waiting in flight.waiting:
             end = flight.end_for(waiting.rank)
             assert end is not None, "ends are known by now"
-            time_ns = end if waiting.until_ns is None else min(end, waiting.until_ns)
-            self._simulation.wake(time_ns, waiting.worker, waiting.rank)
+            self._wake_at(end if waiting.until_ns is None else min(end, waiting.until_ns), waiting)
         flight.waiting.clear()
         for first in flight.firsts:
             assert flight.ends is not None, "only messages are waited for in this way"
             self._simulation.at(flight.ends[0], (_FIRST,), first)
 
+    def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
+        self._simulation.wake(time_ns, waiting.worker, waiting.rank)
+
+    def _waker(self, rank: int) -> Callable[[], None]:
+        """Return what wakes the calling worker when it is first called."""
+        return First(self._simulation, rank)
+
     def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
         """Wait until the first of several messages has arrived, at most until `until_ns`. Raises: SwitchError."""
         refuse_inside_autograd()
-        first = First(self._simulation, rank)
+        first = self._waker(rank)
         unknown = [flight for flight in flights if flight.ends is None]
         for flight in unknown:
             flight.firsts.append(first)
