@@ -90,5 +90,5 @@ def test_a_killed_worker_needs_connections_that_can_be_made_again():
         assert "'rps' sends datagrams, whose group cannot be formed again" in datagrams
 
 
-def test_the_file_without_a_workers_loss_is_the_one_used_above():
+def test_without_losses_there_is_no_deadline():
     assert deadline_s(swept(GOOD)[0]) is None
