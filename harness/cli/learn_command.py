@@ -25,7 +25,7 @@ from wanbench.harness.errors import SpecError
     "spec. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would run, and what it costs.")
-@click.option("--record", is_flag=True, help="Store the trajectories in the package, for `wanbench list learning`.")
+@click.option("--record", is_flag=True, help="Store the trajectories in the package; with --only, beside those there.")
 @click.option("--table", is_flag=True, help="Print tables in Markdown of what is recorded; run nothing.")
 @click.option(
     "--data", type=click.Path(file_okay=False), help="Same as workload.data in a spec: the data set's folder."
@@ -59,23 +59,28 @@ def command(
               wanbench learn mnist --algorithm my_pkg.sync:Mine
     """
     from wanbench.harness.learning import design as designs
-    from wanbench.harness.learning.campaign import Campaign
+    from wanbench.harness.learning.campaign import Campaign, about
     from wanbench.harness.learning.cost import cost_text
-    from wanbench.harness.learning.recording import RECORDED, SUFFIX
+    from wanbench.harness.learning.extend import extended
+    from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
     from wanbench.harness.learning.summary import text
     from wanbench.harness.results.store import RunFolder
 
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
-    if record and (only or own):
-        raise SpecError("--record: stores a whole design; remove --only and --algorithm")
+    if record and own:
+        raise SpecError("--record: stores the settings of a design; remove --algorithm")
     design = designs.load(source)
+    stored = RECORDED / f"{design.name}{SUFFIX}"
+    if record and only and not stored.is_file():
+        raise SpecError(f"--record --only: adds to a recording, and {design.name} has none; record the whole design")
     if table:
         _print_table(design.name, out / design.run_name)
         return
     if data is not None:
         design = designs.parse({**design.plain(), "workload": {**design.workload, "data": data}}, source)
     design = design.with_settings(_settings(own)) if own else design
+    whole = about(design)
     design = designs.narrowed(design, selections(only, "setting=NAME or condition=NAME"))
     terminal.show(cost_text(design), err=True)
     if dry_run:
@@ -85,7 +90,7 @@ def command(
         recording = Campaign(design, folder, {"jobs": jobs, "fresh": fresh, "keep": keep}).run()
     recording.write(folder.path / f"learned{SUFFIX}")
     if record:
-        recording.write(RECORDED / f"{design.name}{SUFFIX}")
+        (extended(read(stored), recording, whole) if only else recording).write(stored)
     terminal.show(text([recording]), err=True)
     click.echo(folder.path)
 

@@ -24,6 +24,18 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.workloads.registry import data_digest
 
 _LOSSES = 100  # means of the loss in a trajectory
+_ABOUT = (
+    "description",
+    "workload",
+    "network",
+    "train",
+    "workers",
+    "seeds",
+    "seed",
+    "tune",
+    "profiles",
+    "conditions",
+)
 
 
 @dataclass
@@ -90,24 +102,10 @@ class Campaign:
         for cell in times:
             row = rows[cell.key, cell.seed]
             step_time_s.setdefault(str(cell.network.name), {})[cell.label] = float(f"{row['step_time_s']:.5g}")
-        design = self.design.plain()
-        design["workload"] = {key: value for key, value in self.design.workload.items() if key != "data"}  # a path
-        kept = (
-            "description",
-            "workload",
-            "network",
-            "train",
-            "workers",
-            "seeds",
-            "seed",
-            "tune",
-            "profiles",
-            "conditions",
-        )
         manifest = self.folder.manifest()
         return Recording(
             design=self.design.name,
-            about={key: design[key] for key in kept if key in design},
+            about=about(self.design),
             made={
                 **{key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git")},
                 "code": sorted({rows[trial.cell.key, trial.cell.seed]["code"] for trial in (*tried, *final)}),
@@ -136,6 +134,13 @@ class Campaign:
             seed=row["seed"],
             **curve(rep, max(1, trial.cell.steps // _LOSSES)),
         )
+
+
+def about(design: Design) -> dict[str, Any]:
+    """What a recording says of its design. The folder of the data is left out, because it differs between hosts."""
+    plain = design.plain()
+    plain["workload"] = {key: value for key, value in design.workload.items() if key != "data"}
+    return {key: plain[key] for key in _ABOUT if key in plain}
 
 
 def tuning(design: Design, condition: Condition) -> Iterator[Trial]:

@@ -99,7 +99,7 @@ def test_refusals_name_the_option_and_what_was_expected(tmp_path):
     (tmp_path / "small.toml").write_text(DESIGN)
     assert "small.tml: no such file and no such design" in refused("learn", "small.tml")
     assert "--algorithm x = {: not valid TOML" in refused("learn", "small.toml", "--algorithm", "x = {")
-    assert "remove --only" in refused("learn", "small.toml", "--record", "--only", "setting=dts")
+    assert "remove --algorithm" in refused("learn", "small.toml", "--record", "--algorithm", "sparse = {}")
     assert "not recorded" in refused("learn", "small.toml", "--table")
     assert "expected the four IDX files of MNIST" in refused("learn", "mnist", "--dry-run", "--data", str(tmp_path))
 
