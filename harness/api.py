@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
 
-from wanbench.harness.errors import HostError, SpecError, in_words
-from wanbench.harness.plan.cell import Cell
-from wanbench.harness.plan.plan import Plan, make
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.plan import make
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder, open_run
-from wanbench.harness.run.auto import ThisHost, explained
-from wanbench.harness.run.host import check_host
-from wanbench.harness.run.manifest import code_hash, manifest
-from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Tally, execute, pending
+from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import read
@@ -246,78 +241,3 @@ def _unknown_option(name: str, value: object) -> str:
     key = f"run.{name}" if name in RunTable.model_fields else f"TABLE.{name}"
     hint = near or f'; for a value of the spec call run(spec, settings={{"{key}": {value!r}}})'
     return f"run: unknown option {name!r}{hint} (options: {', '.join(known)})"
-
-
-def measure_all(
-    plan: Plan,
-    folder: RunFolder,
-    *,
-    cells: Sequence[Cell] | None = None,
-    text: str | None = None,
-    jobs: int | None = None,
-    fresh: bool = False,
-    keep: bool = False,
-    draw: bool = True,
-) -> Tally:
-    """Measure the cells of a plan, as `wanbench run` does, with the folder locked.
-
-    Args:
-        cells: the cells to measure now; None measures all cells of the plan.
-        text: the spec as the user wrote it, stored beside the plan.
-        fresh: throw earlier results away. keep: accept results that other code measured.
-        draw: draw the figures at the end.
-    """
-    cells = list(plan.cells if cells is None else cells)
-    repeats = plan.spec.run.repeats
-    with folder.lock(), _writable(folder):
-        folder.sweep()
-        if not fresh and not keep:
-            folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-        check_host(cells if fresh else [item.cell for item in pending(cells, repeats, folder)])
-        if fresh:  # only now that the cells can run
-            folder.clear()
-        folder.prepare(text, plan.to_json(), manifest(cells))
-        todo = pending(cells, repeats, folder)
-        say = Reporter(len(todo))
-        found = folder.read()
-        for line in filter(None, [*(str(folder.path / problem) for problem in found.problems), found.note]):
-            say.say(line)
-        total = len(cells) * repeats
-        say.say(f"{plan.spec.name}: {len(cells)} cells x {repeats} = {total} reps, {len(todo)} to do")
-        if todo:
-            for line in explained(plan):
-                say.say(line)
-        try:
-            tally = execute(todo, folder, jobs, ThisHost().capacity(), say, draw=draw)
-        finally:
-            say.close()
-        _derive(folder, draw)
-    return tally
-
-
-@contextmanager
-def _writable(folder: RunFolder) -> Iterator[None]:
-    """Report a full disk and the like in one line. Raises: HostError."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or folder.path
-        raise HostError(f"{where}: {in_words(error)}; finished repetitions are kept") from None
-
-
-def _derive(folder: RunFolder, draw: bool) -> None:
-    """Rebuild the files that are derived from the rows."""
-    from wanbench.harness.show.tables import write_parquet
-
-    rows = folder.rows()
-    write_parquet(rows, folder.path / "results.parquet")
-    if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
-        from wanbench.harness.results.evidence import Evidence
-        from wanbench.harness.show.figures import FORMATS, draw_all
-
-        figures = folder.path / "figures"
-        drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
-        # Partial results can have led to other figures than the complete ones.
-        for path in figures.iterdir():
-            if path.suffix[1:] in FORMATS and path not in drawn:
-                path.unlink()

@@ -123,7 +123,7 @@ class Wan:
         return found
 
     def _measure(self, spec: Spec) -> Measured:
-        from wanbench.harness.api import measure_all
+        from wanbench.harness.run.together import measure_all
         from wanbench.harness.plan.plan import make
         from wanbench.harness.results.store import RunFolder
         from wanbench.harness.run.auto import ThisHost

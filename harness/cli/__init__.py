@@ -23,6 +23,7 @@ COMMANDS = {
     "init": "Write a commented starter spec.",
     "plan": "Show the cells of an experiment, their predicted step times, and how long it takes.",
     "run": "Run an experiment; run it again to resume.",
+    "work": "Help to measure a run, from any host that sees its folder.",
     "exec": "Run any training program on an emulated network, as torchrun would.",
     "results": "Show the results of a run.",
     "figures": "Draw the figures of a run or of a paper.",

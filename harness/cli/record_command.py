@@ -27,11 +27,11 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     \b
     Example:  wanbench record dts --only dts-latency
     """
-    from wanbench.harness.api import measure_all
     from wanbench.harness.cli.figures_command import REFERENCE
     from wanbench.harness.cli.options import planned
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.together import measure_all
     from wanbench.harness.show import papers
     from wanbench.harness.show.papers.drawing import draw_paper, wanted_evidence
     from wanbench.harness.spec.experiment import Spec

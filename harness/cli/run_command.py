@@ -58,8 +58,8 @@ def command(
         plan = planned(spec, source.where, None if fresh else out / spec.name)
         cells = select(plan, only)
 
-        from wanbench.harness.api import measure_all
         from wanbench.harness.results.store import RunFolder
+        from wanbench.harness.run.together import measure_all
 
         folder = RunFolder(out / spec.name)
         draw = not no_figures

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wanbench.harness.api import measure_all
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline, claims, exact, noise
 from wanbench.harness.gate.baseline import Baseline
@@ -19,6 +18,7 @@ from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 
 _KEY = "cell"

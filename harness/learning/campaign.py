@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.api import measure_all
 from wanbench.harness.errors import CellsFailed, SpecError
 from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.learning.recording import Recording, Trajectory, curve
@@ -21,6 +20,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.together import measure_all
 from wanbench.workloads.registry import data_digest
 
 _LOSSES = 100  # means of the loss in a trajectory

@@ -1,18 +1,20 @@
 """Digests of the files of a run, with which `verify` tells later edits and damage.
 
-A row names the digests of the files beside it. `digests.jsonl` in the run's folder names those of the rows and of the
-run's own files; a line is appended when a file is finished, and the last one for a file counts. Both are proof against
-accidents, not against a liar, who can write digests too.
+A row names the digests of the files beside it. `digests.jsonl` in the run's folder names those of the run's own files;
+a line is appended when a file is written, and the last one for a file counts. The digests of rows are in the folder of
+the process that measured them. All are proof against accidents, not against a liar, who can write digests too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from wanbench.harness.results.workers import every
 
 FILE = "digests.jsonl"
 RUN_FILES = ("spec.toml", "spec.resolved.json", "manifest.json")
@@ -41,27 +43,33 @@ def of_evidence(folder: Path) -> dict[str, str]:
     return {path.name: digest(path) for path in files}
 
 
-def note(run: Path, path: Path) -> None:
-    """Append the digest of a finished file in the folder of a run."""
+def note(run: Path, path: Path, journals: Path | None = None) -> None:
+    """Append the digest of a finished file in the folder of a run.
+
+    Args:
+        journals: the folder of the journal; default: the run's.
+    """
     line = json.dumps({"file": path.relative_to(run).as_posix(), "sha256": digest(path)})
-    with (run / FILE).open("a", encoding="utf-8") as file:
+    with ((journals or run) / FILE).open("a", encoding="utf-8") as file:
         file.write(line + "\n")
 
 
-def noted(run: Path) -> dict[str, str] | None:
-    """The noted digests by path in the run's folder; None if nothing was noted, as by earlier versions."""
-    try:
-        lines = (run / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    found: dict[str, str] = {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            found[str(entry["file"])] = str(entry["sha256"])
-        except (ValueError, LookupError, TypeError):  # cut short
-            continue
-    return found
+def noted(run: Path) -> dict[str, set[str]] | None:
+    """The noted digests by path in the run's folder; None if nothing was noted, as by earlier versions.
+
+    A repetition that was measured again has several, in no order, and is intact with any of them.
+    """
+    found: dict[str, set[str]] = {}
+    journals = [*every(run, FILE)]
+    for path in journals:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                entry = json.loads(line)
+                name, written = str(entry["file"]), str(entry["sha256"])
+            except (ValueError, LookupError, TypeError):  # cut short
+                continue
+            found[name] = {written} | (found.get(name, set()) if path.parent != run else set())
+    return found if journals else None
 
 
 def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
@@ -73,7 +81,7 @@ def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
     wanted = {Path(name): written for name, written in (noted(run) or {}).items()}
     for path, row in rows.items():
         evidence = row.get("evidence") or {}
-        wanted |= {path.with_name(Path(name).name): str(written) for name, written in evidence.items()}
+        wanted |= {path.with_name(Path(name).name): {str(written)} for name, written in evidence.items()}
     for path, written in wanted.items():
         if path.is_absolute() or ".." in path.parts:  # a run can come from a stranger
             continue
@@ -81,10 +89,10 @@ def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
             yield Changed(path, text)
 
 
-def _compared(path: Path, written: str) -> str | None:
+def _compared(path: Path, written: Set[str]) -> str | None:
     """What is wrong with a file; None if it has its digest."""
     try:
-        if digest(path) == written:
+        if digest(path) in written:
             return None
     except FileNotFoundError:
         return "is missing"

@@ -4,7 +4,6 @@
         spec.toml               as the user wrote it
         spec.resolved.json      the plan: overrides applied, values chosen for `auto`, and the cells
         manifest.json           machine, kernel, versions, git, command line
-        events.jsonl            events in order; append-only
         cells/<slug>/
             cell.json           the resolved cell; its hash is its identity
             rep-0/              exists only when finished
@@ -14,8 +13,13 @@
                 evaluations.parquet   step, time and accuracy of each evaluation of rank 0, if a model is trained
                 network.json    configured and measured values of every path
                 worker-0.log ...
+            rep-0@HOST/         of a one-worker cell that another host has measured too
             rep-1.failed-1/     kept, with error.json
-        digests.jsonl           digests of these files and of every result.json, noted when they were written
+        workers/<name>/         one for each process that measured here (harness/results/workers.py):
+            events.jsonl        what it did, in order
+            digests.jsonl       digests of every result.json, noted when it was written
+        claims/                 which process measures what now (harness/results/claims.py)
+        digests.jsonl           digests of the files above
         results.parquet         derived; can be deleted
         figures/
 
@@ -26,29 +30,35 @@ There is no other state: to resume is to run the plan minus the finished repetit
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.results import digests
+from wanbench.harness.results import digests, workers
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import set_goodput
+from wanbench.harness.results.lock import RunLock
 from wanbench.harness.results.row_schema import flaw
 from wanbench.harness.results.scalability import rescale
+from wanbench.harness.results.workers import Watch, Worker
 
 SCHEMA = 1
+EVENTS = "events.jsonl"
+CLAIMS = "claims"
 RECORDED = "rows.jsonl"
+_REP = re.compile(r"rep-\d+(@[\w.-]+)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -77,10 +87,16 @@ class Found:
 
 
 class RunFolder:
-    """The folder of one experiment's results."""
+    """The folder of one experiment's results.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        worker: this process, if it is one of those that measure.
+    """
+
+    def __init__(self, path: Path, worker: Worker | None = None) -> None:
         self.path = path
+        self.journals = path if worker is None else worker.folder
+        self._part = "part" if worker is None else f"{worker.name}.part"
 
     @property
     def name(self) -> str:
@@ -114,43 +130,32 @@ class RunFolder:
                             f"{Path(folder, name)}: neither a file nor a folder, which a run cannot contain; remove it"
                         )
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the folder for one run. Raises: HostError: another process holds it, or it is read-only; SpecError."""
+    def lock(self, *, alone: bool = True) -> RunLock:
+        """Hold the folder, alone or with others that measure. Raises: HostError, on entry; SpecError."""
         self.refuse_links()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            opened = (self.path / ".lock").open("w")
-        except OSError as error:
-            raise HostError(
-                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
-            ) from None
-        with opened as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise HostError(
-                    f"{self.path}: another `wanbench run` is writing here; wait for it, or use --out"
-                ) from None
-            yield
+        return RunLock(self.path, alone=alone)
 
     def sweep(self) -> None:
-        """Remove files that an interrupted run left half-written. The caller holds the lock."""
-        for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part"):
+        """Remove what interrupted processes left half-written, without that of others that may live."""
+        others = Watch(self.path).others()
+        if not others:
+            shutil.rmtree(self.path / CLAIMS, ignore_errors=True)
+        for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part") if not others else ():
             for path in self.path.glob(pattern):
                 path.unlink(missing_ok=True)
         for path in self.path.glob("cells/*/rep-*.part"):
-            shutil.rmtree(path, ignore_errors=True)
-        for journal in (self.path / "events.jsonl", self.path / digests.FILE):
+            if not any(path.name.endswith(f".{name}.part") for name in others):
+                shutil.rmtree(path, ignore_errors=True)
+        for journal in (self.path / EVENTS, self.path / digests.FILE):
             if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
                 with journal.open("ab") as handle:  # the next event starts its own line
                     handle.write(b"\n")
 
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""
-        for name in ("cells", "figures"):
+        for name in ("cells", "figures", workers.FOLDER, CLAIMS):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in ("results.parquet", "events.jsonl", digests.FILE):
+        for name in ("results.parquet", EVENTS, digests.FILE):
             (self.path / name).unlink(missing_ok=True)
 
     def refuse_mixed_code(self, current: Mapping[str, str]) -> None:
@@ -175,9 +180,9 @@ class RunFolder:
             )
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Append one line to the journal."""
+        """Append one line to this process's journal."""
         line = json.dumps({"time": round(time.time(), 3), "event": kind, **fields})
-        with (self.path / "events.jsonl").open("a", encoding="utf-8") as handle:
+        with (self.journals / EVENTS).open("a", encoding="utf-8") as handle:
             handle.write(line + "\n")
 
     # ---------------------------------------------------------------- repetitions
@@ -189,45 +194,79 @@ class RunFolder:
             return next(folder.parent.glob(f"*-{cell.key[:6]}"), folder)
         return folder
 
-    def is_finished(self, cell: Cell, rep: int) -> bool:
-        """True if this repetition has a result."""
-        return _read_row(self.cell_folder(cell) / f"rep-{rep}" / "result.json") is not None
+    def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
+        """True if this repetition has a result; with a host, one that was measured there."""
+        return any(self._finished(place, host) for place in self._places(cell, rep, host))
+
+    def _places(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
+        """Where a repetition can be. That of a one-worker cell, which each host measures, can be there per host."""
+        folder = self.cell_folder(cell)
+        return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
+
+    def _finished(self, place: Path, host: str | None) -> bool:
+        row = _read_row(place / "result.json")
+        return row is not None and host in {None, row.get("host") or host}
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
         """The errors of earlier tries of this repetition, oldest first."""
         found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
         return [{"row": row} for path in found if (row := _read_row(path)) is not None]
 
+    def tries(self) -> dict[tuple[str, int], int]:
+        """The number of failed tries, by the name of the cell's folder and the repetition."""
+        found: dict[tuple[str, int], int] = {}
+        for path in self._errors():
+            rep = path.parent.name.removeprefix("rep-").partition(".")[0]
+            if rep.isdecimal():
+                key = path.parent.parent.name, int(rep)
+                found[key] = found.get(key, 0) + 1
+        return found
+
     def begin(self, cell: Cell, rep: int) -> Path:
         """Make an empty folder to work in, and remove leftovers of an interrupted try."""
         folder = self.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "cell.json", {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key})
-        part = folder / f"rep-{rep}.part"
+        part = folder / f"rep-{rep}.{self._part}"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         return part
 
-    def finish(self, cell: Cell, rep: int, part: Path, row: Row) -> Path:
-        """Write the row with the digests of the files beside it, and publish the repetition by one rename."""
+    def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:
+        """Write the row with the digests of the files beside it, and publish the repetition by one rename.
+
+        Args:
+            host: as for `is_finished`.
+
+        Returns:
+            Its folder; None if another process has published it first, and this result was discarded.
+        """
         write_json(part / "result.json", {**row, "evidence": digests.of_evidence(part)})
-        final = self.cell_folder(cell) / f"rep-{rep}"
-        shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
         # The files must be on disk before the rename, in case of a power cut.
         for path in (*part.iterdir(), part):
             _to_disk(path)
-        part.rename(final)
-        _to_disk(final.parent)
-        digests.note(self.path, final / "result.json")
-        return final
+        for final in self._places(cell, rep, host):
+            if _renamed(part, final):
+                _to_disk(final.parent)
+                digests.note(self.path, final / "result.json", self.journals)
+                return final
+            if self._finished(final, host):
+                break
+        shutil.rmtree(part, ignore_errors=True)
+        return None
 
     def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
         """Keep a failed try beside the others, with its logs."""
         write_json(part / "error.json", error)
         tries = [_try_number(kept / "error.json") for kept in part.parent.glob(f"rep-{rep}.failed-*")]
-        final = part.parent / f"rep-{rep}.failed-{max(tries, default=0) + 1}"
-        part.rename(final)
-        return final
+        for number in count(max(tries, default=0) + 1):
+            final = part.parent / f"rep-{rep}.failed-{number}"
+            try:
+                return part.rename(final)
+            except OSError:
+                if not final.exists():  # else another process was faster
+                    raise
+        raise AssertionError
 
     def rows(self) -> list[Row]:
         """One row per repetition of the plan's cells, finished or failed. An unreadable one counts as not finished."""
@@ -290,7 +329,7 @@ class RunFolder:
 
     def _results(self) -> list[Path]:
         paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
-        return [path for path in paths if path.parent.name.removeprefix("rep-").isdecimal()]
+        return [path for path in paths if _REP.fullmatch(path.parent.name)]
 
     def _errors(self) -> list[Path]:
         return sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number)
@@ -332,7 +371,7 @@ def _openable(folder: RunFolder) -> RunFolder:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file in one step, so that readers see the old or the new content."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 
@@ -362,7 +401,7 @@ def _read_row(path: Path) -> Row | None:
 def _load_row(path: Path) -> Row:
     """Read a row. Raises: OSError; ValueError: the error in it."""
     row = _parsed_row(path.read_text(encoding="utf-8"))
-    if path.parent.name.partition(".")[0] != f"rep-{row['rep']}":
+    if re.split("[.@]", path.parent.name)[0] != f"rep-{row['rep']}":
         raise ValueError(f"rep: expected the number in the folder's name, got {row['rep']}")  # a copied folder
     # The folder names the cell, even if an axis added later changes the name.
     return {**row, "cell": _printable(path.parent.parent.name)}
@@ -384,6 +423,21 @@ def _parsed_row(text: str) -> Row:
 def _printable(value: Any) -> Any:
     """Text without control characters of a terminal, because a run can come from a stranger."""
     return _CONTROL.sub(" ", value) if isinstance(value, str) else value
+
+
+def _renamed(part: Path, final: Path) -> bool:
+    """Whether a repetition was published here: another one that can be read stays. Raises: OSError."""
+    result = (part / "result.json").read_bytes()
+    try:
+        part.rename(final)
+    except FileNotFoundError:  # NFS can repeat a request whose answer was lost
+        return (final / "result.json").read_bytes() == result
+    except OSError:
+        if _read_row(final / "result.json") is not None:
+            return False
+        shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
+        part.rename(final)
+    return True
 
 
 def _try_number(path: Path) -> int:

@@ -54,6 +54,11 @@ class Reporter:
         self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{self._eta_suffix()}")
         self._refresh()
 
+    def elsewhere(self) -> None:
+        """Count a repetition that another worker of the run has settled."""
+        self.done += 1
+        self._refresh()
+
     def eta(self, seconds: float) -> None:
         """Update the remaining time."""
         self._ready_at = time.monotonic() + seconds

@@ -8,9 +8,9 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, load_of, m
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
+from wanbench.harness.results.claims import TRIES, Answer, Claims
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
@@ -33,10 +34,11 @@ from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.room import Room, Running
+from wanbench.harness.run.turn import Turn
 from wanbench.harness.testbeds import opened, side_by_side, simulated
 
-_TRIES = 2  # an invalid repetition is measured once more, a failed one is not
-
+_STOPPED = "interrupted; finished repetitions are kept; the same command continues"
+_LOOK_S = 1.0  # from one look at what other workers have to the next
 
 _Network = tuple[Kind, str]
 _Result = TypeVar("_Result")
@@ -44,11 +46,16 @@ _Result = TypeVar("_Result")
 
 @dataclass
 class Item:
-    """One repetition to do."""
+    """One repetition to do.
+
+    Attributes:
+        host: of an emulated one-worker cell, which each host measures for itself; else None.
+    """
 
     cell: Cell
     rep: int
     load: Load
+    host: str | None = None
     tries: int = 0
     began: float = 0.0
 
@@ -62,9 +69,9 @@ class Tally:
 
 
 def execute(
-    todo: list[Item], folder: RunFolder, jobs: int | None, host: Capacity, say: Reporter, *, draw: bool = True
+    todo: list[Item], folder: RunFolder, claims: Claims, jobs: int | None, host: Capacity, say: Reporter, *, draw: bool
 ) -> Tally:
-    """Measure every repetition of `todo`.
+    """Measure every repetition of `todo` that no other worker measures, and wait until all are settled.
 
     The outer loop is over repetitions and the inner loop over cells, so slow drift affects all cells alike. One-worker
     cells, probes and second tries run alone on the host. All others run side by side, as many as the processors can
@@ -89,11 +96,15 @@ def execute(
         start = partial(opened, control=control, slots=processes, trains=trains)
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
-        session = _Session(folder, engine, control, say, tally, stopped, redrawer, host, emulated)
+        session = _Session(folder, claims, engine, control, say, tally, stopped, redrawer, host, emulated)
+        turn = Turn(folder.path, stopped, say.say)
         try:
-            with processors_awake() if emulated else nullcontext():
-                session.simulate([item for item in todo if _simulated(item)], processes)
-                session.emulate([item for item in todo if not _simulated(item)])
+            if any(map(_simulated, todo)):
+                with turn.held(alone=False):
+                    session.simulate([item for item in todo if _simulated(item)], processes)
+            if emulated:
+                with turn.held(alone=True), processors_awake():
+                    session.emulate([item for item in todo if not _simulated(item)])
         finally:
             if redrawer is not None:
                 redrawer.close()
@@ -101,11 +112,27 @@ def execute(
     return tally
 
 
-def pending(cells: list[Cell], repeats: int, folder: RunFolder) -> list[Item]:
-    """Repetitions without a result, in the order of execution: by repetition, then the longest first."""
+def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str | None = None) -> list[Item]:
+    """Repetitions without a result, in the order of execution: by repetition, then the longest first.
+
+    A one-worker cell that another host has measured is needed again only if a cell that is divided by it has to be
+    measured on this one.
+
+    Args:
+        host: the name of this host.
+    """
+    divided = {
+        cell.base_key
+        for cell in cells
+        if not cell.is_baseline and not all(folder.is_finished(cell, rep) for rep in range(repeats))
+    }
     items = []
     for rep in range(repeats):
-        todo = [Item(cell, rep, load_of(cell)) for cell in cells if not folder.is_finished(cell, rep)]
+        todo = []
+        for cell in cells:
+            own = host if cell.is_baseline and not simulated(cell.testbed) else None
+            if not folder.is_finished(cell, rep, own if cell.key in divided else None):
+                todo.append(Item(cell, rep, load_of(cell), own))
         items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
     return items
 
@@ -116,6 +143,7 @@ class _Session:
     def __init__(
         self,
         folder: RunFolder,
+        claims: Claims,
         engine: LocalEngine,
         control: Path,
         say: Reporter,
@@ -125,7 +153,7 @@ class _Session:
         host: Capacity,
         slots: int,
     ) -> None:
-        self.folder, self.engine, self.control = folder, engine, control
+        self.folder, self.claims, self.engine, self.control = folder, claims, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.host, self.slots, self.room = host, slots, Room(host)
         self.rows = folder.rows()  # of earlier invocations and of this one
@@ -140,10 +168,14 @@ class _Session:
 
     def emulate(self, todo: list[Item]) -> None:
         """Run emulations. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
-        self._side_by_side([item for item in todo if item.cell.is_baseline], slots=1)
+        rest = [item for item in todo if not item.cell.is_baseline and not self._is_settled(item)]
+        divided = {item.cell.base_key for item in rest}
+        first = [item for item in todo if item.cell.is_baseline]
+        # Others may have done the rest while this worker waited for its turn.
+        self._side_by_side([i for i in first if i.cell.key in divided or not self._is_measured(i)], slots=1)
         again, self.again = self.again, []  # now, because all other cells are compared with them
         self._side_by_side(again, slots=1)
-        rest = [item for item in todo if not item.cell.is_baseline]
+        self.rows = self.folder.rows()  # other workers may have measured one-worker cells on this host
         self._probe(rest)
         doubtful = [item for item in rest if not self._report(item)["ok"]]
         for item in doubtful:
@@ -158,7 +190,7 @@ class _Session:
         if networks:
             self.say.say(f"probing {len(networks)} network{'s' * (len(networks) > 1)} (delay, jitter, rate, order)")
         for key, cell in networks.items():
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 report = self._probed(cell)
                 self.probes[key] = report
                 if report["ok"]:
@@ -182,21 +214,52 @@ class _Session:
         return self.probes[_network(item.cell)]
 
     def _side_by_side(self, items: list[Item], slots: int, *, in_order: bool = False) -> None:
-        """Run as many at a time as slots and processors allow. `in_order`: results are handled in the items' order."""
+        """Run as many at a time as slots and processors allow, then wait for those that other workers have.
+
+        Args:
+            in_order: results are handled in the items' order.
+        """
         queue = list(items)
+        elsewhere: list[Item] = []
         running: dict[Future[Row], tuple[Item, Path]] = {}
-        while queue or running:
+        while queue or running or elsewhere:
             chosen = self._choose(queue, [item for item, _ in running.values()], slots)
             if chosen is not None:
                 queue.remove(chosen)
+                if not self._is_mine(chosen, elsewhere):
+                    continue
                 future, part = self._start(chosen)
                 running[future] = (chosen, part)
                 loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
                 self.say.eta(makespan(loads, slots, self.host))
-                continue
-            for future in self._ended(set(running) if not in_order else {next(iter(running))}):
-                item, part = running.pop(future)
-                self._settle(item, part, future)
+            elif running:
+                for future in self._ended(set(running) if not in_order else {next(iter(running))}):
+                    item, part = running.pop(future)
+                    self._settle(item, part, future)
+            else:  # what others have may become free, if they are killed
+                self._pause()
+                queue, elsewhere = elsewhere, []
+
+    def _is_mine(self, item: Item, elsewhere: list[Item]) -> bool:
+        """Claim a repetition. If another worker has it, put it into `elsewhere`; if one settled it, count it."""
+        answer = self.claims.take(item.cell, item.rep, item.host)
+        if answer is Answer.ELSEWHERE:
+            elsewhere.append(item)
+        elif answer is Answer.SETTLED:
+            self.say.elsewhere()
+            if not self._is_measured(item):
+                self.tally.failed.append(item.cell.slug)
+        return answer is Answer.MINE
+
+    def _is_settled(self, item: Item) -> bool:
+        return self.claims.is_settled(item.cell, item.rep, item.host)
+
+    def _is_measured(self, item: Item) -> bool:
+        return self.folder.is_finished(item.cell, item.rep)
+
+    def _pause(self) -> None:
+        if self.stopped.wait(_LOOK_S):
+            raise Interrupted(_STOPPED)
 
     def _start(self, item: Item) -> tuple[Future[Row], Path]:
         item.began = time.monotonic()
@@ -224,7 +287,11 @@ class _Session:
         )
 
     def _settle(self, item: Item, part: Path, future: Future[Row]) -> None:
-        """Handle a repetition that ended: publish it, try again, or keep the failure."""
+        """Handle a repetition that ended: publish it, try again, or keep the failure. One that another worker settled
+        meanwhile, because it took this one for dead, is discarded."""
+        if self._is_settled(item):
+            self._discard(item, part)
+            return
         known: Any = {"run": self.folder.name, "code": code_hash(item.cell)}
         try:
             row = future.result() | known
@@ -234,30 +301,44 @@ class _Session:
             return
         if row["status"] == "invalid":
             item.tries += 1
-            if item.tries < _TRIES:
-                self.folder.fail(item.cell, item.rep, part, {"row": row})
-                self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
-                self.say.say(
-                    f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(row['reason'] or '')}"
-                )
-                self.again.append(item)
-                return
-            self._keep_failure(item, part, row, ())
+            if item.tries < TRIES:
+                self._again(item, part, row)
+            else:
+                self._keep_failure(item, part, row, ())
             return
         if isinstance(item.cell, CommandCell):
             self.lasted_s.append(time.monotonic() - item.began)
         self.rows.append(row)
         row["scalability"] = scalability(row, one_worker_step_times(self.rows))
         row["goodput"] = goodput(row, undisturbed_step_times(self.rows))
-        self.folder.finish(item.cell, item.rep, part, row)
+        if self.folder.finish(item.cell, item.rep, part, row, item.host) is None:
+            self._discard(item, part)
+            return
+        self.claims.release(item.cell, item.rep, item.host)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
         self.say.finished(_line(item, row))
         if self.redrawer is not None:
             self.redrawer.changed()
 
+    def _again(self, item: Item, part: Path, row: Row) -> None:
+        """Put an invalid repetition back, to be measured once more."""
+        self.folder.fail(item.cell, item.rep, part, {"row": row})
+        self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
+        self.say.say(
+            f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(row['reason'] or '')}"
+        )
+        self.again.append(item)
+
+    def _discard(self, item: Item, part: Path) -> None:
+        shutil.rmtree(part, ignore_errors=True)
+        self.claims.release(item.cell, item.rep, item.host)
+        self.folder.event("discarded", cell=item.cell.slug, rep=item.rep)
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  discarded: another worker has finished it")
+
     def _keep_failure(self, item: Item, part: Path, row: Row, log_tail: tuple[str, ...]) -> None:
         kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})
+        self.claims.release(item.cell, item.rep, item.host)
         self.folder.event("failed", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
         self.tally.failed.append(item.cell.slug)
         self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(row['reason'] or '')}")
@@ -269,7 +350,7 @@ class _Session:
         """Those that end within a fifth of a second, if any."""
         done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
         if self.stopped.is_set():
-            raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
+            raise Interrupted(_STOPPED)
         self.room.sample()
         return done
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from on_relay import planned
 
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.api import Run, measure_all
+from wanbench.harness.api import Run
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.together import measure_all
 from wanbench.harness.show.report.findings import objections_to
 from wanbench.harness.show.report.headline import best_of, headline_of
 from wanbench.harness.show.tables import render

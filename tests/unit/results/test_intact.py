@@ -13,6 +13,7 @@ from wanbench.harness import api
 from wanbench.harness.results import digests, intact
 from wanbench.harness.results.record import record
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.workers import every
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 
@@ -114,7 +115,8 @@ def test_the_command_refuses_an_edited_run_and_says_what_digests_are_worth(run):
 
 
 def test_a_run_of_an_earlier_version_is_read_and_said_to_be_unknown(run):
-    (run.path / digests.FILE).unlink()
+    for path in every(run.path, digests.FILE):
+        path.unlink()
     for path in run.path.glob("cells/*/rep-*/result.json"):
         edit(path, evidence=None)
     assert said(run) == []
@@ -122,8 +124,9 @@ def test_a_run_of_an_earlier_version_is_read_and_said_to_be_unknown(run):
 
 
 def test_repetitions_without_a_digest_are_counted(run):
-    noted = (run.path / digests.FILE).read_text().splitlines(keepends=True)
-    (run.path / digests.FILE).write_text("".join(line for line in noted if "/rep-0/" not in line or "ssgd" not in line))
+    (journal,) = run.path.glob(f"workers/*/{digests.FILE}")
+    noted = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(line for line in noted if "/rep-0/" not in line or "ssgd" not in line))
     assert intact.unknown(run).endswith("no digest, so later changes there are not seen")
 
 

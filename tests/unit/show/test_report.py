@@ -231,7 +231,8 @@ def test_results_of_another_schema_are_refused_in_one_line(tmp_path):
 
 
 def test_truncated_evidence_removes_only_its_figure(tmp_path):
-    from wanbench.harness.api import Run, measure_all
+    from wanbench.harness.api import Run
+    from wanbench.harness.run.together import measure_all
     from wanbench.harness.spec.experiment import Spec
 
     text = """

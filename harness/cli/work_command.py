@@ -1,0 +1,40 @@
+"""wanbench work"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wanbench.harness.cli import completing
+from wanbench.harness.cli.options import interruptible, out_option
+from wanbench.harness.errors import CellsFailed
+
+
+@click.command("work", short_help="Help to measure a run, from any host that sees its folder.")
+@click.argument("source", metavar="RUN", shell_complete=completing.runs)
+@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time, as in `run`.")
+@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@out_option
+def command(source: str, jobs: int | None, keep: bool, out: Path) -> None:
+    """Measure repetitions of RUN that nobody has measured, until none is left.
+
+    RUN is a folder that `wanbench run` made, or its name under --out. Any number of processes on any hosts can do this
+    at once, `wanbench run` with the same spec among them, and each can be killed and started again. A repetition whose
+    process died is measured by another one, after three missed heartbeats: 15 s. What has failed is not tried again.
+    The last line on stdout is the run's folder.
+
+    \b
+    Example:  wanbench work /shared/results/latency-sweep
+              srun --ntasks=20 wanbench work latency-sweep --out /shared/results
+    """
+    with interruptible("finished repetitions are kept; others continue"):
+        from wanbench.harness.results.store import open_run
+        from wanbench.harness.run.together import help_measuring
+
+        folder = open_run(source, out)
+        tally = help_measuring(folder, jobs=jobs, keep=keep)
+    click.echo(folder.path)
+    if tally.failed:
+        count = "1 repetition has" if len(tally.failed) == 1 else f"{len(tally.failed)} repetitions have"
+        raise CellsFailed(f"{count} no valid result; `wanbench run` tries them again")

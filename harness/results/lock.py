@@ -1,0 +1,86 @@
+"""The lock of a run's folder: one process prepares it, then any number may measure.
+
+It spares users a mistake, such as --fresh while another process measures. Correctness does not depend on it: a network
+file system may have no locks, or only those of its own host.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+from typing import IO
+
+from wanbench.harness.errors import HostError
+
+_FILE = ".lock"
+_PATIENCE_S = 5.0  # while another process prepares the folder
+_LOOK_S = 0.1
+
+
+class RunLock:
+    """Hold the folder of a run.
+
+    Attributes:
+        joined: whether others measure here already.
+
+    Args:
+        folder: the run's folder, which is made. alone: whether nobody else may measure.
+        patience_s: how long to wait for a process that holds the folder alone.
+
+    Raises:
+        HostError: on entry, another process holds it, or it is read-only.
+    """
+
+    def __init__(self, folder: Path, *, alone: bool = True, patience_s: float = _PATIENCE_S) -> None:
+        self._folder, self._alone, self._patience_s = folder, alone, patience_s
+        self._file: IO[str]
+        self.joined = False
+
+    def __enter__(self) -> RunLock:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self._folder / _FILE).open("a")
+        except OSError as error:
+            raise HostError(
+                f"{self._folder}: cannot write results here ({error.strerror}); choose another folder with --out"
+            ) from None
+        if not self._taken():
+            self._file.close()
+            raise HostError(f"{self._folder}: another `wanbench run` is writing here; wait for it, or use --out")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def share(self) -> None:
+        """Let others measure too."""
+        self._locked(fcntl.LOCK_SH)
+
+    def is_last(self) -> bool:
+        """Whether nobody else measures here any more; then nobody can begin. Without locks, always."""
+        return self._locked(fcntl.LOCK_EX)
+
+    def _taken(self) -> bool:
+        """Take the lock alone, or join those who measure."""
+        until = time.monotonic() + (0.0 if self._alone else self._patience_s)
+        while True:
+            if self._locked(fcntl.LOCK_EX):
+                return True
+            if not self._alone and self._locked(fcntl.LOCK_SH):
+                self.joined = True
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_S)
+
+    def _locked(self, how: int) -> bool:
+        try:
+            fcntl.flock(self._file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True

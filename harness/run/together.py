@@ -1,0 +1,195 @@
+"""Measures what is not finished of a plan, alone or together with other processes that share the run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+from wanbench.harness.errors import HostError, SpecError, in_words
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import Capacity
+from wanbench.harness.plan.plan import Plan, make
+from wanbench.harness.results import planned as planning
+from wanbench.harness.results.claims import Claims
+from wanbench.harness.results.lock import RunLock
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.workers import Watch, Worker
+from wanbench.harness.run.auto import ThisHost, explained
+from wanbench.harness.run.host import check_host
+from wanbench.harness.run.manifest import code_hash, manifest
+from wanbench.harness.run.progress import Reporter
+from wanbench.harness.run.session import Tally, execute, pending
+from wanbench.harness.spec.experiment import Spec
+
+
+def measure_all(
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    cells: Sequence[Cell] | None = None,
+    text: str | None = None,
+    jobs: int | None = None,
+    fresh: bool = False,
+    keep: bool = False,
+    draw: bool = True,
+) -> Tally:
+    """Measure the cells of a plan, as `wanbench run` does. Others that measure the same plan here share the work.
+
+    Args:
+        cells: the cells to measure now; None measures all cells of the plan.
+        text: the spec as the user wrote it, stored beside the plan.
+        fresh: throw earlier results away. keep: accept results that other code measured.
+        draw: draw the figures at the end.
+
+    Raises:
+        SpecError, HostError: nothing was measured, or the host cannot go on. Interrupted: finished repetitions are
+        kept.
+    """
+    cells = list(plan.cells if cells is None else cells)
+    with folder.lock(alone=False) as held, _writable(folder):
+        if fresh or not _is_stored(folder, plan):
+            _refuse_beside_others(folder, held)
+        if not held.joined:
+            folder.sweep()
+        _check(folder, plan, cells, fresh=fresh, keep=keep)
+        if fresh:  # only now that the cells can run
+            folder.clear()
+        if not held.joined:
+            folder.prepare(text, plan.to_json(), manifest(cells))
+        return _measured(plan, folder, held, cells, jobs, again=True, draw=draw)
+
+
+def help_measuring(folder: RunFolder, *, jobs: int | None = None, keep: bool = False) -> Tally:
+    """Measure what is left of the run in a folder, as `wanbench work` does. What failed is not tried again.
+
+    Raises: as `measure_all`.
+    """
+    plan = stored_plan(folder)
+    with folder.lock(alone=False) as held, _writable(folder):
+        _check(folder, plan, plan.cells, fresh=False, keep=keep)
+        return _measured(plan, folder, held, plan.cells, jobs, again=False, draw=True)
+
+
+def stored_plan(folder: RunFolder) -> Plan:
+    """The plan in a run's folder, with the values of `auto` that are stored there. Raises: SpecError."""
+    stored = planning.read(folder.path)
+    where = str(folder.path / planning.FILE)
+    plan = make(Spec.from_dict(stored.spec, where), where, _AsStored(stored), stored.auto)
+    if {cell.key for cell in plan.cells} != stored.cells.keys():
+        raise SpecError(
+            f"{where}: this wanbench makes other cells of this plan; use the version that wrote it, or `wanbench run` "
+            "with the spec"
+        )
+    return plan
+
+
+class _AsStored:
+    """A host whose answers are stored."""
+
+    def __init__(self, stored: planning.Planned) -> None:
+        self._auto = stored.auto
+
+    def testbed(self) -> str:
+        return str(self._auto["testbed"])
+
+    def emulator(self, testbed: str) -> str:
+        return str(self._auto["emulator"][testbed])
+
+    def capacity(self) -> Capacity:
+        return ThisHost().capacity()
+
+
+def _is_stored(folder: RunFolder, plan: Plan) -> bool:
+    try:
+        stored = json.loads((folder.path / planning.FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(stored == json.loads(json.dumps(plan.to_json())))
+
+
+def _refuse_beside_others(folder: RunFolder, held: RunLock) -> None:
+    """Refuse to change a plan, or to throw results away, while others measure. Raises: HostError."""
+    if held.joined or Watch(folder.path).living():
+        raise HostError(f"{folder.path}: another `wanbench run` is writing here; wait for it, or use --out")
+
+
+def _check(folder: RunFolder, plan: Plan, cells: Sequence[Cell], *, fresh: bool, keep: bool) -> None:
+    """Refuse cells that cannot run here, or whose results other code measured. Raises: SpecError, HostError."""
+    if not fresh and not keep:
+        folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
+    left = pending(cells, plan.spec.run.repeats, folder)
+    check_host(cells if fresh else [item.cell for item in left])
+
+
+def _measured(
+    plan: Plan,
+    folder: RunFolder,
+    held: RunLock,
+    cells: Sequence[Cell],
+    jobs: int | None,
+    *,
+    again: bool,
+    draw: bool,
+) -> Tally:
+    """Measure as one worker of the run.
+
+    Args:
+        again: whether what failed before is tried again.
+    """
+    todo = pending(cells, plan.spec.run.repeats, folder)
+    tally = Tally()
+    with closing(Reporter(len(todo))) as say:
+        _announce(plan, folder, len(cells), len(todo), say)
+        held.share()
+        if todo:
+            with closing(Worker(folder.path)) as worker:
+                mine = RunFolder(folder.path, worker)
+                with closing(Claims(mine, worker, Watch(folder.path), again=again)) as claims:
+                    tally = execute(todo, mine, claims, jobs, ThisHost().capacity(), say, draw=draw and again)
+    if held.is_last():
+        folder.sweep()
+        _derive(folder, draw)
+    return tally
+
+
+def _announce(plan: Plan, folder: RunFolder, cells: int, todo: int, say: Reporter) -> None:
+    found = folder.read()
+    for line in filter(None, [*(str(folder.path / problem) for problem in found.problems), found.note]):
+        say.say(line)
+    total = cells * plan.spec.run.repeats
+    say.say(f"{plan.spec.name}: {cells} cells x {plan.spec.run.repeats} = {total} reps, {todo} to do")
+    others = len(Watch(folder.path).others())
+    if others:
+        say.say(f"{others} other worker{'s' * (others > 1)} of this run may be at work; what they have is left to them")
+    if todo:
+        for line in explained(plan):
+            say.say(line)
+
+
+@contextmanager
+def _writable(folder: RunFolder) -> Iterator[None]:
+    """Report a full disk and the like in one line. Raises: HostError."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or folder.path
+        raise HostError(f"{where}: {in_words(error)}; finished repetitions are kept") from None
+
+
+def _derive(folder: RunFolder, draw: bool) -> None:
+    """Rebuild the files that are derived from the rows."""
+    from wanbench.harness.show.tables import write_parquet
+
+    rows = folder.rows()
+    write_parquet(rows, folder.path / "results.parquet")
+    if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
+        from wanbench.harness.results.evidence import Evidence
+        from wanbench.harness.show.figures import FORMATS, draw_all
+
+        figures = folder.path / "figures"
+        drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
+        # Partial results can have led to other figures than the complete ones.
+        for path in figures.iterdir():
+            if path.suffix[1:] in FORMATS and path not in drawn:
+                path.unlink()

@@ -1,0 +1,56 @@
+"""One emulated measurement at a time on a host: others would disturb it, also simulations.
+
+Workers of a run can be in namespaces and containers that cannot see each other, but they see the run's folder and run
+on one kernel. So they lock a file in that folder that is named after this boot of the kernel. The kernel drops the lock
+when its holder ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from wanbench.harness.errors import Interrupted
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_LOOK_S = 0.2
+
+
+class Turn:
+    """The turn of this process on its host, among those that measure one run.
+
+    Args:
+        folder: the run's. stopped: ends the waiting. say: prints one line for the user.
+    """
+
+    def __init__(self, folder: Path, stopped: threading.Event, say: Callable[[str], None]) -> None:
+        self._path = folder / f".host-{_BOOT.read_text().strip()}"
+        self._stopped, self._say = stopped, say
+
+    @contextmanager
+    def held(self, *, alone: bool) -> Iterator[None]:
+        """Wait until no other process emulates, or with `alone` until none measures. Raises: Interrupted."""
+        with self._path.open("a") as file:
+            how = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
+            if not _locked(file, how):
+                self._say("waiting: another process measures this run on this host")
+                while not _locked(file, how):
+                    if self._stopped.is_set():
+                        raise Interrupted("interrupted while waiting for the host; the same command continues")
+                    time.sleep(_LOOK_S)
+            yield
+
+
+def _locked(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
