@@ -123,10 +123,10 @@ class Wan:
         return found
 
     def _measure(self, spec: Spec) -> Measured:
-        from wanbench.harness.run.together import measure_all
         from wanbench.harness.plan.plan import make
         from wanbench.harness.results.store import RunFolder
         from wanbench.harness.run.auto import ThisHost
+        from wanbench.harness.run.together import measure_all
 
         plan = make(spec, "wan.run", ThisHost())
         swept = [cell for cell in plan.cells if not cell.is_baseline]

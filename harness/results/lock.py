@@ -50,9 +50,7 @@ class RunLock:
             raise HostError(f"{self._folder}: another `wanbench run` is writing here; wait for it, or use --out")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def share(self) -> None:

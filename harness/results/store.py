@@ -146,10 +146,10 @@ class RunFolder:
         for path in self.path.glob("cells/*/rep-*.part"):
             if not any(path.name.endswith(f".{name}.part") for name in others):
                 shutil.rmtree(path, ignore_errors=True)
-        for journal in (self.path / EVENTS, self.path / digests.FILE):
-            if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
-                with journal.open("ab") as handle:  # the next event starts its own line
-                    handle.write(b"\n")
+        journal = self.path / digests.FILE
+        if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
+            with journal.open("ab") as handle:  # the next digest starts its own line
+                handle.write(b"\n")
 
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""

@@ -96,7 +96,10 @@ class Watch:
     def others(self) -> list[str]:
         """The workers that may live: those that have not ended in order, and have not certainly died."""
         beating = sorted(path.parent.name for path in self._run.glob(f"{FOLDER}/*/{_BEAT}"))
-        return [name for name in beating if not _is_gone(self._run / FOLDER / name)]
+        gone = {name for name in beating if _is_gone(self._run / FOLDER / name)}
+        for name in gone:
+            self.bury(name)
+        return [name for name in beating if name not in gone]
 
     def living(self) -> list[str]:
         """The workers that live. If any may, this waits for a heartbeat, until all have missed theirs."""

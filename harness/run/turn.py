@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from wanbench.harness.errors import Interrupted
+from wanbench.harness.results import workers
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LOOK_S = 0.2
@@ -29,7 +30,7 @@ class Turn:
     """
 
     def __init__(self, folder: Path, stopped: threading.Event, say: Callable[[str], None]) -> None:
-        self._path = folder / f".host-{_BOOT.read_text().strip()}"
+        self._path = folder / workers.FOLDER / f".host-{_BOOT.read_text().strip()}"
         self._stopped, self._say = stopped, say
 
     @contextmanager

@@ -37,9 +37,9 @@ REASONS = {  # by repetition
 
 def files(run: Path) -> dict[str, bytes]:
     """Return all files of a run but those with times, process ids, the command line, or the order of ends."""
-    kept = [path for path in run.rglob("*") if path.is_file()]
-    kept = [path for path in kept if path.name not in ("events.jsonl", "digests.jsonl", "manifest.json", ".lock")]
-    return {str(path.relative_to(run)): path.read_bytes() for path in kept}
+    kept = {path.relative_to(run): path for path in run.rglob("*") if path.is_file()}
+    others = ("digests.jsonl", "manifest.json", ".lock")
+    return {str(n): path.read_bytes() for n, path in kept.items() if n.name not in others and n.parts[0] != "workers"}
 
 
 def simulators(command) -> list[int]:

@@ -13,13 +13,13 @@ import pytest
 from command_line import as_it_was, data, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand
 
-from wanbench.harness.api import Tally
 from wanbench.harness.cli import COMMANDS, main
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import make
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.session import Tally
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import read
 
@@ -264,7 +264,7 @@ def measured(monkeypatch):
         return measure_all.outcome
 
     measure_all.outcome = Tally(ok=1)
-    monkeypatch.setattr("wanbench.harness.api.measure_all", measure_all)
+    monkeypatch.setattr("wanbench.harness.run.together.measure_all", measure_all)
     return measure_all, calls
 
 
