@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from wanbench.harness.errors import CellsFailed, SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.together import Cluster
     from wanbench.harness.spec.experiment import Spec
 
 
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 )
 @click.option("--fresh", is_flag=True, help="Delete earlier results of this experiment.")
 @click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    help="ray measures on all nodes of a Ray cluster; results come to this host.",
+)
+@click.option("--address", help="With --engine ray: the cluster. Default: RAY_ADDRESS, or a new one on this host.")
 @click.option("--no-figures", is_flag=True, help="Do not draw figures.")
 def command(
     spec_source: str,
@@ -38,6 +47,8 @@ def command(
     jobs: int | None,
     fresh: bool,
     keep: bool,
+    engine: str,
+    address: str | None,
     no_figures: bool,
 ) -> None:
     """Run the experiment SPEC: a TOML file, a built-in name, or - for standard input.
@@ -62,13 +73,33 @@ def command(
         from wanbench.harness.run.together import measure_all
 
         folder = RunFolder(out / spec.name)
-        draw = not no_figures
-        tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep, draw=draw)
+        tally = measure_all(
+            plan,
+            folder,
+            cells=cells,
+            text=source.text,
+            jobs=jobs,
+            fresh=fresh,
+            keep=keep,
+            draw=not no_figures,
+            cluster=_cluster(engine, address),
+        )
     if tally.ok or not tally.failed:
         _conclude(folder, out, None if assignments or drop else spec)
     click.echo(folder.path)
     if tally.failed:
         raise CellsFailed(_missing(folder, tally.failed))
+
+
+def _cluster(engine: str, address: str | None) -> Cluster | None:
+    """What measures on a cluster; None if this host does. Raises: SpecError, HostError."""
+    if engine == "local":
+        if address is not None:
+            raise SpecError("--address: needs --engine ray")
+        return None
+    from wanbench.harness.run.ray_engine import measure
+
+    return partial(measure, address=address)
 
 
 def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:

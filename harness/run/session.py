@@ -69,7 +69,15 @@ class Tally:
 
 
 def execute(
-    todo: list[Item], folder: RunFolder, claims: Claims, jobs: int | None, host: Capacity, say: Reporter, *, draw: bool
+    todo: list[Item],
+    folder: RunFolder,
+    claims: Claims,
+    turns: Path,
+    jobs: int | None,
+    host: Capacity,
+    say: Reporter,
+    *,
+    draw: bool,
 ) -> Tally:
     """Measure every repetition of `todo` that no other worker measures, and wait until all are settled.
 
@@ -78,6 +86,7 @@ def execute(
     carry. Simulations run side by side too, one per processor.
 
     Args:
+        turns: what the processes of one host lock, one after the other; see `turn.py`.
         jobs: maximum number of repetitions at a time, or None. host: its processors and memory.
         draw: redraw the figures as results come in.
 
@@ -97,7 +106,7 @@ def execute(
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
         session = _Session(folder, claims, engine, control, say, tally, stopped, redrawer, host, emulated)
-        turn = Turn(folder.path, stopped, say.say)
+        turn = Turn(turns, stopped, say.say)
         try:
             if any(map(_simulated, todo)):
                 with turn.held(alone=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from wanbench.harness.errors import HostError, SpecError, in_words
@@ -19,8 +19,11 @@ from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.manifest import code_hash, manifest
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Tally, execute, pending
+from wanbench.harness.run.session import Item, Tally, execute, pending
+from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
+
+Cluster = Callable[[Sequence[Item], RunFolder, Reporter], Tally]  # measures on other hosts
 
 
 def measure_all(
@@ -33,6 +36,7 @@ def measure_all(
     fresh: bool = False,
     keep: bool = False,
     draw: bool = True,
+    cluster: Cluster | None = None,
 ) -> Tally:
     """Measure the cells of a plan, as `wanbench run` does. Others that measure the same plan here share the work.
 
@@ -40,7 +44,7 @@ def measure_all(
         cells: the cells to measure now; None measures all cells of the plan.
         text: the spec as the user wrote it, stored beside the plan.
         fresh: throw earlier results away. keep: accept results that other code measured.
-        draw: draw the figures at the end.
+        draw: draw the figures at the end. cluster: measure there instead of on this host.
 
     Raises:
         SpecError, HostError: nothing was measured, or the host cannot go on. Interrupted: finished repetitions are
@@ -52,12 +56,12 @@ def measure_all(
             _refuse_beside_others(folder, held)
         if not held.joined:
             folder.sweep()
-        _check(folder, plan, cells, fresh=fresh, keep=keep)
+        _check(folder, plan, cells, fresh=fresh, keep=keep, here=cluster is None)
         if fresh:  # only now that the cells can run
             folder.clear()
         if not held.joined:
             folder.prepare(text, plan.to_json(), manifest(cells))
-        return _measured(plan, folder, held, cells, jobs, again=True, draw=draw)
+        return _measured(plan, folder, held, cells, jobs, again=True, draw=draw, cluster=cluster)
 
 
 def help_measuring(folder: RunFolder, *, jobs: int | None = None, keep: bool = False) -> Tally:
@@ -67,7 +71,7 @@ def help_measuring(folder: RunFolder, *, jobs: int | None = None, keep: bool = F
     """
     plan = stored_plan(folder)
     with folder.lock(alone=False) as held, _writable(folder):
-        _check(folder, plan, plan.cells, fresh=False, keep=keep)
+        _check(folder, plan, plan.cells, fresh=False, keep=keep, here=True)
         return _measured(plan, folder, held, plan.cells, jobs, again=False, draw=True)
 
 
@@ -114,12 +118,13 @@ def _refuse_beside_others(folder: RunFolder, held: RunLock) -> None:
         raise HostError(f"{folder.path}: another `wanbench run` is writing here; wait for it, or use --out")
 
 
-def _check(folder: RunFolder, plan: Plan, cells: Sequence[Cell], *, fresh: bool, keep: bool) -> None:
-    """Refuse cells that cannot run here, or whose results other code measured. Raises: SpecError, HostError."""
+def _check(folder: RunFolder, plan: Plan, cells: Sequence[Cell], *, fresh: bool, keep: bool, here: bool) -> None:
+    """Refuse cells that cannot run `here`, or whose results other code measured. Raises: SpecError, HostError."""
     if not fresh and not keep:
         folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
-    left = pending(cells, plan.spec.run.repeats, folder)
-    check_host(cells if fresh else [item.cell for item in left])
+    if here:
+        left = pending(cells, plan.spec.run.repeats, folder)
+        check_host(cells if fresh else [item.cell for item in left])
 
 
 def _measured(
@@ -131,6 +136,7 @@ def _measured(
     *,
     again: bool,
     draw: bool,
+    cluster: Cluster | None = None,
 ) -> Tally:
     """Measure as one worker of the run.
 
@@ -142,11 +148,14 @@ def _measured(
     with closing(Reporter(len(todo))) as say:
         _announce(plan, folder, len(cells), len(todo), say)
         held.share()
-        if todo:
+        if todo and cluster is not None:
+            tally = cluster(todo, folder, say)
+        elif todo:
             with closing(Worker(folder.path)) as worker:
                 mine = RunFolder(folder.path, worker)
                 with closing(Claims(mine, worker, Watch(folder.path), again=again)) as claims:
-                    tally = execute(todo, mine, claims, jobs, ThisHost().capacity(), say, draw=draw and again)
+                    capacity = ThisHost().capacity()
+                    tally = execute(todo, mine, claims, place(folder.path), jobs, capacity, say, draw=draw and again)
     if held.is_last():
         folder.sweep()
         _derive(folder, draw)

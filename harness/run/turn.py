@@ -8,12 +8,12 @@ when its holder ends, however it ends.
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from wanbench.harness.errors import Interrupted
 from wanbench.harness.results import workers
@@ -26,17 +26,17 @@ class Turn:
     """The turn of this process on its host, among those that measure one run.
 
     Args:
-        folder: the run's. stopped: ends the waiting. say: prints one line for the user.
+        path: the file or folder that is locked, made by `place`. stopped: ends the waiting. say: prints one line.
     """
 
-    def __init__(self, folder: Path, stopped: threading.Event, say: Callable[[str], None]) -> None:
-        self._path = folder / workers.FOLDER / f".host-{_BOOT.read_text().strip()}"
-        self._stopped, self._say = stopped, say
+    def __init__(self, path: Path, stopped: threading.Event, say: Callable[[str], None]) -> None:
+        self._path, self._stopped, self._say = path, stopped, say
 
     @contextmanager
     def held(self, *, alone: bool) -> Iterator[None]:
         """Wait until no other process emulates, or with `alone` until none measures. Raises: Interrupted."""
-        with self._path.open("a") as file:
+        file = os.open(self._path, os.O_RDONLY)
+        try:
             how = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
             if not _locked(file, how):
                 self._say("waiting: another process measures this run on this host")
@@ -45,9 +45,18 @@ class Turn:
                         raise Interrupted("interrupted while waiting for the host; the same command continues")
                     time.sleep(_LOOK_S)
             yield
+        finally:
+            os.close(file)
 
 
-def _locked(file: IO[str], how: int) -> bool:
+def place(run: Path) -> Path:
+    """The file in a run's folder that the processes of this host lock."""
+    path = run / workers.FOLDER / f".host-{_BOOT.read_text().strip()}"
+    path.touch()
+    return path
+
+
+def _locked(file: int, how: int) -> bool:
     try:
         fcntl.flock(file, how)
     except BlockingIOError:

@@ -1,0 +1,150 @@
+"""A run's folder as seen from where it is not: a Desk beside it claims and publishes for the nodes of a cluster.
+
+A node measures with the same session as everywhere. Its claims, its folder and its progress are the ones here, which
+call the Desk. So nodes need no shared folder, and processes that see the folder can help in the same run.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.claims import Answer, Claims
+from wanbench.harness.results.columns import Row
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.workers import Watch, Worker
+from wanbench.harness.run.progress import Reporter
+
+
+class Desk:
+    """Claims and publishes for the nodes, in the process that sees the run's folder.
+
+    Args:
+        path: the run's folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._nodes: dict[str, tuple[Worker, RunFolder, Claims]] = {}
+        self._said: list[tuple[str, str]] = []
+
+    def join(self, node: str) -> None:
+        """Give a node a worker in the run's folder."""
+        worker = Worker(self._path)
+        folder = RunFolder(self._path, worker)
+        self._nodes[node] = worker, folder, Claims(folder, worker, Watch(self._path))
+
+    def leave(self, node: str) -> None:
+        """Give back what a node has, because it is done or dead."""
+        if node in self._nodes:
+            worker, _, claims = self._nodes.pop(node)
+            claims.close()
+            worker.close()
+
+    def claims(self, node: str, method: str, *arguments: Any) -> Any:
+        """Call a method of the node's claims."""
+        return getattr(self._nodes[node][2], method)(*arguments)
+
+    def folder(self, node: str, method: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method of the run's folder."""
+        return getattr(self._nodes[node][1], method)(*arguments, **named)
+
+    def finish(self, node: str, cell: Cell, rep: int, content: bytes, row: Row, host: str | None) -> bool:
+        """Publish a repetition that a node has measured. False: another one was faster."""
+        folder = self._nodes[node][1]
+        return folder.finish(cell, rep, _unpacked(content, folder.begin(cell, rep)), row, host) is not None
+
+    def fail(self, node: str, cell: Cell, rep: int, content: bytes, error: dict[str, Any]) -> Path:
+        """Keep a failed try of a node."""
+        folder = self._nodes[node][1]
+        return folder.fail(cell, rep, _unpacked(content, folder.begin(cell, rep)), error)
+
+    def say(self, how: str, line: str) -> None:
+        """Take a line of a node's progress."""
+        self._said.append((how, line))
+
+    def said(self) -> list[tuple[str, str]]:
+        """The lines since the last call."""
+        found, self._said = self._said, []
+        return found
+
+
+def _packed(part: Path) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
+        archive.add(part, arcname=".")
+    return content.getvalue()
+
+
+def _unpacked(content: bytes, part: Path) -> Path:
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        archive.extractall(part, filter="data")
+    return part
+
+
+Ask = Callable[..., Any]  # calls a method of the Desk and waits for the answer
+
+
+class FarFolder(RunFolder):
+    """A folder of the node's own, whose repetitions are published at the Desk."""
+
+    def __init__(self, path: Path, ask: Ask, node: str) -> None:
+        super().__init__(path)
+        self._ask, self._node = ask, node
+
+    def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
+        return bool(self._ask("folder", self._node, "is_finished", cell, rep, host))
+
+    def rows(self) -> list[Row]:
+        found: list[Row] = self._ask("folder", self._node, "rows")
+        return found
+
+    def event(self, kind: str, **fields: Any) -> None:
+        self._ask("folder", self._node, "event", kind, **fields)
+
+    def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:
+        published = self._ask("finish", self._node, cell, rep, _packed(part), row, host)
+        return part if published else None
+
+    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
+        return Path(self._ask("fail", self._node, cell, rep, _packed(part), error))
+
+
+class FarClaims(Claims):
+    """The claims of a node, which the Desk has."""
+
+    def __init__(self, ask: Ask, node: str) -> None:
+        self._ask, self._node = ask, node
+
+    def take(self, cell: Cell, rep: int, host: str | None = None) -> Answer:
+        return Answer(self._ask("claims", self._node, "take", cell, rep, host))
+
+    def release(self, cell: Cell, rep: int, host: str | None = None) -> None:
+        self._ask("claims", self._node, "release", cell, rep, host)
+
+    def is_settled(self, cell: Cell, rep: int, host: str | None = None) -> bool:
+        return bool(self._ask("claims", self._node, "is_settled", cell, rep, host))
+
+
+class FarReporter(Reporter):
+    """Progress that the driver prints."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(0)
+        self._ask = ask
+
+    def say(self, line: str) -> None:
+        self._ask("say", "say", line)
+
+    def finished(self, line: str) -> None:
+        self._ask("say", "finished", line)
+
+    def elsewhere(self) -> None:
+        """The node that settles it counts it."""
+
+    def eta(self, seconds: float) -> None:
+        """One node does not know what the others do."""

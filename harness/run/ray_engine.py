@@ -1,0 +1,167 @@
+"""Ray as the engine: one pull worker on every node of a cluster, with all its processors.
+
+The run's folder stays with the driver, and the Desk is an actor beside it. Ray repeats nothing: when a node dies, the
+Desk gives back what it had, and another node takes it. Nodes that join later get work too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.errors import HostError, Interrupted, WanbenchError
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.desk import Desk, FarClaims, FarFolder, FarReporter
+from wanbench.harness.run.manifest import code_hash, own_code
+from wanbench.harness.run.progress import Reporter
+from wanbench.harness.run.session import Item, Tally, control_folder, execute, stoppable
+
+_LOOK_S = 0.5
+_END_S = 15.0  # for nodes to clean up after Ctrl-C
+_NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
+
+
+def _serve(desk: Any, node: str, session: str, todo: Sequence[Item], codes: dict[str, str], jobs: int) -> None:
+    """Measure on this node until nothing is left.
+
+    Args:
+        session: Ray's folder on this host. Its nodes there lock it, to take turns.
+        codes: hash of the driver's code by the identity of each cell.
+    """
+    import ray
+
+    def ask(method: str, *arguments: Any, **named: Any) -> Any:
+        return ray.get(getattr(desk, method).remote(*arguments, **named))
+
+    for item in todo:
+        if code_hash(item.cell) != codes[item.cell.key]:
+            raise HostError(f"{node}: its code or data differ from the driver's, e.g. for {item.cell.title.strip()}")
+    with control_folder() as place:
+        folder, claims = FarFolder(place / "run", ask, node), FarClaims(ask, node)
+        folder.path.mkdir()
+        execute([*todo], folder, claims, Path(session), jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
+
+
+def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
+    """Measure on all nodes of a cluster, until all is settled or no node is left.
+
+    Args:
+        address: of the cluster; None is the one that RAY_ADDRESS names, or else a new one on this host.
+
+    Raises:
+        HostError: Ray is not installed, or no node can measure. Interrupted: Ctrl-C or SIGTERM.
+    """
+    ray = _imported()
+    with stoppable() as stopped, _connected(ray, address, [item.cell for item in todo]):
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        desk = (
+            ray.remote(Desk)
+            .options(num_cpus=0, max_concurrency=32, scheduling_strategy=here)
+            .remote(folder.path.resolve())
+        )
+        cluster = _Cluster(ray, desk, todo, say)
+        try:
+            while cluster.goes_on():
+                if stopped.wait(_LOOK_S):
+                    raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
+        finally:
+            cluster.end()
+    if cluster.left:
+        raise HostError("--engine ray: no node could measure to the end; the lines above say why")
+    failed = [item.cell.slug for item in todo if not folder.is_finished(item.cell, item.rep, item.host)]
+    return Tally(len(todo) - len(failed), failed)
+
+
+class _Cluster:
+    """The nodes at work, as the driver sees them."""
+
+    def __init__(self, ray: Any, desk: Any, todo: Sequence[Item], say: Reporter) -> None:
+        self._ray, self._desk, self._say = ray, desk, say
+        self._todo = ray.put([*todo])
+        self._codes = {item.cell.key: code_hash(item.cell) for item in todo}
+        self._at_work: dict[Any, str] = {}  # node by its task
+        self._seen: set[str] = set()
+        self.left = True  # something to do
+
+    def goes_on(self) -> bool:
+        """Start new nodes, and look which have ended. False: no node is at work."""
+        if self.left:
+            self._start()
+        ended, _ = self._ray.wait([*self._at_work], timeout=0) if self._at_work else ([], [])
+        for task in ended:
+            self._settle(task, self._at_work.pop(task))
+        self._print()
+        return bool(self._at_work)
+
+    def end(self) -> None:
+        """Stop all nodes, and wait until they have cleaned up."""
+        for task in self._at_work:
+            self._ray.cancel(task)
+        if self._at_work:
+            self._ray.wait([*self._at_work], num_returns=len(self._at_work), timeout=_END_S)
+        for node in self._at_work.values():
+            self._ray.get(self._desk.leave.remote(node))
+        self._print()
+
+    def _start(self) -> None:
+        for node in self._ray.nodes():
+            name, cpus = node["NodeID"], int(node["Resources"].get("CPU", 0))
+            if not node["Alive"] or cpus < 1 or name in self._seen:
+                continue
+            self._seen.add(name)
+            self._ray.get(self._desk.join.remote(name))
+            there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(name, soft=False)
+            serve = self._ray.remote(_serve).options(num_cpus=cpus, max_retries=0, scheduling_strategy=there)
+            session = str(Path(node["ObjectStoreSocketName"]).parents[1])
+            self._at_work[serve.remote(self._desk, name, session, self._todo, self._codes, cpus)] = name
+            self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processors")
+
+    def _settle(self, task: Any, node: str) -> None:
+        """Give back what an ended node had. A node that came to its end has waited until all was settled."""
+        self._ray.get(self._desk.leave.remote(node))
+        try:
+            self._ray.get(task)
+            self.left = False
+        except self._ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            self._say.say(f"node {node[:6]}: {cause if isinstance(cause, WanbenchError) else error}")
+        except self._ray.exceptions.RayError as error:
+            self._say.say(f"node {node[:6]} died; others measure what it had: {str(error).splitlines()[0]}")
+
+    def _print(self) -> None:
+        for how, line in self._ray.get(self._desk.said.remote()):
+            (self._say.finished if how == "finished" else self._say.say)(line)
+
+
+def _imported() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise HostError("--engine ray: Ray is not installed; run: pip install 'wanbench[ray]'") from None
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None, cells: Sequence[Cell]) -> Iterator[None]:
+    """Join a cluster. Its nodes get this code, and the current folder if cells need files of the user's."""
+    import wanbench
+
+    shipped: dict[str, Any] = {"py_modules": [str(Path(next(iter(wanbench.__path__))))]}
+    if own_code(cells):
+        shipped |= {"working_dir": ".", "excludes": _NOT_SHIPPED}
+    try:
+        ray.init(address=address, runtime_env=shipped, log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise HostError(f"--engine ray: {str(error).splitlines()[0]}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
