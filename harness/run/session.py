@@ -186,9 +186,9 @@ class _Session:
         queue = list(items)
         running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running:
-            chosen = self._choose(queue, [item for item, _ in running.values()], slots)
-            if chosen is not None:
-                queue.remove(chosen)
+            place = self._choose(queue, [item for item, _ in running.values()], slots)
+            if place is not None:
+                chosen = queue.pop(place)
                 future, part = self._start(chosen)
                 running[future] = (chosen, part)
                 loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
@@ -210,12 +210,12 @@ class _Session:
             return replace(item.load, seconds=statistics.fmean(self.lasted_s))
         return item.load
 
-    def _choose(self, queue: list[Item], items: list[Item], slots: int) -> Item | None:
-        """The first repetition that may start beside those that run; lower repetition numbers go first."""
+    def _choose(self, queue: list[Item], items: list[Item], slots: int) -> int | None:
+        """The place of the first repetition that may start beside those that run; lower numbers go first."""
         if len(items) >= slots:
             return None
         running = [Running(item.load, item.began) for item in items]
-        return next((item for item in queue if self.room.for_another(item.load, running)), None)
+        return self.room.first((item.load for item in queue), running)
 
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
