@@ -130,7 +130,9 @@ class _Session:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.host, self.slots, self.room = host, slots, Room(host)
-        self.rows = folder.rows()  # of earlier invocations and of this one
+        rows = folder.rows()
+        # Of earlier invocations and of this one. To go through all rows after each repetition would take ever longer.
+        self.alone, self.undisturbed = one_worker_step_times(rows), undisturbed_step_times(rows)
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
         self.again: list[Item] = []  # invalid at the first try
@@ -252,9 +254,10 @@ class _Session:
             return
         if isinstance(item.cell, CommandCell):
             self.lasted_s.append(time.monotonic() - item.began)
-        self.rows.append(row)
-        row["scalability"] = scalability(row, one_worker_step_times(self.rows))
-        row["goodput"] = goodput(row, undisturbed_step_times(self.rows))
+        self.alone.add(row)
+        self.undisturbed.add(row)
+        row["scalability"] = scalability(row, self.alone)
+        row["goodput"] = goodput(row, self.undisturbed)
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
