@@ -1,7 +1,7 @@
 """Results on disk.
 
 Layout
-    store.py       RunFolder: a folder per cell and repetition, finished by one rename
+    store.py       RunFolder: a folder per cell and repetition, finished by one rename; cell_folders.py: which is which
     planned.py     the plan of a run, read from its folder: the rows that belong to the current spec
     columns.py     the catalogue: every column with its type and meaning
     row.py         a repetition as a row; row_schema.py: the check of a stored row; steps.py: rows of steps;

@@ -42,6 +42,7 @@ from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
+from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.row_schema import flaw
@@ -81,6 +82,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._folders = CellFolders(path / "cells")
 
     @property
     def name(self) -> str:
@@ -89,6 +91,7 @@ class RunFolder:
 
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
+        self._folders.forget()
         try:
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
@@ -150,6 +153,7 @@ class RunFolder:
         """Remove all results (`--fresh`)."""
         for name in ("cells", "figures"):
             shutil.rmtree(self.path / name, ignore_errors=True)
+        self._folders.forget()
         for name in ("results.parquet", "events.jsonl", digests.FILE):
             (self.path / name).unlink(missing_ok=True)
 
@@ -184,10 +188,7 @@ class RunFolder:
 
     def cell_folder(self, cell: Cell) -> Path:
         """The folder of a cell's repetitions. It follows from the identity, so a new axis does not move it."""
-        folder = self.path / "cells" / cell.slug
-        if not folder.is_dir():
-            return next(folder.parent.glob(f"*-{cell.key[:6]}"), folder)
-        return folder
+        return self._folders.of(cell)
 
     def is_finished(self, cell: Cell, rep: int) -> bool:
         """True if this repetition has a result."""
@@ -202,6 +203,7 @@ class RunFolder:
         """Make an empty folder to work in, and remove leftovers of an interrupted try."""
         folder = self.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
+        self._folders.made(cell, folder)
         write_json(folder / "cell.json", {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key})
         part = folder / f"rep-{rep}.part"
         shutil.rmtree(part, ignore_errors=True)
