@@ -9,5 +9,5 @@ Layout
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network
     record.py      recorded runs: the data that figures need, small enough to be kept with the code
     verify.py      the rules of publication; consistency.py: whether a row agrees with itself
-    digests.py     digests of all files, with which edits and damage are seen
+    digests.py     digests of all files, with which edits and damage are seen; disk.py: waits until files are on disk
 """

@@ -44,6 +44,7 @@ from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row, empty
+from wanbench.harness.results.disk import to_disk
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.row_schema import flaw
 from wanbench.harness.results.scalability import rescale
@@ -216,10 +217,10 @@ class RunFolder:
         final = self.cell_folder(cell) / f"rep-{rep}"
         shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
         # The files must be on disk before the rename, in case of a power cut.
-        for path in (*part.iterdir(), part):
-            _to_disk(path)
+        to_disk([*part.iterdir()])
+        to_disk([part])
         part.rename(final)
-        _to_disk(final.parent)
+        to_disk([final.parent])
         digests.note(self.path, final / "result.json")
         return final
 
@@ -342,15 +343,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write JSON in one step, indented and with sorted keys."""
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
-
-
-def _to_disk(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_row(path: Path) -> Row | None:
