@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import signal
 import statistics
@@ -33,11 +32,11 @@ from wanbench.harness.run.local import Kind, LocalEngine
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
+from wanbench.harness.run.remaining import Remaining
 from wanbench.harness.run.room import Room, Running
 from wanbench.harness.testbeds import opened, side_by_side, simulated
 
 _TRIES = 2  # an invalid repetition is measured once more, a failed one is not
-_ESTIMATE_AT = 0.98  # of the queue: after each start, to go through thousands that wait would take longer than to run
 
 
 _Network = tuple[Kind, str]
@@ -189,16 +188,15 @@ class _Session:
         """Run as many at a time as slots and processors allow. `in_order`: results are handled in the items' order."""
         queue = list(items)
         running: dict[Future[Row], tuple[Item, Path]] = {}
-        estimated = math.inf
+        remaining = Remaining()
         while queue or running:
             place = self._choose(queue, [item for item, _ in running.values()], slots)
             if place is not None:
                 chosen = queue.pop(place)
                 future, part = self._start(chosen)
                 running[future] = (chosen, part)
-                if len(queue) <= _ESTIMATE_AT * estimated:
-                    estimated = len(queue)
-                    self._estimate([*(item for item, _ in running.values()), *queue], slots)
+                left = partial(self._left_s, running, queue, slots)
+                self.say.eta(remaining.seconds(len(queue), left))
                 continue
             for future in self._ended(set(running) if not in_order else {next(iter(running))}):
                 item, part = running.pop(future)
@@ -210,13 +208,14 @@ class _Session:
         self.folder.event("started", cell=item.cell.slug, rep=item.rep)
         return self._submit(item, part), part
 
-    def _estimate(self, items: list[Item], slots: int) -> None:
-        """Report the remaining time; commands are expected to last as long as those that have ended, on average."""
+    def _left_s(self, running: Mapping[Any, tuple[Item, Path]], queue: list[Item], slots: int) -> float:
+        """The remaining time; commands are expected to last as long as those that have ended, on average."""
+        items = [*(item for item, _ in running.values()), *queue]
         loads = [item.load for item in items]
         if self.lasted_s:
             mean_s = statistics.fmean(self.lasted_s)
             loads = [replace(i.load, seconds=mean_s) if isinstance(i.cell, CommandCell) else i.load for i in items]
-        self.say.eta(makespan(loads, slots, self.host))
+        return makespan(loads, slots, self.host)
 
     def _choose(self, queue: list[Item], items: list[Item], slots: int) -> int | None:
         """The place of the first repetition that may start beside those that run; lower numbers go first."""
