@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
@@ -204,11 +204,23 @@ def _simulated_hops_s(cell: TrainingCell) -> float:
 
 def fits(load: Load, running: Sequence[Load], host: Capacity) -> bool:
     """True if a repetition can start beside those running. A repetition alone always fits."""
-    loads = [each.on(host) for each in (load, *running)]
-    processors = host.cores if all(each.simulated for each in loads) else host.cpu_limit
-    return not running or (
-        sum(each.cpus for each in loads) <= processors and sum(each.memory_bytes for each in loads) <= host.memory_limit
-    )
+    return first_that_fits([load], running, host) is not None
+
+
+def first_that_fits(loads: Iterable[Load], running: Sequence[Load], host: Capacity) -> int | None:
+    """The place of the first repetition that can start beside those running; None if none can.
+
+    What runs is added up once, because thousands can be waiting.
+    """
+    others = [each.on(host) for each in running]
+    cpus, memory = sum(each.cpus for each in others), sum(each.memory_bytes for each in others)
+    simulated, cpu_limit, memory_limit = all(each.simulated for each in others), host.cpu_limit, host.memory_limit
+    for place, each in enumerate(loads):
+        load = each.on(host)
+        processors = host.cores if simulated and load.simulated else cpu_limit
+        if not others or (load.cpus + cpus <= processors and load.memory_bytes + memory <= memory_limit):
+            return place
+    return None
 
 
 def slots_for(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
@@ -227,15 +239,12 @@ def simulators(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
 
 def makespan(loads: Sequence[Load], slots: int, host: Capacity) -> float:
     """Predicted seconds until all repetitions end, if they start in order under the rules of a real run."""
-    pending = list(loads)
+    pending = [load.on(host) for load in loads]
     running: list[tuple[float, int]] = []
     active: dict[int, Load] = {}
     now, serial = 0.0, 0
     while pending or running:
-        chosen = next(
-            (i for i, load in enumerate(pending) if len(active) < slots and fits(load, list(active.values()), host)),
-            None,
-        )
+        chosen = first_that_fits(pending, list(active.values()), host) if len(active) < slots else None
         if chosen is not None:
             load = pending.pop(chosen)
             heapq.heappush(running, (now + load.seconds, serial))

@@ -12,10 +12,11 @@ without losses, it is c T / (N t).
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from wanbench.harness.results.step_times import StepTimes
 
 Row = Mapping[str, Any]
 
@@ -77,13 +78,9 @@ def recovered(
     )
 
 
-def undisturbed_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
+def undisturbed_step_times(rows: Iterable[Row]) -> StepTimes:
     """T in seconds by run and cell: the median step time of the valid repetitions of each cell without losses."""
-    times: dict[tuple[Any, Any], list[float]] = {}
-    for row in rows:
-        if row["status"] == "ok" and row.get("step_time_s") is not None and row.get("counted_steps") is None:
-            times.setdefault((row.get("run"), row.get("cell_key")), []).append(row["step_time_s"])
-    return {key: statistics.median(each) for key, each in times.items()}
+    return StepTimes(lambda row: row.get("counted_steps") is None, rows)
 
 
 def goodput(row: Row, undisturbed: Mapping[tuple[Any, Any], float]) -> float | None:

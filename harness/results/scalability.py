@@ -5,21 +5,18 @@ This uses only the standard library, because the controller computes it during a
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from wanbench.harness.results.step_times import StepTimes
 
 Row = Mapping[str, Any]
 OneWorker = Mapping[tuple[Any, Any], float]
 
 
-def one_worker_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
+def one_worker_step_times(rows: Iterable[Row]) -> StepTimes:
     """T(1) in seconds by run and cell: the median step time of the valid repetitions of every one-worker cell."""
-    times: dict[tuple[Any, Any], list[float]] = {}
-    for row in rows:
-        if row["workers"] == 1 and row["status"] == "ok" and row.get("step_time_s") is not None:
-            times.setdefault((row.get("run"), row.get("cell_key")), []).append(row["step_time_s"])
-    return {key: statistics.median(each) for key, each in times.items()}
+    return StepTimes(lambda row: bool(row["workers"] == 1), rows)
 
 
 def rescale(rows: Sequence[Any]) -> None:

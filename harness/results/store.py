@@ -47,7 +47,9 @@ from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import digests, workers
 from wanbench.harness.results import planned as planning
+from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row, empty
+from wanbench.harness.results.disk import to_disk
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.lock import RunLock
 from wanbench.harness.results.row_schema import flaw
@@ -97,6 +99,7 @@ class RunFolder:
         self.path = path
         self.journals = path if worker is None else worker.folder
         self._part = "part" if worker is None else f"{worker.name}.part"
+        self._folders = CellFolders(path / "cells")
 
     @property
     def name(self) -> str:
@@ -105,6 +108,7 @@ class RunFolder:
 
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
+        self._folders.forget()
         try:
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
@@ -155,6 +159,7 @@ class RunFolder:
         """Remove all results (`--fresh`)."""
         for name in ("cells", "figures", workers.FOLDER, CLAIMS):
             shutil.rmtree(self.path / name, ignore_errors=True)
+        self._folders.forget()
         for name in ("results.parquet", EVENTS, digests.FILE):
             (self.path / name).unlink(missing_ok=True)
 
@@ -189,10 +194,7 @@ class RunFolder:
 
     def cell_folder(self, cell: Cell) -> Path:
         """The folder of a cell's repetitions. It follows from the identity, so a new axis does not move it."""
-        folder = self.path / "cells" / cell.slug
-        if not folder.is_dir():
-            return next(folder.parent.glob(f"*-{cell.key[:6]}"), folder)
-        return folder
+        return self._folders.of(cell)
 
     def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
         """True if this repetition has a result; with a host, one that was measured there."""
@@ -226,6 +228,7 @@ class RunFolder:
         """Make an empty folder to work in, and remove leftovers of an interrupted try."""
         folder = self.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
+        self._folders.made(cell, folder)
         write_json(folder / "cell.json", {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key})
         part = folder / f"rep-{rep}.{self._part}"
         shutil.rmtree(part, ignore_errors=True)
@@ -243,11 +246,11 @@ class RunFolder:
         """
         write_json(part / "result.json", {**row, "evidence": digests.of_evidence(part)})
         # The files must be on disk before the rename, in case of a power cut.
-        for path in (*part.iterdir(), part):
-            _to_disk(path)
+        to_disk([*part.iterdir()])
+        to_disk([part])
         for final in self._places(cell, rep, host):
             if _renamed(part, final):
-                _to_disk(final.parent)
+                to_disk([final.parent])
                 digests.note(self.path, final / "result.json", self.journals)
                 return final
             if self._finished(final, host):
@@ -379,15 +382,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write JSON in one step, indented and with sorted keys."""
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
-
-
-def _to_disk(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_row(path: Path) -> Row | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.harness.plan.load import Capacity, Load, fits
+from wanbench.harness.plan.load import Capacity, Load, first_that_fits
 
 SETTLE_S = 8.0  # from the start of a repetition until its load is measured
 WINDOW_S = 3.0
@@ -48,13 +48,25 @@ class Room:
 
     def for_another(self, load: Load, running: Sequence[Running]) -> bool:
         """Whether a repetition of this load may start beside those that run. The first may always."""
-        if not running or load.simulated:
-            return fits(load, [one.load for one in running], self._host)
-        now, host = self._clock(), self._host
+        return self.first([load], running) is not None
+
+    def first(self, loads: Iterable[Load], running: Sequence[Running]) -> int | None:
+        """The place of the first repetition that may start beside those that run; None if none may.
+
+        What runs is added up once, because thousands can be waiting. Simulations and emulations are not mixed.
+        """
+        host = self._host
+        if all(one.load.simulated for one in running):
+            return first_that_fits(loads, [one.load for one in running], host)
+        now = self._clock()
         starting = [one.load for one in running if now - one.began_s < SETTLE_S]
-        cpus = self._busy() + sum(each.on(host).cpus for each in (load, *starting))
-        memory = sum(each.memory_bytes for each in (load, *(one.load for one in running)))
-        return cpus <= host.cpu_limit and memory <= host.memory_limit
+        cpus = self._busy() + sum(each.on(host).cpus for each in starting)
+        memory = sum(one.load.memory_bytes for one in running)
+        for place, load in enumerate(loads):
+            own_cpus = load.cpus * host.slowness if load.emulated else load.cpus
+            if own_cpus + cpus <= host.cpu_limit and load.memory_bytes + memory <= host.memory_limit:
+                return place
+        return None
 
     def sample(self) -> None:
         """Measure; call this a few times per second."""

@@ -33,6 +33,7 @@ from wanbench.harness.run.local import Kind, LocalEngine
 from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
+from wanbench.harness.run.remaining import Remaining
 from wanbench.harness.run.room import Room, Running
 from wanbench.harness.run.turn import Turn
 from wanbench.harness.testbeds import opened, side_by_side, simulated
@@ -165,10 +166,17 @@ class _Session:
         self.folder, self.claims, self.engine, self.control = folder, claims, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.host, self.slots, self.room = host, slots, Room(host)
-        self.rows = folder.rows()  # of earlier invocations and of this one
+        self._compare_with(folder.rows())
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
         self.again: list[Item] = []  # invalid at the first try
+
+    def _compare_with(self, rows: Sequence[Row]) -> None:
+        """Take the step times that rows are divided by from the repetitions of all invocations and workers.
+
+        To go through all rows after each repetition would take ever longer.
+        """
+        self.alone, self.undisturbed = one_worker_step_times(rows), undisturbed_step_times(rows)
 
     def simulate(self, todo: list[Item], slots: int) -> None:
         """Run simulations. One-worker cells go first and in order, so no row depends on which repetition is faster."""
@@ -184,7 +192,7 @@ class _Session:
         self._side_by_side([i for i in first if i.cell.key in divided or not self._is_measured(i)], slots=1)
         again, self.again = self.again, []  # now, because all other cells are compared with them
         self._side_by_side(again, slots=1)
-        self.rows = self.folder.rows()  # other workers may have measured one-worker cells on this host
+        self._compare_with(self.folder.rows())  # other workers may have measured one-worker cells on this host
         self._probe(rest)
         doubtful = [item for item in rest if not self._report(item)["ok"]]
         for item in doubtful:
@@ -231,16 +239,16 @@ class _Session:
         queue = list(items)
         elsewhere: list[Item] = []
         running: dict[Future[Row], tuple[Item, Path]] = {}
+        remaining = Remaining()
         while queue or running or elsewhere:
-            chosen = self._choose(queue, [item for item, _ in running.values()], slots)
-            if chosen is not None:
-                queue.remove(chosen)
-                if not self._is_mine(chosen, elsewhere):
-                    continue
-                future, part = self._start(chosen)
-                running[future] = (chosen, part)
-                loads = [self._load(item) for item in (*(item for item, _ in running.values()), *queue)]
-                self.say.eta(makespan(loads, slots, self.host))
+            place = self._choose(queue, [item for item, _ in running.values()], slots)
+            if place is not None:
+                chosen = queue.pop(place)
+                if self._is_mine(chosen, elsewhere):
+                    future, part = self._start(chosen)
+                    running[future] = (chosen, part)
+                    left = partial(self._left_s, running, queue, slots)
+                    self.say.eta(remaining.seconds(len(queue), left))
             elif running:
                 for future in self._ended(set(running) if not in_order else {next(iter(running))}):
                     item, part = running.pop(future)
@@ -276,18 +284,21 @@ class _Session:
         self.folder.event("started", cell=item.cell.slug, rep=item.rep)
         return self._submit(item, part), part
 
-    def _load(self, item: Item) -> Load:
-        """The load of a repetition; for a command, its duration is estimated from those that have ended."""
-        if isinstance(item.cell, CommandCell) and self.lasted_s:
-            return replace(item.load, seconds=statistics.fmean(self.lasted_s))
-        return item.load
+    def _left_s(self, running: Mapping[Any, tuple[Item, Path]], queue: list[Item], slots: int) -> float:
+        """The remaining time; commands are expected to last as long as those that have ended, on average."""
+        items = [*(item for item, _ in running.values()), *queue]
+        loads = [item.load for item in items]
+        if self.lasted_s:
+            mean_s = statistics.fmean(self.lasted_s)
+            loads = [replace(i.load, seconds=mean_s) if isinstance(i.cell, CommandCell) else i.load for i in items]
+        return makespan(loads, slots, self.host)
 
-    def _choose(self, queue: list[Item], items: list[Item], slots: int) -> Item | None:
-        """The first repetition that may start beside those that run; lower repetition numbers go first."""
+    def _choose(self, queue: list[Item], items: list[Item], slots: int) -> int | None:
+        """The place of the first repetition that may start beside those that run; lower numbers go first."""
         if len(items) >= slots:
             return None
         running = [Running(item.load, item.began) for item in items]
-        return next((item for item in queue if self.room.for_another(item.load, running)), None)
+        return self.room.first((item.load for item in queue), running)
 
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
@@ -317,9 +328,10 @@ class _Session:
             return
         if isinstance(item.cell, CommandCell):
             self.lasted_s.append(time.monotonic() - item.began)
-        self.rows.append(row)
-        row["scalability"] = scalability(row, one_worker_step_times(self.rows))
-        row["goodput"] = goodput(row, undisturbed_step_times(self.rows))
+        self.alone.add(row)
+        self.undisturbed.add(row)
+        row["scalability"] = scalability(row, self.alone)
+        row["goodput"] = goodput(row, self.undisturbed)
         if self.folder.finish(item.cell, item.rep, part, row, item.host) is None:
             self._discard(item, part)
             return

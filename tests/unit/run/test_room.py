@@ -82,3 +82,13 @@ def test_the_kernel_counts_the_seconds_of_busy_processors():
     while busy_s() == before:
         pass
     assert 0 < busy_s() - before < 1
+
+
+def test_what_runs_is_looked_at_once_however_many_wait():
+    host = Processors()
+    host.run(10, busy=LIMIT - 0.1)
+    looked = []
+    host.room._clock = lambda: looked.append(host.now) or host.now
+    waiting = [*[Load(60.0, LIMIT, emulated=True)] * 200, Load(60.0, 0.0, emulated=True)]
+    assert host.room.first(waiting, [Running(LIGHT, 0.0)]) == 200
+    assert len(looked) == 1

@@ -1,0 +1,93 @@
+"""Runs of many repetitions that measure nothing, and a count of what they do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from on_relay import planned
+
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import Capacity
+from wanbench.harness.plan.plan import Plan
+from wanbench.harness.results.row import describe
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run import session
+from wanbench.harness.run.progress import Reporter
+from wanbench.harness.spec.experiment import Spec
+
+HOST = Capacity(cores=2, memory_bytes=64e9)
+REPEATS = 2
+_SPEC = """\
+schema = 1
+name = "many"
+[workload]
+params = 1000
+step_time = "10ms"
+[algorithms]
+ssgd = {{}}
+[sweep]
+workers = [2]
+rtt = {rtts}
+[run]
+testbed = "virtual"
+repeats = {repeats}
+"""
+
+
+def plan(repetitions: int) -> Plan:
+    """A plan with a cell for every second repetition, and the one-worker cell."""
+    spec = _SPEC.format(rtts=[f"{1 + place}ms" for place in range(repetitions // REPEATS)], repeats=REPEATS)
+    return planned(Spec.from_toml(spec, "many.toml"), "many.toml")
+
+
+def row_of(cell: Cell, rep: int) -> dict[str, Any]:
+    """What `measure` returns for a repetition, at once."""
+    return {**describe(cell, rep), "status": "ok", "step_time_s": 0.01 * cell.workers}
+
+
+def finished(folder: RunFolder, made: Plan) -> None:
+    """Write every repetition of a plan."""
+    folder.prepare("", made.to_json(), {"schema": 1})
+    for cell in made.cells:
+        for rep in range(REPEATS):
+            row = {**row_of(cell, rep), "run": folder.name, "code": "c0de"}
+            folder.finish(cell, rep, folder.begin(cell, rep), row)
+
+
+def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
+    """Run a plan; its repetitions measure nothing."""
+    monkeypatch.setattr(session, "measure", lambda cell, rep, *_: row_of(cell, rep))
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    folder.prepare("", made.to_json(), {"schema": 1})
+    todo = session.pending(list(made.cells), REPEATS, folder)
+    session.execute(todo, folder, 2, HOST, Reporter(len(todo)), draw=False)
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """Count the calls in this thread: of functions, generators and builtins."""
+    calls = [0]
+
+    def count(_frame: Any, event: str, _argument: Any) -> None:
+        calls[0] += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+def growth(work: Callable[[RunFolder, Plan], object], root: Path, few: int, many: int) -> float:
+    """How many times as many calls `work` makes for `many` repetitions as for `few`, per repetition."""
+    each = []
+    for repetitions in (few, few, many):  # the first time, modules are imported
+        folder, made = RunFolder(root / f"{repetitions}-{len(each)}" / "many"), plan(repetitions)
+        with counted() as calls:
+            work(folder, made)
+        each.append(calls[0] / repetitions)
+    return each[2] / each[1]

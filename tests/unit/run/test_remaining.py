@@ -1,0 +1,33 @@
+"""The remaining time is right for a short queue, and quick to say for a long one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from wanbench.harness.run.remaining import Remaining
+
+
+def said(count: int, each_s: float) -> tuple[list[float], int]:
+    """What is said after the start of each of `count` repetitions, and how many were looked at for that."""
+    remaining, looked = Remaining(), []
+
+    def computed(waiting: int) -> float:
+        looked.append(waiting + 1)
+        return each_s * (waiting + 1)
+
+    texts = [remaining.seconds(waiting, partial(computed, waiting)) for waiting in reversed(range(count))]
+    return texts, sum(looked)
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 1000])
+def test_it_falls_with_each_repetition_that_starts(count):
+    texts, _ = said(count, 2.0)
+    assert texts == pytest.approx([2.0 * left for left in range(count, 0, -1)])
+
+
+def test_a_queue_ten_times_as_long_takes_ten_times_as_long_to_go_through():
+    _, few = said(1000, 2.0)
+    _, many = said(10_000, 2.0)
+    assert many < 11 * few
