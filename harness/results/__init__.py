@@ -3,9 +3,9 @@
 Layout
     store.py       RunFolder: a folder per cell and repetition, finished by one rename
     planned.py     the plan of a run, read from its folder: the rows that belong to the current spec
-    columns.py     the catalogue: every column with its type and meaning
+    columns.py     the catalogue: every column with its type and meaning; conditions.py: its first part
     row.py         a repetition as a row; row_schema.py: the check of a stored row; steps.py: rows of steps;
-                   scalability.py: T(1) / T(N)
+                   scalability.py: T(1) / T(N), each host by its own T(1); hosts.py: whether hosts are alike
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network
     record.py      recorded runs: the data that figures need, small enough to be kept with the code
     verify.py      the rules of publication; consistency.py: whether a row agrees with itself

@@ -17,6 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wanbench.harness.results.hosts import by_run, hosts_of
+from wanbench.harness.results.scalability import host_of
+
 Row = Mapping[str, Any]
 
 
@@ -77,18 +80,25 @@ def recovered(
     )
 
 
-def undisturbed_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any], float]:
-    """T in seconds by run and cell: the median step time of the valid repetitions of each cell without losses."""
-    times: dict[tuple[Any, Any], list[float]] = {}
-    for row in rows:
-        if row["status"] == "ok" and row.get("step_time_s") is not None and row.get("counted_steps") is None:
-            times.setdefault((row.get("run"), row.get("cell_key")), []).append(row["step_time_s"])
+def undisturbed_step_times(rows: Iterable[Row]) -> dict[tuple[Any, Any, str | None], float]:
+    """T in seconds by run, cell and host: the median step time of the valid repetitions of each cell without losses.
+
+    Hosts that are alike share their repetitions, because each has only some of a cell. Others count only their own.
+    """
+    times: dict[tuple[Any, Any, str | None], list[float]] = {}
+    for mine in by_run(rows).values():
+        alike = hosts_of(mine).problem is None
+        hosts = {host_of(row) for row in mine}
+        for row in mine:
+            if row["status"] == "ok" and row.get("step_time_s") is not None and row.get("counted_steps") is None:
+                for host in hosts if alike else {host_of(row)}:
+                    times.setdefault((row.get("run"), row.get("cell_key"), host), []).append(row["step_time_s"])
     return {key: statistics.median(each) for key, each in times.items()}
 
 
-def goodput(row: Row, undisturbed: Mapping[tuple[Any, Any], float]) -> float | None:
+def goodput(row: Row, undisturbed: Mapping[tuple[Any, Any, str | None], float]) -> float | None:
     """The share of a run without losses. None if nothing can be lost, or if the cell without losses has no time yet."""
-    step_time_s = undisturbed.get((row.get("run"), row.get("undisturbed_key")))
+    step_time_s = undisturbed.get((row.get("run"), row.get("undisturbed_key"), host_of(row)))
     if row.get("counted_steps") is None or row["status"] != "ok" or not row["step_time_s"] or step_time_s is None:
         return None
     return float(row["counted_steps"] * step_time_s / (row["workers"] * row["step_time_s"] * row["steps"]))

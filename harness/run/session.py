@@ -25,11 +25,11 @@ from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.scalability import one_worker_step_times, scalability
+from wanbench.harness.results.scalability import calibration, one_worker_step_times, scalability
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host, sweep_stale, write_owner
 from wanbench.harness.run.local import Kind, LocalEngine
-from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.run.manifest import code_hash, host_facts
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.room import Room, Running
@@ -225,7 +225,7 @@ class _Session:
 
     def _settle(self, item: Item, part: Path, future: Future[Row]) -> None:
         """Handle a repetition that ended: publish it, try again, or keep the failure."""
-        known: Any = {"run": self.folder.name, "code": code_hash(item.cell)}
+        known: Any = {"run": self.folder.name, "code": code_hash(item.cell), **host_facts(item.cell)}
         try:
             row = future.result() | known
         except RepFailed as error:
@@ -247,7 +247,8 @@ class _Session:
         if isinstance(item.cell, CommandCell):
             self.lasted_s.append(time.monotonic() - item.began)
         self.rows.append(row)
-        row["scalability"] = scalability(row, one_worker_step_times(self.rows))
+        one_worker = one_worker_step_times(self.rows)
+        row["calibration_s"], row["scalability"] = calibration(row, one_worker), scalability(row, one_worker)
         row["goodput"] = goodput(row, undisturbed_step_times(self.rows))
         self.folder.finish(item.cell, item.rep, part, row)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])

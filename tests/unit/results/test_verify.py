@@ -295,4 +295,6 @@ def test_a_rule_that_finds_a_problem_in_a_simulated_run_applies_to_it(rows):
         row.update(testbed="virtual", emulator=None, scalability=None)
     broken = {rule for rule, _ in objected(rows)}
     assert broken == {"network"}
-    assert {rule for rule in RULES if not_applicable(rule, rows)} == {"fidelity", "payload", "processor", "accuracy"}
+    assert {rule for rule in RULES if not_applicable(rule, rows)} == {
+        "fidelity", "hosts", "payload", "processor", "accuracy",
+    }  # fmt: skip
