@@ -33,6 +33,6 @@ def own_host(row: Row) -> str | None:
 
 def remarks(rows: Iterable[Row], *, across_hosts: bool = False) -> list[tuple[str, str]]:
     """Each run whose hosts are not alike, and a sentence: what is wrong, and how its repetitions are summarised."""
-    how = "--across-hosts pools them all the same" if across_hosts else "they are kept apart; --across-hosts pools them"
+    pooled, apart = "--across-hosts pools them all the same", "Hosts are kept apart (--across-hosts pools them)"
     found = [(str(run), hosts_of(mine).problem) for run, mine in by_run(rows).items()]
-    return [(run, f"{problem}; {how}") for run, problem in found if problem]
+    return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in found if problem]

@@ -69,8 +69,9 @@ def command(
         name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
         rows += [{**row, "run": name} for row in rows_of(head)]
     axis = by or ("run" if head_source is not None else "testbed")
+    shown = rows if axis == "hosts" else by_hosts(rows, across_hosts=across_hosts)
     try:
-        comparison = compare(by_hosts(rows, across_hosts=across_hosts), axis)
+        comparison = compare(shown, axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     text = _text(comparison, "json" if as_json else form, sort, folder.path).removesuffix("\n")

@@ -99,9 +99,9 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         found_map, unreadable = None, [*unreadable, str(error)]
     spec = _text(folder.path / "spec.toml") or _text(folder.path / "spec.resolved.json")
     verdict, text = verdict_of(rows, broken, why_unjudged)
-    of_hosts = [remark for _, remark in remarks(named, across_hosts=across_hosts)]
-    for note in filter(None, [stored.note, *of_hosts]):
-        text = f"{text} {note[0].upper()}{note[1:]}."
+    if stored.note:
+        text = f"{text} {stored.note[0].upper()}{stored.note[1:]}."
+    text += "".join(f" {remark}." for _, remark in remarks(named, across_hosts=across_hosts))
     if not rows and (folder.path / "result.json").is_file():
         text = "A run of `wanbench exec`. Its result is in result.json, its network in network.json."
     return Content(

@@ -41,7 +41,7 @@ def test_hosts_5_percent_apart_are_kept_apart_and_the_host_is_an_axis():
     assert [(line["host"], line["repeats"]) for line in lines(rows)] == [(FAST, 2), (SLOW, 1)]
     assert axes_of(frame(rows)) == ["rtt_ms", "hosts"]
     assert [pivot.fixed for pivot in pivots(frame(rows))] == [{"hosts": FAST}, {"hosts": SLOW}]
-    assert remarks(rows) == [("latency-sweep", f"{DIFFER}; they are kept apart; --across-hosts pools them")]
+    assert remarks(rows) == [("latency-sweep", f"{DIFFER}. Hosts are kept apart (--across-hosts pools them)")]
 
 
 def test_one_worker_is_summarised_by_host_too():
@@ -59,7 +59,7 @@ def test_across_hosts_pools_all_the_same_but_each_is_still_divided_by_its_own():
     assert (line["repeats"], line["on_hosts"]) == (3, (FAST, SLOW))
     assert line["scalability"] == pytest.approx(alike["scalability"])
     assert line["step_time_s"] != pytest.approx(alike["step_time_s"])
-    said = [("latency-sweep", f"{DIFFER}; --across-hosts pools them all the same")]
+    said = [("latency-sweep", f"{DIFFER}. --across-hosts pools them all the same")]
     assert remarks(rows, across_hosts=True) == said
 
 
