@@ -41,6 +41,7 @@ class _Cell(BaseModel):
     cell: str
     testbed: str
     emulator: str | None
+    hosts: list[str] = _ABSENT
     steps: Count = _ABSENT
     payload_bytes: Count = _ABSENT
     messages_sent: Count = _ABSENT

@@ -3,9 +3,13 @@
 Layout
     store.py       RunFolder: a folder per cell and repetition, finished by one rename; cell_folders.py: which is which
     planned.py     the plan of a run, read from its folder: the rows that belong to the current spec
-    columns.py     the catalogue: every column with its type and meaning
+    columns.py     the catalogue: every column with its type and meaning; conditions.py: its first part
     row.py         a repetition as a row; row_schema.py: the check of a stored row; steps.py: rows of steps;
+<<<<<<< HEAD
                    scalability.py: T(1) / T(N); step_times.py: the medians that it needs, kept while a run goes on
+=======
+                   scalability.py: T(1) / T(N), each host by its own T(1); hosts.py: whether hosts are alike
+>>>>>>> 0dc6321150f7a5715b5065f05ee81441de3c7905
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network
     record.py      recorded runs: the data that figures need, small enough to be kept with the code
     verify.py      the rules of publication; consistency.py: whether a row agrees with itself

@@ -16,7 +16,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.auto import ThisHost
 from wanbench.harness.run.desk import Desk, FarClaims, FarFolder, FarReporter
-from wanbench.harness.run.manifest import code_hash, own_code
+from wanbench.harness.run.manifest import code_hash, own_code, this_host
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.session import Item, Tally, control_folder, execute, stoppable
 
@@ -25,7 +25,7 @@ _END_S = 15.0  # for nodes to clean up after Ctrl-C
 _NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
 
 
-def _serve(desk: Any, node: str, session: str, todo: Sequence[Item], codes: dict[str, str], jobs: int) -> None:
+def _serve(desk: Any, node: str, session: str, codes: dict[str, str], jobs: int) -> None:
     """Measure on this node until nothing is left.
 
     Args:
@@ -37,6 +37,7 @@ def _serve(desk: Any, node: str, session: str, todo: Sequence[Item], codes: dict
     def ask(method: str, *arguments: Any, **named: Any) -> Any:
         return ray.get(getattr(desk, method).remote(*arguments, **named))
 
+    todo: list[Item] = ask("pending", node, this_host())
     for item in todo:
         if code_hash(item.cell) != codes[item.cell.key]:
             raise HostError(f"{node}: its code or data differ from the driver's, e.g. for {item.cell.title.strip()}")
@@ -46,7 +47,7 @@ def _serve(desk: Any, node: str, session: str, todo: Sequence[Item], codes: dict
         execute([*todo], folder, claims, Path(session), jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
 
 
-def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
+def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
     """Measure on all nodes of a cluster, until all is settled or no node is left.
 
     Args:
@@ -56,7 +57,7 @@ def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: 
         HostError: Ray is not installed, or no node can measure. Interrupted: Ctrl-C or SIGTERM.
     """
     ray = _imported()
-    with stoppable() as stopped, _connected(ray, address, [item.cell for item in todo]):
+    with stoppable() as stopped, _connected(ray, address, cells):
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -65,7 +66,7 @@ def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: 
             .options(num_cpus=0, max_concurrency=32, scheduling_strategy=here)
             .remote(folder.path.resolve())
         )
-        cluster = _Cluster(ray, desk, todo, say)
+        cluster = _Cluster(ray, desk, cells, say)
         try:
             while cluster.goes_on():
                 if stopped.wait(_LOOK_S):
@@ -74,17 +75,16 @@ def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: 
             cluster.end()
     if cluster.left:
         raise HostError("--engine ray: no node could measure to the end; the lines above say why")
-    failed = [item.cell.slug for item in todo if not folder.is_finished(item.cell, item.rep, item.host)]
-    return Tally(len(todo) - len(failed), failed)
+    failed = [cell.slug for cell in cells for rep in range(repeats) if not folder.is_finished(cell, rep)]
+    return Tally(len(cells) * repeats - len(failed), failed)
 
 
 class _Cluster:
     """The nodes at work, as the driver sees them."""
 
-    def __init__(self, ray: Any, desk: Any, todo: Sequence[Item], say: Reporter) -> None:
+    def __init__(self, ray: Any, desk: Any, cells: Sequence[Cell], say: Reporter) -> None:
         self._ray, self._desk, self._say = ray, desk, say
-        self._todo = ray.put([*todo])
-        self._codes = {item.cell.key: code_hash(item.cell) for item in todo}
+        self._codes = {cell.key: code_hash(cell) for cell in cells}
         self._at_work: dict[Any, str] = {}  # node by its task
         self._seen: set[str] = set()
         self.left = True  # something to do
@@ -119,7 +119,7 @@ class _Cluster:
             there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(name, soft=False)
             serve = self._ray.remote(_serve).options(num_cpus=cpus, max_retries=0, scheduling_strategy=there)
             session = str(Path(node["ObjectStoreSocketName"]).parents[1])
-            self._at_work[serve.remote(self._desk, name, session, self._todo, self._codes, cpus)] = name
+            self._at_work[serve.remote(self._desk, name, session, self._codes, cpus)] = name
             self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processors")
 
     def _settle(self, task: Any, node: str) -> None:

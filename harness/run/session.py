@@ -26,11 +26,11 @@ from wanbench.harness.results.claims import TRIES, Answer, Claims
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.scalability import one_worker_step_times, scalability
+from wanbench.harness.results.scalability import calibration, one_worker_step_times, scalability
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import check_host, sweep_stale, write_owner
 from wanbench.harness.run.local import Kind, LocalEngine
-from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.run.manifest import code_hash, host_facts
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.remaining import Remaining
@@ -122,14 +122,14 @@ def execute(
     return tally
 
 
-def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str | None = None) -> list[Item]:
+def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str) -> list[Item]:
     """Repetitions without a result, in the order of execution: by repetition, then the longest first.
 
     A one-worker cell that another host has measured is needed again only if a cell that is divided by it has to be
     measured on this one.
 
     Args:
-        host: the name of this host.
+        host: the name of the host that asks.
     """
     divided = {
         cell.base_key
@@ -312,7 +312,7 @@ class _Session:
         if self._is_settled(item):
             self._discard(item, part)
             return
-        known: Any = {"run": self.folder.name, "code": code_hash(item.cell)}
+        known: Any = {"run": self.folder.name, "code": code_hash(item.cell), **host_facts(item.cell)}
         try:
             row = future.result() | known
         except RepFailed as error:
@@ -330,7 +330,7 @@ class _Session:
             self.lasted_s.append(time.monotonic() - item.began)
         self.alone.add(row)
         self.undisturbed.add(row)
-        row["scalability"] = scalability(row, self.alone)
+        row["calibration_s"], row["scalability"] = calibration(row, self.alone), scalability(row, self.alone)
         row["goodput"] = goodput(row, self.undisturbed)
         if self.folder.finish(item.cell, item.rep, part, row, item.host) is None:
             self._discard(item, part)

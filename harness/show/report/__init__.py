@@ -24,18 +24,21 @@ _HERE = Path(__file__).parent
 _SCRIPTS = ("page.js", "chart.js", "map.js", "view.js")
 
 
-def write_report(folder: RunFolder, path: Path) -> Path:
+def write_report(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> Path:
     """Write the page of a run to `path` in one step. Links to raw files are relative to it.
+
+    Args:
+        across_hosts: summarise the repetitions of hosts together that are not alike.
 
     Raises:
         OSError: the page cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, page(folder, path))
+    write_text(path, page(folder, path, across_hosts=across_hosts))
     return path
 
 
-def page(folder: RunFolder, path: Path) -> str:
+def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
     """The HTML of a run, with links relative to `path`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -43,7 +46,7 @@ def page(folder: RunFolder, path: Path) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    content = content_of(folder, path)
+    content = content_of(folder, path, across_hosts=across_hosts)
     template = environment.get_template("page.html.j2")
     return template.render(
         page=content,

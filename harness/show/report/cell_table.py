@@ -114,7 +114,7 @@ def _axis(value: Any) -> Entry:
 def _links(line: Row, rows: Sequence[Row], folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
     if (folder.path / RECORDED).is_file():
         return ()
-    mine = [row for row in rows if row["cell"] == line["cell"] and row["status"] == "ok"]
+    mine = [row for row in rows if all(row[key] == line[key] for key in ("cell", "hosts")) and row["status"] == "ok"]
     files = [
         (f"{row['rep']}", folder.path / "cells" / row["cell"] / f"rep-{row['rep']}" / "result.json") for row in mine
     ]
