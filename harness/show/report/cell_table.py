@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,8 @@ def header(axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFolder, path: Path) -> Line:
-    """One cell, from a line of `harness.analysis.summary.cells`."""
+def cell_line(line: Row, axes: Sequence[str], reps: Sequence[int], folder: RunFolder, path: Path) -> Line:
+    """One cell, from a line of `harness.analysis.summary.cells`; `reps` are the numbers of its valid repetitions."""
     one = line["workers"] == 1
     ok = line["status"] == "ok"
 
@@ -102,7 +103,7 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
         number(line["lateness_p99_ms"], 2),
         number(line["one_way_error_ms"], 3),
     ]
-    return Line(str(line["status"]), tuple(entries), _links(line, rows, folder, path))
+    return Line(str(line["status"]), tuple(entries), _links(line, reps, folder, path))
 
 
 def _axis(value: Any) -> Entry:
@@ -111,11 +112,17 @@ def _axis(value: Any) -> Entry:
     return Entry(plain(value), float(value) if isinstance(value, int | float) else str(value))
 
 
-def _links(line: Row, rows: Sequence[Row], folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
+def _links(line: Row, reps: Sequence[int], folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
     if (folder.path / RECORDED).is_file():
         return ()
-    mine = [row for row in rows if row["cell"] == line["cell"] and row["status"] == "ok"]
-    files = [
-        (f"{row['rep']}", folder.path / "cells" / row["cell"] / f"rep-{row['rep']}" / "result.json") for row in mine
-    ]
-    return tuple((text, relative(file, path)) for text, file in files)
+    cell = relative(folder.path / "cells" / line["cell"], path)
+    return tuple((f"{rep}", f"{cell}/rep-{rep}/result.json") for rep in reps)
+
+
+def valid_reps(rows: Sequence[Row]) -> Mapping[str, Sequence[int]]:
+    """The numbers of the valid repetitions of each cell."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok":
+            found[row["cell"]].append(row["rep"])
+    return found
