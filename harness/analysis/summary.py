@@ -121,7 +121,8 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The lines of a DataFrame as dicts."""
-    return [dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)]
+    names = list(table.columns)  # once: to go through the index takes longer than through a line
+    return [dict(zip(names, values, strict=True)) for values in table.itertuples(index=False, name=None)]
 
 
 def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def _options(
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
     """Write check.json, and the files for CI systems that were asked for."""
     from wanbench.harness.gate import annotations, junit, summary
-    from wanbench.harness.results.store import write_json
+    from wanbench.harness.results.disk import write_json
     from wanbench.harness.spec.library import find
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.gate.exact import Entry
-from wanbench.harness.results.store import write_text
+from wanbench.harness.results.disk import write_text
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles.errors import FileError
 from wanbench.netprofiles.user_file import read_text

@@ -18,8 +18,8 @@ from wanbench.harness.gate.rounds import CannotRun, RunRequest
 from wanbench.harness.gate.sides import NoBase, Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import check_host
-from wanbench.harness.run.session import control_folder
 
 
 def compare(work: Work, base: str, head: str, out: Path) -> Report:

@@ -17,8 +17,9 @@ from typing import Any
 
 from wanbench.harness.errors import CellsFailed
 from wanbench.harness.results import digests
+from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.evidence import CURVE, FILE, NETWORK, PACE, TRACE, Evidence
-from wanbench.harness.results.store import RECORDED, RunFolder, write_json, write_text
+from wanbench.harness.results.store import RECORDED, RunFolder
 
 
 def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:

@@ -22,9 +22,9 @@ from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.closing import last_lines
+from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.manifest import code_hash, host_facts
 from wanbench.harness.run.progress import brief
-from wanbench.harness.run.session import control_folder
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 

@@ -18,7 +18,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Item, pending
+from wanbench.harness.run.repetitions import Item, pending
 
 
 class Desk:

@@ -16,9 +16,11 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.auto import ThisHost
 from wanbench.harness.run.desk import Desk, FarClaims, FarFolder, FarReporter
+from wanbench.harness.run.ending import control_folder, stoppable
 from wanbench.harness.run.manifest import code_hash, own_code, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Item, Tally, control_folder, execute, stoppable
+from wanbench.harness.run.repetitions import Item, Tally
+from wanbench.harness.run.session import execute
 
 _LOOK_S = 0.5
 _END_S = 15.0  # for nodes to clean up after Ctrl-C

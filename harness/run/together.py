@@ -19,7 +19,8 @@ from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.manifest import code_hash, manifest, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Tally, execute, pending
+from wanbench.harness.run.repetitions import Tally, pending
+from wanbench.harness.run.session import execute
 from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 

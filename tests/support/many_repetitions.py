@@ -19,6 +19,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run import session
 from wanbench.harness.run.progress import Reporter
+from wanbench.harness.run.repetitions import pending
 from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 
@@ -66,7 +67,7 @@ def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
     monkeypatch.setattr(session, "measure", lambda cell, rep, *_: row_of(cell, rep))
     monkeypatch.setattr("os.fsync", lambda _: None)
     folder.prepare("", made.to_json(), {"schema": 1})
-    todo = session.pending(list(made.cells), REPEATS, folder, "here")
+    todo = pending(list(made.cells), REPEATS, folder, "here")
     with closing(Worker(folder.path)) as worker:
         mine = RunFolder(folder.path, worker)
         with closing(Claims(mine, worker, Watch(folder.path))) as claims:

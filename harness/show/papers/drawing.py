@@ -27,8 +27,9 @@ from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
+from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
-from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.results.store import RunFolder, open_run
 from wanbench.harness.show.figures import stored_map
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.gallery import Drawing, gallery

@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from wanbench.harness.results.store import RunFolder, write_text
+from wanbench.harness.results.disk import write_text
+from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show.report.content import content_of
 
 _HERE = Path(__file__).parent

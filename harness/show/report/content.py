@@ -15,7 +15,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
-from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes
+from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes, valid_reps
 from wanbench.harness.show.report.findings import (
     Failure,
     RuleOutcome,
@@ -92,7 +92,7 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
     figures, left = _figures(rows, folder)
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
     failures = [failure_of(folder, row, path) for row in lost]
-    axes = shown_axes(table)
+    axes, reps = shown_axes(table), valid_reps(rows)
     try:
         found_map = map_on_page(folder.path)
     except SpecError as error:
@@ -118,7 +118,9 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         figures=figures,
         figures_left=left,
         header=header(axes),
-        lines=tuple(cell_line(line, axes, rows, folder, path) for line in summary),
+        lines=tuple(
+            cell_line(line, axes, reps.get((line["cell"], line["hosts"]), ()), folder, path) for line in summary
+        ),
         view=view_of(summary, axes),
         map=found_map,
         findings=findings_of(broken),

@@ -13,9 +13,10 @@ from on_relay import expand
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.store import Found, RunFolder, write_json, write_text
-from wanbench.harness.run.session import pending
+from wanbench.harness.results.store import Found, RunFolder
+from wanbench.harness.run.repetitions import pending
 from wanbench.harness.spec.experiment import Spec
 
 TEXT = """\
