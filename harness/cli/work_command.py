@@ -26,7 +26,7 @@ def command(source: str, jobs: int | None, keep: bool, out: Path) -> None:
 
     \b
     Example:  wanbench work /shared/results/latency-sweep
-              srun --ntasks=20 wanbench work latency-sweep --out /shared/results
+              wanbench work latency-sweep --out /shared/results --jobs 1
     """
     with interruptible("finished repetitions are kept; others continue"):
         from wanbench.harness.results.store import open_run
