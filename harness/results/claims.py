@@ -101,8 +101,9 @@ class Claims:
 
     def _renamed(self, to: Path) -> bool:
         """Whether a prepared claim could be renamed to this path."""
-        self._private.mkdir(exist_ok=True)
-        (self._private / _OWNER).write_text(self._worker.name)
+        with contextlib.suppress(FileNotFoundError):  # somebody who ended has just removed the place
+            self._private.mkdir(parents=True, exist_ok=True)
+            (self._private / _OWNER).write_text(self._worker.name)
         with contextlib.suppress(OSError):  # it exists; or NFS repeated the request
             self._private.rename(to)
         return _owner_of(to) == self._worker.name

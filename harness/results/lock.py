@@ -40,7 +40,7 @@ class RunLock:
     def __enter__(self) -> RunLock:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = (self._folder / _FILE).open("a")
+            self._file = (self._folder / _FILE).open("a+")  # NFS shares a lock only if the file is open for reading
         except OSError as error:
             raise HostError(
                 f"{self._folder}: cannot write results here ({error.strerror}); choose another folder with --out"

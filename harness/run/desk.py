@@ -151,5 +151,8 @@ class FarReporter(Reporter):
     def elsewhere(self) -> None:
         """The node that settles it counts it."""
 
+    def waiting(self, count: int) -> None:
+        """What is left is with other nodes, which report it."""
+
     def eta(self, seconds: float) -> None:
         """One node does not know what the others do."""

@@ -131,6 +131,7 @@ class _Session:
     def simulate(self, todo: list[Item], slots: int) -> None:
         """Run simulations. One-worker cells go first and in order, so no row depends on which repetition is faster."""
         self._side_by_side([item for item in todo if item.cell.is_baseline], slots, in_order=True)
+        self._compare_with(self.folder.rows())  # other workers may have measured one-worker cells
         self._side_by_side([item for item in todo if not item.cell.is_baseline], slots)
 
     def emulate(self, todo: list[Item]) -> None:
@@ -204,6 +205,7 @@ class _Session:
                     item, part = running.pop(future)
                     self._settle(item, part, future)
             else:  # what others have may become free, if they are killed
+                self.say.waiting(len(elsewhere))
                 self._pause()
                 queue, elsewhere = elsewhere, []
 
@@ -305,7 +307,7 @@ class _Session:
         shutil.rmtree(part, ignore_errors=True)
         self.claims.release(item.cell, item.rep, item.host)
         self.folder.event("discarded", cell=item.cell.slug, rep=item.rep)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  discarded: another worker has finished it")
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  discarded: another process has finished it")
 
     def _keep_failure(self, item: Item, part: Path, row: Row, log_tail: tuple[str, ...]) -> None:
         kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})

@@ -24,6 +24,7 @@ from wanbench.harness.run.session import execute
 from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 
+_MOST_NAMES = 3
 Cluster = Callable[[Sequence[Cell], int, RunFolder, Reporter], Tally]  # measures on other hosts
 
 
@@ -54,10 +55,11 @@ def measure_all(
     cells = list(plan.cells if cells is None else cells)
     with folder.lock(alone=False) as held, _writable(folder):
         if fresh or not _is_stored(folder, plan):
-            _refuse_beside_others(folder, held)
+            _refuse_beside_others(folder, held, fresh)
+        beside = held.joined or bool(Watch(folder.path).others())
         if not held.joined:
             folder.sweep()
-        _check(folder, plan, cells, fresh=fresh, keep=keep, here=cluster is None)
+        _check(folder, plan, cells, fresh=fresh, keep=keep, here=cluster is None, beside=beside)
         if fresh:  # only now that the cells can run
             folder.clear()
         if not held.joined:
@@ -72,7 +74,7 @@ def help_measuring(folder: RunFolder, *, jobs: int | None = None, keep: bool = F
     """
     plan = stored_plan(folder)
     with folder.lock(alone=False) as held, _writable(folder):
-        _check(folder, plan, plan.cells, fresh=False, keep=keep, here=True)
+        _check(folder, plan, plan.cells, fresh=False, keep=keep, here=True, beside=True)
         return _measured(plan, folder, held, plan.cells, jobs, again=False, draw=True)
 
 
@@ -83,8 +85,8 @@ def stored_plan(folder: RunFolder) -> Plan:
     plan = make(Spec.from_dict(stored.spec, where), where, _AsStored(stored), stored.auto)
     if {cell.key for cell in plan.cells} != stored.cells.keys():
         raise SpecError(
-            f"{where}: this wanbench makes other cells of this plan; use the version that wrote it, or `wanbench run` "
-            "with the spec"
+            f"{where}: this version of wanbench makes other cells from this spec; use the version that wrote the file, "
+            "or `wanbench run` with the spec"
         )
     return plan
 
@@ -113,16 +115,41 @@ def _is_stored(folder: RunFolder, plan: Plan) -> bool:
     return bool(stored == json.loads(json.dumps(plan.to_json())))
 
 
-def _refuse_beside_others(folder: RunFolder, held: RunLock) -> None:
+def _refuse_beside_others(folder: RunFolder, held: RunLock, fresh: bool) -> None:
     """Refuse to change a plan, or to throw results away, while others measure. Raises: HostError."""
-    if held.joined or Watch(folder.path).living():
-        raise HostError(f"{folder.path}: another `wanbench run` is writing here; wait for it, or use --out")
+    watch = Watch(folder.path)
+    others = watch.others() if held.joined else watch.living()
+    if held.joined or others:
+        who = f" ({others[0]})" if others else ""
+        why = ", so --fresh is refused" if fresh else " with another spec or other options"
+        raise HostError(f"{folder.path}: another process{who} is measuring here{why}; wait for it, or use --out")
 
 
-def _check(folder: RunFolder, plan: Plan, cells: Sequence[Cell], *, fresh: bool, keep: bool, here: bool) -> None:
-    """Refuse cells that cannot run `here`, or whose results other code measured. Raises: SpecError, HostError."""
+def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
+    """Refuse to measure beside others whose code differs, even if nothing is finished. Raises: SpecError."""
+    try:
+        begun = set(folder.manifest()["code"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    if not begun <= {code_hash(cell) for cell in plan.cells}:
+        raise SpecError(
+            f"{folder.path}: this run began with other code or data than this host has; install the same "
+            "versions of wanbench and torch, and copy the same files; --keep measures nevertheless"
+        )
+
+
+def _check(
+    folder: RunFolder, plan: Plan, cells: Sequence[Cell], *, fresh: bool, keep: bool, here: bool, beside: bool
+) -> None:
+    """Refuse cells that cannot run `here`, or that other code measured, or measures now. Raises: SpecError, HostError.
+
+    Args:
+        beside: whether others may be measuring.
+    """
     if not fresh and not keep:
         folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
+        if beside:
+            _refuse_other_code(folder, plan)
     if here:
         left = pending(cells, plan.spec.run.repeats, folder, this_host())
         check_host(cells if fresh else [item.cell for item in left])
@@ -157,6 +184,9 @@ def _measured(
                 with closing(Claims(mine, worker, Watch(folder.path), again=again)) as claims:
                     capacity = ThisHost().capacity()
                     tally = execute(todo, mine, claims, place(folder.path), jobs, capacity, say, draw=draw and again)
+        others = len(todo) - tally.ok - len(tally.failed)
+        if others:
+            say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {others} by others")
     if held.is_last():
         folder.sweep()
         _derive(folder, draw)
@@ -169,9 +199,10 @@ def _announce(plan: Plan, folder: RunFolder, cells: int, todo: int, say: Reporte
         say.say(line)
     total = cells * plan.spec.run.repeats
     say.say(f"{plan.spec.name}: {cells} cells x {plan.spec.run.repeats} = {total} reps, {todo} to do")
-    others = len(Watch(folder.path).others())
+    others = Watch(folder.path).others()
     if others:
-        say.say(f"{others} other worker{'s' * (others > 1)} of this run may be at work; what they have is left to them")
+        more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
+        say.say(f"also measuring this run, unless dead: {', '.join(others[:_MOST_NAMES])}{more}")
     if todo:
         for line in explained(plan):
             say.say(line)

@@ -35,11 +35,12 @@ class Turn:
     @contextmanager
     def held(self, *, alone: bool) -> Iterator[None]:
         """Wait until no other process emulates, or with `alone` until none measures. Raises: Interrupted."""
-        file = os.open(self._path, os.O_RDONLY)
+        # NFS locks a file exclusively only if it is open for writing.
+        file = os.open(self._path, os.O_RDONLY if self._path.is_dir() else os.O_RDWR)
         try:
             how = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
             if not _locked(file, how):
-                self._say("waiting: another process measures this run on this host")
+                self._say("waiting: another process of this run measures on this host, and would be disturbed")
                 while not _locked(file, how):
                     if self._stopped.is_set():
                         raise Interrupted("interrupted while waiting for the host; the same command continues")

@@ -54,6 +54,13 @@ def test_a_repetition_has_one_owner_until_it_is_given_back(made):
     assert theirs.take(CELL, 0) is Answer.MINE
 
 
+def test_who_ends_while_nothing_is_claimed_takes_no_claim_from_others(made):
+    _, mine, _ = made()
+    _, theirs, _ = made()
+    theirs.close()
+    assert mine.take(CELL, 0) is Answer.MINE
+
+
 def test_of_many_that_ask_at_once_one_gets_it(made):
     for rep in range(20):
         askers = [made()[1] for _ in range(4)]
