@@ -6,7 +6,7 @@ Layout
                    claims.py: which process has which repetition
     planned.py     the plan of a run, read from its folder: the rows that belong to the current spec
     columns.py     the catalogue: every column with its type and meaning; conditions.py: its first part
-    row.py         a repetition as a row; row_schema.py, stored_row.py: the check of a stored one; steps.py: of steps;
+    row.py         a repetition as a row; row_schema.py, row_files.py: the check of a stored one; steps.py: of steps;
                    scalability.py: T(1) / T(N), each host by its own T(1); hosts.py: whether hosts are alike;
                    step_times.py: the medians that they need, kept while a run goes on
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network

@@ -51,8 +51,8 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.lock import RunLock
+from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
-from wanbench.harness.results.stored_row import load_row, parsed_row, printable, read_row
 from wanbench.harness.results.workers import Watch, Worker
 
 SCHEMA = 1
@@ -97,7 +97,7 @@ class RunFolder:
         self.path = path
         self.journals = path if worker is None else worker.folder
         self._part = "part" if worker is None else f"{worker.name}.part"
-        self._folders = CellFolders(path / "cells")
+        self._folders, self._rows = CellFolders(path / "cells"), RowFiles()
 
     @property
     def name(self) -> str:
@@ -204,13 +204,13 @@ class RunFolder:
         return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
 
     def _finished(self, place: Path, host: str | None) -> bool:
-        row = read_row(place / "result.json")
+        row = self._rows.find(place / "result.json")
         return row is not None and host in {None, row.get("host") or host}
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
         """The errors of earlier tries of this repetition, oldest first."""
         found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
-        return [{"row": row} for path in found if (row := read_row(path)) is not None]
+        return [{"row": row} for path in found if (row := self._rows.find(path)) is not None]
 
     def tries(self) -> dict[tuple[str, int], int]:
         """The number of failed tries, by the name of the cell's folder and the repetition."""
@@ -305,13 +305,13 @@ class RunFolder:
     def results(self) -> dict[Path, Row]:
         """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
         paths = [path.relative_to(self.path) for path in self._results()]
-        found = ((path, read_row(self.path / path)) for path in paths)
+        found = ((path, self._rows.find(self.path / path)) for path in paths)
         return {path: row for path, row in found if row is not None}
 
     def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:
             try:
-                yield load_row(path)
+                yield self._rows.load(path)
             except (OSError, ValueError) as error:
                 problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
 
@@ -320,7 +320,7 @@ class RunFolder:
         with (self.path / RECORDED).open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    row = parsed_row(line)
+                    row = parsed(line)
                     if not row["cell"]:
                         raise ValueError("cell: missing")
                     rows.append(row)
@@ -378,7 +378,7 @@ def _renamed(part: Path, final: Path) -> bool:
     except FileNotFoundError:  # NFS can repeat a request whose answer was lost
         return (final / "result.json").read_bytes() == result
     except OSError:
-        if read_row(final / "result.json") is not None:
+        if RowFiles().find(final / "result.json") is not None:
             return False
         shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
         part.rename(final)
