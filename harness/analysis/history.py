@@ -108,7 +108,8 @@ class History:
 
     Attributes:
         outcomes: one per commit, in order. series: one per cell that has the metric at any commit.
-        shifts: all changes, by commit, then losses before gains and the larger before the smaller; drifts last. level: at which each measured series was judged.
+        shifts: all changes by commit, losses before gains and large before small, then all drifts.
+        level: at which each measured series was judged.
     """
 
     metric: str

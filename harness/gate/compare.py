@@ -165,4 +165,5 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
         *([known.remark] if known.remark else []),
     ]
     return Report(work.spec.name, f"{head.title} against {base.title}", tuple(found), work.claims(rows[1]), together,
-                  tuple(notes) if both.timed else ())  # fmt: skip
+                  tuple(notes) if both.timed else (),
+                  {"base": base.title, "head": head.title})  # fmt: skip

@@ -28,7 +28,7 @@ def refuse_other(path: Path, experiment: str) -> None:
         )
 
 
-def append(path: Path, report: Report, exit_code: int) -> bool:
+def append(path: Path, report: Report) -> bool:
     """Append the outcome of a check; False if it measured nothing. Raises: HostError.
 
     The line is one write. One that was cut short, as by a full disk, is ended first, so that it spoils no other.
@@ -36,7 +36,7 @@ def append(path: Path, report: Report, exit_code: int) -> bool:
     measured = report.files.get("head") or report.files.get("results")
     if measured is None:
         return False
-    line = f"{_judged(of_run(RunFolder(Path(measured)), earlier=True), report, exit_code)}\n".encode()
+    line = f"{_judged(of_run(RunFolder(Path(measured)), earlier=True), report)}\n".encode()
     with writing(path, "the outcome"), path.open("ab+") as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
@@ -46,11 +46,11 @@ def append(path: Path, report: Report, exit_code: int) -> bool:
     return True
 
 
-def _judged(outcome: Outcome, report: Report, exit_code: int) -> str:
+def _judged(outcome: Outcome, report: Report) -> str:
     verdicts = {finding.cell: str(finding.verdict) for finding in report.cells}
     cells = {name: cell.model_copy(update={"verdict": verdicts.get(name)}) for name, cell in outcome.cells.items()}
     worst = report.findings[0].verdict if report.findings else None
-    known = {"verdict": worst and str(worst), "exit_code": exit_code, "against": report.against, "cells": cells}
+    known = {"verdict": worst and str(worst), "cells": cells}
     return outcome.model_copy(update=known).model_dump_json(by_alias=True, exclude_none=True)
 
 

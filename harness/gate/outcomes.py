@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,20 @@ from pydantic import ValidationError
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline, exact
 from wanbench.harness.gate.git import Commit, commit, versions
-from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.names import by_name, has
 from wanbench.harness.results import planned
 from wanbench.harness.results.columns import MEASURES
-from wanbench.harness.results.outcome import SCHEMA, CellOutcome, Outcome
+from wanbench.harness.results.outcome import CellOutcome, Outcome
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.show.grid import some
+from wanbench.netprofiles.errors import did_you_mean
 
 METRICS = (*MEASURES, *exact.COUNTS, exact.WIRE)
 Row = Mapping[str, Any]
 Say = Callable[[str], None]
 
 _DIRTY = "-dirty"
+_LISTED = 5  # cells in an error
 
 
 def of_runs(folders: Sequence[RunFolder]) -> list[Outcome]:
@@ -54,9 +57,10 @@ def of_run(folder: RunFolder, *, earlier: bool = False) -> Outcome:
     found = commit(text.removesuffix(_DIRTY)) if text else None
     versions_of = manifest.get("versions", {})
     return Outcome(
-        schema=SCHEMA,
         experiment=_experiment(folder),
-        **_of_commit(found),
+        commit=found and found.hash,
+        date=found and found.date,
+        subject=found and found.subject,
         dirty=text.endswith(_DIRTY),
         wanbench=versions_of.get("wanbench"),
         torch=versions_of.get("torch"),
@@ -71,10 +75,6 @@ def _experiment(folder: RunFolder) -> str:
         return str(planned.read(folder.path).spec.get("name", folder.name))
     except SpecError:
         return folder.name
-
-
-def _of_commit(found: Commit | None) -> dict[str, str]:
-    return {} if found is None else {"commit": found.hash, "date": found.date, "subject": found.subject}
 
 
 def _cell(rows: Sequence[Row]) -> CellOutcome:
@@ -131,7 +131,12 @@ def _of_version(at: Commit, text: str) -> Outcome:
             cell=entry.get("cell"), testbed=entry["testbed"], emulator=entry.get("emulator"), metrics=metrics
         )
     return Outcome(
-        schema=SCHEMA, experiment=data["experiment"], **_of_commit(at), wanbench=data.get("wanbench"), cells=cells
+        experiment=data["experiment"],
+        commit=at.hash,
+        date=at.date,
+        subject=at.subject,
+        wanbench=data.get("wanbench"),
+        cells=cells,
     )
 
 
@@ -139,3 +144,31 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return baseline.in_words(error)
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def select(outcomes: Sequence[Outcome], metric: str, wanted: Mapping[str, Collection[str]]) -> list[Outcome]:
+    """The outcomes with only the cells that have one of the wanted values of each axis.
+
+    Args:
+        metric: one that some of these cells must have.
+
+    Raises:
+        SpecError: no cell is left, or none has the metric.
+    """
+    kept = [
+        each.model_copy(update={"cells": {name: cell for name, cell in each.cells.items() if _wanted(name, wanted)}})
+        for each in outcomes
+    ]
+    if not any(each.cells for each in kept):
+        given = " ".join(f"--only {axis}={value}" for axis, values in wanted.items() for value in sorted(values))
+        names = sorted({name for each in outcomes for name in each.cells})
+        raise SpecError(f"{given or 'history'}: no cell is left; cells: {some(names, _LISTED) or 'none'}")
+    known = sorted({name for each in kept for name in each.metrics})
+    if metric not in known:
+        near = did_you_mean(metric, known, f"expected one of: {', '.join(known) or 'none'}")
+        raise SpecError(f"--metric {metric}: no cell has it in any of {len(kept)} outcomes{near}")
+    return kept
+
+
+def _wanted(cell: str, wanted: Mapping[str, Collection[str]]) -> bool:
+    return all(any(has(cell, axis, value) for value in values) for axis, values in wanted.items())

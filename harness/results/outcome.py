@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-SCHEMA = 1
 
 Numbers = Annotated[list[float], Field(min_length=1, max_length=3)]
 Text = Annotated[str, Field(max_length=1000)]
@@ -39,20 +37,18 @@ class Outcome(_Strict):
 
     Attributes:
         commit: its hash. dirty: some files differed from it. date: of the commit. None if they are not known.
-        verdict: the worst of the gate. exit_code: of `check`. against: what it compared with. None without a gate.
+        verdict: the worst of the gate; None without one.
         wanbench, torch, processor, kernel: what measured, if it is known.
         cells: by name.
     """
 
-    schema_: Annotated[int, Field(alias="schema")] = SCHEMA
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     experiment: Text
     commit: Annotated[str, Field(pattern="^[0-9a-f]{7,64}$")] | None = None
     dirty: bool = False
     subject: Text | None = None
     date: Text | None = None
     verdict: Text | None = None
-    exit_code: int | None = None
-    against: Text | None = None
     wanbench: Text | None = None
     torch: Text | None = None
     processor: Text | None = None

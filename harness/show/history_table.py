@@ -25,15 +25,34 @@ def as_text(history: History) -> str:
 
 
 def headline(history: History) -> str:
-    """What was followed, and how many cells changed."""
-    count, commits = len(history.series), len(history.outcomes)
-    changed = len({shift.label for shift in history.shifts})
+    """What was followed, and what was found."""
+    return f"{history.experiment}: {subject(history)}\n{finding(history)}."
+
+
+def subject(history: History) -> str:
+    """The metric, the number of cells, and the commits."""
+    last = len(history.outcomes) - 1
+    span = f", {history.title(0)} to {history.title(last)}" if last else f", {history.title(0)}"
     kind = provenance(series.place.testbed for series in history.series)
-    span = f"{history.title(0)} to {history.title(commits - 1)}" if commits > 1 else history.title(0)
-    return (
-        f"{history.experiment}: {history.metric} of {_plural(count, 'cell')} at {_plural(commits, 'commit')}, {span}; "
-        f"{kind}\n{changed or 'No'} {'cell' if changed == 1 else 'cells'} changed."
-    )
+    return f"{history.metric} of {_plural(len(history.series), 'cell')} at {_plural(last + 1, 'commit')}{span}; {kind}"
+
+
+def finding(history: History) -> str:
+    """The number of cells that changed, the largest loss and the largest gain."""
+    changed, total = len({shift.label for shift in history.shifts}), len(history.series)
+    if not changed:
+        return f"No change in {_plural(total, 'cell')}"
+    parts = [f"{changed} of {_plural(total, 'cell')} changed"]
+    for word, better in (("loss", False), ("gain", True)):
+        most = max((shift for shift in history.shifts if shift.better is better), key=_size, default=None)
+        if most is not None:
+            at = "in a drift" if most.drift else f"at {history.title(most.at)}"
+            parts.append(f"largest {word} {percent(most.change)} {at} ({most.label})")
+    return "; ".join(parts)
+
+
+def _size(shift: Shift) -> float:
+    return shift.size
 
 
 def notes(history: History) -> list[str]:
