@@ -276,4 +276,4 @@ def _also(series: Series, old: int, new: int) -> tuple[str, ...]:
     changed = [name for name in ("spec", *_FACTS) if name in known and before.facts[name] != after.facts[name]]
     found = [name if name == "spec" else f"{name} {before.facts[name]} -> {after.facts[name]}" for name in changed]
     same_code = not series.exact and "code" in known and before.facts["code"] == after.facts["code"]
-    return (*found, *(["the same code"] if same_code else []))
+    return (*found, *(["the code is the same"] if same_code else []))

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.harness.errors import HostError, SpecError, printable
+from wanbench.harness.errors import HostError, SpecError
 
 _FORMAT = "--format=%H%x00%cI%x00%s"
 _LONGEST = 200  # characters of a subject
@@ -77,4 +77,4 @@ def versions(file: Path, revisions: str | None) -> tuple[list[tuple[Commit, str]
 
 def _commit(line: str) -> Commit:
     name, date, subject = line.split("\0", 2)
-    return Commit(name, date, printable(subject)[:_LONGEST])
+    return Commit(name, date, subject[:_LONGEST])

@@ -46,28 +46,31 @@ def of_run(folder: RunFolder, *, earlier: bool = False) -> Outcome:
 
     Args:
         earlier: include cells that the last plan left out, as a gate does that measures some cells further.
+
+    Raises:
+        SpecError: its manifest or its rows are damaged.
     """
     stored = folder.read()
     rows = [*stored.rows, *(stored.earlier if earlier else ())]
     try:
         manifest = folder.manifest()
-    except (OSError, ValueError):
-        manifest = {}
-    text = next((str(manifest[key]) for key in ("project", "git") if manifest.get(key)), "")
-    found = commit(text.removesuffix(_DIRTY)) if text else None
-    versions_of = manifest.get("versions", {})
-    return Outcome(
-        experiment=_experiment(folder),
-        commit=found and found.hash,
-        date=found and found.date,
-        subject=found and found.subject,
-        dirty=text.endswith(_DIRTY),
-        wanbench=versions_of.get("wanbench"),
-        torch=versions_of.get("torch"),
-        processor=manifest.get("cpu"),
-        kernel=manifest.get("kernel"),
-        cells={name: _cell(group) for name, group in by_name(rows).items()},
-    )
+        text = str(manifest.get("project") or manifest.get("git") or "")
+        found = commit(text.removesuffix(_DIRTY)) if text else None
+        known = manifest.get("versions", {})
+        return Outcome(
+            experiment=_experiment(folder),
+            commit=found and found.hash,
+            date=found and found.date,
+            subject=found and found.subject,
+            dirty=text.endswith(_DIRTY),
+            wanbench=known.get("wanbench"),
+            torch=known.get("torch"),
+            processor=manifest.get("cpu"),
+            kernel=manifest.get("kernel"),
+            cells={name: _cell(group) for name, group in by_name(rows).items()},
+        )
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise SpecError(f"{folder.path}: not a run that can be followed: {_reason(error)}") from None
 
 
 def _experiment(folder: RunFolder) -> str:

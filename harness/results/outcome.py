@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from wanbench.harness.errors import printable
 
 Numbers = Annotated[list[float], Field(min_length=1, max_length=3)]
-Text = Annotated[str, Field(max_length=1000)]
+Text = Annotated[str, Field(max_length=1000), AfterValidator(printable)]
 
 
 class _Strict(BaseModel):
@@ -53,7 +55,7 @@ class Outcome(_Strict):
     torch: Text | None = None
     processor: Text | None = None
     kernel: Text | None = None
-    cells: dict[str, CellOutcome]
+    cells: dict[Text, CellOutcome]
 
     @property
     def metrics(self) -> set[str]:

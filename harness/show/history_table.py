@@ -61,7 +61,7 @@ def notes(history: History) -> list[str]:
     measured = [series for series in history.series if not series.exact]
     if measured:
         found.append(
-            f"p is significant up to {history.level:.2g}: if no measured cell changed, "
+            f"a change is significant up to p = {history.level:.2g}: if no measured cell changed, "
             f"the probability that any shows a change is {100 * LEVEL:g} %"
         )
     if history.unjudged:
@@ -74,10 +74,15 @@ def notes(history: History) -> list[str]:
 def _section(history: History, at: int, shifts: Sequence[Shift]) -> str:
     title = "drifts, which no commit explains" if shifts[0].drift else commit_line(history, at)
     lines = [entries(history, shift) for shift in shifts[:MOST]]
-    used = [place for place in range(len(HEADER)) if any(line[place] for line in lines)]
+    used = used_columns(lines)
     table = aligned([HEADER[place] for place in used], [[line[place] for place in used] for line in lines])
     more = f"... and {len(shifts) - MOST} more; --json has all\n" if len(shifts) > MOST else ""
     return f"{title}\n\n{table}{more}"
+
+
+def used_columns(lines: Sequence[Sequence[str]]) -> list[int]:
+    """The columns that have an entry in any line."""
+    return [place for place in range(len(HEADER)) if any(line[place] for line in lines)]
 
 
 def commit_line(history: History, at: int) -> str:

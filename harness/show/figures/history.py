@@ -24,7 +24,7 @@ MOST = 12  # panels
 _WORSE, _BETTER = "#CC3311", "#228833"
 _LEAST_SPAN = 0.02  # of the y axis, relative to the values: smaller changes look small
 _LEFT_IN, _PANEL_IN = 0.5, 0.8
-_SMALL_PT = 5.5
+_SMALL_PT = 6.0
 _MOST_NAMED = 8  # commits in the caption
 _LONGEST = 80  # characters of a subject there
 _DASHES = (0, (3, 2))
@@ -159,8 +159,9 @@ def _changes(axes: Axes, shifts: Sequence[Shift], letters: Mapping[int, str], wi
             others = [(begin, end) for row, begin, end in taken if row == y]
             if left <= low and low + room <= right and all(low + room <= a or b <= low for a, b in others):
                 taken.append((y, low, low + room))
-                axes.text(at, y, f" {text} ", ha=side, va="top", color=colour, fontsize=_SMALL_PT, zorder=5,
-                          transform=axes.get_xaxis_transform(), parse_math=False)  # fmt: skip
+                axes.annotate(text, (at, y), xytext=(2 if side == "left" else -2, 0), textcoords="offset points",
+                              xycoords=axes.get_xaxis_transform(), ha=side, va="top", color=colour,
+                              fontsize=_SMALL_PT, zorder=5, parse_math=False)  # fmt: skip
                 break
 
 

@@ -9,15 +9,25 @@ from pathlib import Path
 from wanbench.harness.analysis.history import History, Series, Shift
 from wanbench.harness.results.columns import COLUMNS
 from wanbench.harness.results.store import write_text
-from wanbench.harness.show.history_table import HEADER, entries, finding, notes, percent, subject
+from wanbench.harness.show.history_table import HEADER, entries, finding, notes, percent, subject, used_columns
 from wanbench.harness.show.report.rendering import for_script, rendered
 
 _MOST_PANELS, _MOST_POINTS = 24, 4000  # of the figure
+_MOST_LINES = 12  # cells of a commit that are shown at once
+
+
+@dataclass(frozen=True)
+class ChangeLine:
+    """A change on the page: the used columns of `HEADER` but the last, its direction, and what else changed."""
+
+    entries: tuple[str, ...]
+    better: bool
+    also: str
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit on the page. `changes` has the columns of `HEADER` for every cell that it changed."""
+    """A commit on the page."""
 
     title: str
     date: str
@@ -25,7 +35,7 @@ class Commit:
     verdict: str
     worse: int
     better: int
-    changes: tuple[tuple[str, ...], ...]
+    changes: tuple[ChangeLine, ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ def page(history: History) -> str:
     steps = [shift for shift in history.shifts if not shift.drift]
     found = points(history)
     names = list(dict.fromkeys(name for point in found for name in point))
-    column = COLUMNS.get(history.metric)
+    column, used = COLUMNS.get(history.metric), used_columns([entries(history, shift) for shift in history.shifts])[:-1]
     return rendered(
         "history.html.j2",
         ("page.js",),
@@ -69,16 +79,17 @@ def page(history: History) -> str:
         meaning="" if column is None else column.text,
         worse=any(not shift.better for shift in history.shifts),
         notes=notes(history),
-        header=HEADER,
-        commits=[_commit(history, at, steps) for at in range(len(history.outcomes))],
-        drifts=[entries(history, shift) for shift in history.shifts if shift.drift],
+        header=[HEADER[place] for place in used],
+        most=_MOST_LINES,
+        commits=[_commit(history, at, steps, used) for at in range(len(history.outcomes))],
+        drifts=[_line(history, shift, used) for shift in history.shifts if shift.drift],
         cells=[_cell(history, series) for series in history.series],
         svg=Markup(inline_svg(drawing(history, most).draw(PAGE_IN), "f0", finding(history))),
         data=for_script({"columns": names, "rows": [[point.get(name) for name in names] for point in found]}),
     )
 
 
-def _commit(history: History, at: int, steps: Sequence[Shift]) -> Commit:
+def _commit(history: History, at: int, steps: Sequence[Shift], used: Sequence[int]) -> Commit:
     outcome, mine = history.outcomes[at], [shift for shift in steps if shift.at == at]
     return Commit(
         title=history.title(at),
@@ -87,8 +98,13 @@ def _commit(history: History, at: int, steps: Sequence[Shift]) -> Commit:
         verdict=outcome.verdict or "",
         worse=sum(not shift.better for shift in mine),
         better=sum(shift.better for shift in mine),
-        changes=tuple(tuple(entries(history, shift)) for shift in mine),
+        changes=tuple(_line(history, shift, used) for shift in mine),
     )
+
+
+def _line(history: History, shift: Shift, used: Sequence[int]) -> ChangeLine:
+    found = entries(history, shift)
+    return ChangeLine(tuple(found[place] for place in used), shift.better, "; ".join(shift.also))
 
 
 def _cell(history: History, series: Series) -> CellLine:
@@ -101,5 +117,5 @@ def _cell(history: History, series: Series) -> CellLine:
         last=last,
         change=percent(last / first - 1 if first else None) if mine else "",
         changes=len(mine),
-        latest=history.title(mine[-1].at) if mine else "",
+        latest="drift" if drift is not None else history.title(mine[-1].at) if mine else "",
     )
