@@ -128,8 +128,18 @@ def measured_steps(values: Sequence[float], level: float) -> Steps:
 
 @lru_cache
 def enough(level: float) -> int:
-    """The least number of measured values that can show a change: fewer have too few orders for this level."""
-    return next(n for n in range(2 * LEAST, 1000) if 2 / math.comb(n, n // 2) <= level)
+    """The number of measured values that can show a change: fewer have too few orders for this level.
+
+    Half of `level` is left for chance among the permutations.
+    """
+    return next(n for n in range(2 * LEAST, 1000) if _as_clear(n) <= level / 2)
+
+
+def _as_clear(count: int) -> float:
+    """The share of the orders of two levels in which one level is an arc, as in the data."""
+    one, other = count // 2, count - count // 2
+    inner = sum(max(0, size - 2 * LEAST + 1) for size in (one, other))
+    return (2 + inner) / math.comb(count, one)
 
 
 def _proposed(series: Floats, begin: int, end: int, level: float) -> list[int]:
