@@ -104,7 +104,7 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "git": _revision(_ROOT, "--abbrev=12"),
-        "project": _revision(Path.cwd(), "--abbrev=40", "--exclude=*"),
+        "project": _revision(Path(), "--abbrev=40", "--exclude=*"),
         "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
         "code": sorted({code_hash(cell) for cell in cells}),
     }

@@ -122,7 +122,8 @@ def test_machines_get_plain_data():
         {
             "cell": CELL, "kind": "step", "commit": commit(1), "subject": SUBJECT.format(1),
             "date": "2026-01-02T00:00:00+00:00", "after_commit": commit(0), "until_commit": commit(1), "at": 1,
-            "before": 1.0, "after": 2.0, "change": 1.0, "low": None, "high": None, "p": None, "better": True, "also": [],
+            "before": 1.0, "after": 2.0, "change": 1.0, "low": None, "high": None, "p": None, "better": True,
+            "also": [],
         }
     ]  # fmt: skip
     assert [each["commit"] for each in data["commits"]] == [commit(0), commit(1)]

@@ -60,9 +60,8 @@ def test_figure_page_and_points_are_written(history, tmp_path):
 
 
 def test_only_keeps_the_cells_of_a_value(history):
-    assert [cell["cell"] for cell in data("history", "h.jsonl", "--only", "algorithm=ssgd", "--no-figures")["cells"]] == [
-        CELL
-    ]
+    kept = data("history", "h.jsonl", "--only", "algorithm=ssgd", "--no-figures")
+    assert [cell["cell"] for cell in kept["cells"]] == [CELL]
     assert refused("history", "h.jsonl", "--only", "rtt=1s") == (
         f"wanbench: --only rtt=1s: no cell is left; cells: dts w4 20ms, {CELL}"
     )
