@@ -104,7 +104,7 @@ def read(path: Path, experiment: str) -> Baseline:
     try:
         found = _Cells.model_validate(data)
     except ValidationError as error:
-        raise _unusable(path, _in_words(error)) from None
+        raise _unusable(path, in_words(error)) from None
     return Baseline(found.spec, {name: cell.model_dump(exclude_unset=True) for name, cell in found.cells.items()})
 
 
@@ -132,7 +132,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _in_words(error: ValidationError) -> str:
+def in_words(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place if place.isprintable() else ascii(place)}: {first['msg']}"

@@ -168,4 +168,5 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
         *([known.remark] if known.remark else []),
     ]
     notes = notes if both.timed else []
-    return Report(work.spec.name, against, tuple(found), work.claims(rows[1]), together, tuple(notes))
+    titles = {"base": base.title, "head": head.title}
+    return Report(work.spec.name, against, tuple(found), work.claims(rows[1]), together, tuple(notes), titles)

@@ -10,6 +10,7 @@ Layout
                    scalability.py: T(1) / T(N), each host by its own T(1); hosts.py: whether hosts are alike;
                    step_times.py: the medians that they need, kept while a run goes on
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network
+    outcome.py     what was measured at one commit: a line of the file of `check --append`
     record.py      recorded runs: the data that figures need, small enough to be kept with the code
     verify.py      the rules of publication; consistency.py: whether a row agrees with itself
     digests.py     digests of all files, with which edits and damage are seen; disk.py: files in one step

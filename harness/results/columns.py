@@ -326,6 +326,7 @@ COLUMNS: Mapping[str, Column] = {name: get_args(hint)[1] for name, hint in _HINT
 TYPES: Mapping[str, Any] = {name: get_args(hint)[0] for name, hint in _HINTS.items()}
 SHOWN = tuple(name for name, column in COLUMNS.items() if column.shown)
 MEASURES = tuple(name for name, column in COLUMNS.items() if column.measure)
+MORE_IS_BETTER = frozenset({"scalability", "accuracy", "goodput"})  # of the measures
 
 
 def empty() -> dict[str, Any]:

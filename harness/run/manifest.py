@@ -106,7 +106,8 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "git": _git_revision(),
+        "git": _revision(_ROOT, "--abbrev=12"),
+        "project": _revision(Path(), "--abbrev=40", "--exclude=*"),
         "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
         "code": sorted({code_hash(cell) for cell in cells}),
     }
@@ -147,9 +148,9 @@ def cpu_model() -> str | None:
     return None
 
 
-def _git_revision() -> str | None:
-    """The revision of the code; None outside a checkout or without git."""
-    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+def _revision(folder: Path, *options: str) -> str | None:
+    """The revision of a folder, followed by -dirty if files differ; None outside a checkout or without git."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
     except (OSError, subprocess.SubprocessError):
