@@ -10,8 +10,9 @@ of the library: once the advice knows the CNN and the same transformer with Adam
 architecture is another one. Two baselines: always dts-d20-p4, and the evidence with the step-time law, without a
 simulation.
 
-The first cases of the known task are also emulated, with the recorded number of steps: the choices, and each recorded
-setting that is simulated to take at most twice the time of the best one, on its fastest collective. --record stores
+The first cases of the known task are also emulated, with the recorded number of steps. The advice then emulates its
+first three settings beside `ssgd`, as the command does. The truth is another emulation: of the choices, and recorded
+settings that are simulated to take at most twice the time of the best one, on their fastest collective. --record stores
 table and figure in results/reference.
 """
 
@@ -132,7 +133,7 @@ def regrets(drawn: Case, out: Path, *, emulate: bool) -> dict[str, Any]:
     of = {each.design: each for each in recorded()}
     task = _TASKS[drawn.task]
     question = question_of(drawn)
-    options = Options(out / f"case-{drawn.number:03d}-{drawn.task}", 0, say=lambda _: None)
+    options = Options(out / f"case-{drawn.number:03d}", 0, say=lambda _: None)
     known = tuple(with_seeds(of[name], advised=True) if name == task.truth else of[name] for name in task.known)
     found = search(question, Library(known, True, question.limits), options)
     law = min((each for each in found.candidates if each.eligible and each.law_s), key=lambda each: each.expected_s)
@@ -144,9 +145,13 @@ def regrets(drawn: Case, out: Path, *, emulate: bool) -> dict[str, Any]:
     times = {place: took.to_target_s for place, took in truth.items()}
     line = {**vars(drawn), "advised": f"{advised.label} on {advised.collective}"}
     line |= compared(times, named, NOT_RECORDED, "")
+    if emulate:  # as `advise` does: the order of the first three is the emulated one
+        confirmed = search(question, Library(known, True, question.limits), replace(options, emulate=3))
+        named["advice"] = _place(confirmed.advisable[0].candidate.cell)
     near = [place for place in fastest_collectives(truth) if times[place] <= _NEAR * min(times.values())]
     wanted = dict.fromkeys([*near, *(place for place in named.values() if math.isfinite(times.get(place, math.inf)))])
-    emulated = emulated_times(question, truth, wanted, options) if emulate else {}
+    apart = replace(options, out=options.out / "truth-emulated")
+    emulated = emulated_times(question, truth, wanted, apart) if emulate else {}
     missed = {place: math.inf for place in named.values() if times.get(place) == math.inf} if emulate else {}
     line |= compared(emulated | missed, named, NOT_VALID, "emulated_")
     return line | {"emulated_settings": len(emulated), "emulated_wanted": len(wanted) if emulate else 0}
