@@ -104,7 +104,7 @@ def inside(report: Path, words: Sequence[str]) -> None:
     from wanbench.harness.run import session
 
     overhead = _Overhead(_SLOTS)
-    session.measure = overhead.around(session.measure)  # type: ignore[assignment]
+    session.measure = overhead.around(session.measure)  # type: ignore[attr-defined]
     sys.argv = ["wanbench", *words]
     code: Any = 0
     try:

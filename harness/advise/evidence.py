@@ -162,8 +162,8 @@ class Library:
             return Evidence(Tier.NO_RISK)
         timed = not algorithm.promises.repeats
         sources = tuple(self._sources(identity(cell.kind, cell.params), cell.train.optimizer, timed=timed))
-        agreed = {each.design for each in sources} == {each.design for each in self.recordings}
-        # One proxy out of several may be the wrong one.
+        agreed = {each.workload for each in sources} == {_workload(each) for each in self.recordings}
+        # One model out of several may be the wrong one; recordings of one model with other optimisers complete another.
         return Evidence(Tier.EVIDENCE if sources and (agreed or not self.proxy) else Tier.UNKNOWN, sources)
 
     def _sources(self, key: str, optimizer: str, *, timed: bool) -> Iterator[Source]:
@@ -206,7 +206,7 @@ def source(
         design=recording.design,
         condition=condition,
         setting=name,
-        workload=str(recording.about["workload"].get("name") or recording.about["workload"].get("model")),
+        workload=_workload(recording),
         workers=next(iter(mine.values())).workers,
         seeds=len(mine),
         optimizer=optimizer,
@@ -283,6 +283,10 @@ def _optimizer(recording: Recording, condition: str) -> str:
     table: Mapping[str, Any] = next((c for c in recording.about.get("conditions", ()) if c["name"] == condition), {})
     train = {**recording.about["train"], **table.get("train", {})}
     return str(train.get("optimizer", "sgd"))
+
+
+def _workload(recording: Recording) -> str:
+    return str(recording.about["workload"].get("name") or recording.about["workload"].get("model"))
 
 
 def _is_of(recording: Recording, question: Question) -> bool:

@@ -154,10 +154,10 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _recorded_train(name: str) -> dict[str, Any]:
-    """The optimizer with which a built-in workload was recorded; empty if it was not."""
-    tables = (each.about for each in recorded())
-    train: dict[str, Any] = next((table["train"] for table in tables if table["workload"].get("name") == name), {})
-    return {key: value for key, value in train.items() if key in _OPTIMIZER}
+    """The optimizer with which most settings of a built-in workload were recorded; empty if none was."""
+    known = [each for each in recorded() if each.about["workload"].get("name") == name]
+    most = max(known, key=lambda each: len(each.by_setting), default=None)
+    return {key: value for key, value in most.about["train"].items() if key in _OPTIMIZER} if most else {}
 
 
 def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -30,7 +30,7 @@ class Standing:
         accuracy, accuracy_low, accuracy_high: median, minimum and maximum; None if the workload does not train a model.
         accuracy_change: accuracy minus that of the reference on the same network, None without a reference.
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
-        workload, cell: the names of the workload and of the cell.
+        workload, cell: the names of the workload and of the cell. host: where hosts are kept apart, else None.
         time_to_target_s: median, None without a target or if fewer than half of the repetitions reach it.
         megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
         unscaled_megabytes_per_step: the same before `payload_scale`, None if that is 1.
@@ -52,6 +52,7 @@ class Standing:
     paired: PairedDifference | None = None
     workload: str = ""
     cell: str = ""
+    host: str | None = None
     unscaled_megabytes_per_step: float | None = None
     time_to_target_s: float | None = None
 
@@ -145,15 +146,16 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     return sorted(found, key=lambda network: [by_value(value) for value in network.where.values()])
 
 
-Seeds = Mapping[tuple[Any, Any], Mapping[int, float]]
+Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
 
 
 def _accuracies(rows: Iterable[Line]) -> Seeds:
-    """The accuracy of each seed, by run and cell."""
-    found: dict[tuple[Any, Any], dict[int, float]] = {}
+    """The accuracy of each seed, by run, cell and host."""
+    found: dict[tuple[Any, ...], dict[int, float]] = {}
     for row in rows:
         if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"]):
-            found.setdefault((row["run"], row["cell"]), {})[int(row["seed"])] = float(row["accuracy"])
+            of_cell = found.setdefault((row["run"], row["cell"], row["hosts"]), {})
+            of_cell[int(row["seed"])] = float(row["accuracy"])
     return found
 
 
@@ -177,7 +179,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
     accuracy = None if math.isnan(line["accuracy"]) else float(line["accuracy"])
     paired = None
     if reference is not None:
-        mine, theirs = (seeds.get((one["run"], one["cell"]), {}) for one in (line, reference))
+        mine, theirs = (seeds.get((one["run"], one["cell"], one["hosts"]), {}) for one in (line, reference))
         paired = paired_difference(mine, theirs)
     return Standing(
         algorithm=str(line["algorithm"]),
@@ -196,6 +198,7 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         paired=paired,
         workload=str(line["workload"]),
         cell=str(line["cell"]),
+        host=line["hosts"],
         unscaled_megabytes_per_step=unscaled_megabytes_per_step(line),
         time_to_target_s=None if absent(line["time_to_target_s"]) else float(line["time_to_target_s"]),
     )

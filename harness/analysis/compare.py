@@ -9,6 +9,7 @@ from typing import Any
 
 from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
+from wanbench.harness.analysis.pooling import own_host
 from wanbench.harness.analysis.summary import AnalysisError, cells, frame, records
 
 Row = Mapping[str, Any]
@@ -82,6 +83,8 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     known = ("run", *AXES)
     if by not in known:
         raise AnalysisError(f"--by {by}: not an axis; expected one of {', '.join(known)}")
+    if by == "hosts":  # also those that are alike
+        rows = [{**row, "hosts": own_host(row)} for row in rows]
     summary = cells(frame(rows))
     lines = [line for line in records(summary) if line["workers"] != 1 and line["status"] == "ok"]
     free = {"run", by, *_FOLLOWS.get(by, ())}

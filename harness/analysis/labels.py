@@ -8,7 +8,7 @@ from typing import Any
 # The axes besides the algorithm, the preferred for the columns of a table first.
 AXES = (
     "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "payload_scale",
-    "channels", "workload", "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed",
+    "channels", "workload", "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
 )  # fmt: skip
 
 

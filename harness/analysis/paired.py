@@ -41,11 +41,12 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """The mean of values, and both ends of its 95 % interval of Student's t; infinite for fewer than 3 values."""
     mean, half = statistics.fmean(values), math.inf
     if len(values) >= _FEWEST:
-        half = _quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+        half = quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return mean, mean - half, mean + half
 
 
-def _quantile(freedom: int) -> float:
+def quantile(freedom: int) -> float:
+    """Student's t that a 95 % interval reaches, with this many degrees of freedom."""
     from scipy import stats  # takes half a second, and most runs do not train a model
 
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom))

@@ -17,6 +17,7 @@ import pandas as pd
 
 from wanbench.harness.analysis.labels import AXES, tell_apart
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
+from wanbench.harness.analysis.pooling import grouped
 from wanbench.harness.plan.law import PredictInputs, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
@@ -40,6 +41,7 @@ AXIS_TITLES = {
     "payload_scale": "payload scale",
     "mtbf_s": "time between failures (s)",
     "mttr_s": "time to repair (s)",
+    "hosts": "host",
 }
 
 
@@ -51,7 +53,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a DataFrame with every column, in an order that does not depend on the order of execution.
 
     Scalability is computed from the one-worker repetitions among the rows. Rows without one keep their stored value.
-    Cells that no shown column tells apart get longer labels.
+    Cells that no shown column tells apart get longer labels. `hosts` is the axis of `pooling.grouped`.
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
@@ -62,9 +64,10 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             row["loss_burst"] = 0.0
     rescale(full)
     set_goodput(full)
+    full = grouped(full)
     tell_apart(full)
     full.sort(key=_row_order)
-    names = dict.fromkeys([*SHOWN, *(key for row in full for key in row)])
+    names = dict.fromkeys([*SHOWN, "hosts", *(key for row in full for key in row)])
     table = pd.DataFrame(full, columns=list(names), dtype=object)
     for name in (*MEASURES, *_NETWORK_AXES, "predicted_step_time_s", "payload_scale"):
         table[name] = pd.to_numeric(table[name]).astype(float)
@@ -74,14 +77,14 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
     axes = tuple(by_value(row.get(name)) for name in AXES)
     algorithm = algorithm_order(str(row["algorithm"]), str(row["kind"]), row["params"])
-    return str(row["run"]), algorithm, axes, str(row["cell"]), by_value(row["rep"])
+    return str(row["run"]), algorithm, axes, str(row["cell"]), by_value(row["rep"]), by_value(row["host"])
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
     """The columns that this run sweeps, the most suitable as table columns first.
 
     A network value that follows from the profile and the number of workers (which changes the sites in use) is not an
-    axis. Channels that follow from the algorithm, and an emulator that follows from the testbed, are none either.
+    axis. Channels that follow from the algorithm, and an emulator or host from the testbed, are none either.
     """
     swept = table[table["workers"] != 1]
     found = []
@@ -93,7 +96,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
             given += ["mtbf_s"]
         elif name == "channels":
             given += ["collective"]
-        elif name == "emulator":
+        elif name in {"emulator", "hosts"}:
             given += ["testbed"]
         # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
         several = name == "workload" and swept[name].nunique() > 1
@@ -105,18 +108,21 @@ def axes_of(table: pd.DataFrame) -> list[str]:
 def cells(table: pd.DataFrame) -> pd.DataFrame:
     """One line per cell: medians of the valid repetitions, `<measure>_min` and `<measure>_max`, law and deviation.
 
+    Where hosts are kept apart, a cell has a line for each. `on_hosts` are those of a line, `host` the only one.
+
     `status` is ok if any repetition is valid, else that of the last one. `repeats` counts the valid repetitions.
     `predicted_scalability` is dimensionless. `deviation_pct` is 100 (measured / predicted - 1), of scalability.
     """
-    groups: dict[tuple[Any, Any], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
-        groups.setdefault((row["run"], row["cell"]), []).append(row)
+        groups.setdefault((row["run"], row["cell"], row["hosts"]), []).append(row)
     return pd.DataFrame([_cell(group) for group in groups.values()], dtype=object)
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The lines of a DataFrame as dicts."""
-    return [dict(zip(table.columns, values, strict=True)) for values in table.itertuples(index=False, name=None)]
+    names = list(table.columns)  # once: to go through the index takes longer than through a line
+    return [dict(zip(names, values, strict=True)) for values in table.itertuples(index=False, name=None)]
 
 
 def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -126,6 +132,8 @@ def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     line["reason"] = None if valid else line["reason"]
     line["repeats"] = len(valid)
     line["repeats_lost"] = len(group) - len(valid)
+    hosts = sorted({row["host"] for row in valid or group}, key=by_value)
+    line["host"], line["on_hosts"] = hosts[0] if len(hosts) == 1 else None, tuple(hosts)
     for name in MEASURES:
         values = [row[name] for row in valid if not math.isnan(row[name])]
         never = len(valid) - len(values) if name in _TO_TARGET and values else 0
@@ -177,6 +185,8 @@ def axis_value(axis: str, value: object) -> str:
         return f"{value} workers"
     if axis == "mtbf_s" and absent(value):
         return "without failures"
+    if axis == "hosts" and absent(value):
+        return "any host"
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
     return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
 

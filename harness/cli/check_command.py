@@ -60,6 +60,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Append a Markdown summary to this file.",
 )
+@click.option(
+    "--append",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append the outcome to this file, for `wanbench history`.",
+)
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML.")
 @click.option("--github", is_flag=True, help="Write GitHub annotations and the step summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -91,6 +97,7 @@ def command(
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
+    from wanbench.harness.gate import journal
     from wanbench.harness.plan.scale import refuse_gated
 
     with interruptible("there is no verdict"):
@@ -100,11 +107,15 @@ def command(
         refuse_gated(spec, spec_source)
         plan = planned(spec, spec_source)
         cells = select(plan, only)
+        if options["append"] is not None:
+            journal.refuse_other(options["append"], spec.name)
         given = {"--only": only, "--set": assignments, "--drop": drop}
         options["run"] = _options(given, testbed, emulator, options["jobs"])
         report = _judged(plan, cells, spec_source, out, options | {"only": only})
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
     _write(report, code, spec_source, out / f"check-{spec.name}", options)
+    if options["append"] is not None and not journal.append(options["append"], report):
+        click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
     _say(report, code, as_json)
     click.get_current_context().exit(code)
 
@@ -153,6 +164,8 @@ def _refuse(options: dict[str, Any]) -> None:
     modes = [f"--{name}" for name in ("baseline", "base", "aa") if options[name]]
     if len(modes) > 1:
         raise SpecError(f"{' and '.join(modes)}: choose one")
+    if options["aa"] and options["append"]:
+        raise SpecError("--append: --aa measures the noise of this host, which is no outcome of a commit")
     if options["head"] and not options["base"]:
         raise SpecError("--head: needs --base to compare with")
     if options["accept"] and not options["baseline"]:
@@ -172,7 +185,7 @@ def _options(
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
     """Write check.json, and the files for CI systems that were asked for."""
     from wanbench.harness.gate import annotations, junit, summary
-    from wanbench.harness.results.store import write_json
+    from wanbench.harness.results.disk import write_json
     from wanbench.harness.spec.library import find
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -25,12 +25,13 @@ FORMATS = ("table", "md", "csv", "json", "parquet")
     "--by",
     default=None,
     metavar="AXIS",
-    help="testbed, emulator, collective ...; default: testbed, or run if there are two.",
+    help="testbed, emulator, collective, hosts ...; default: testbed, or run if there are two.",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="Sort by ratio; -ratio puts the largest first.")
 @click.option("--no-figures", is_flag=True, help="Print the table only.")
+@across_hosts_option
 @out_option
 def command(
     run_source: str,
@@ -40,6 +41,7 @@ def command(
     as_json: bool,
     sort: str | None,
     no_figures: bool,
+    across_hosts: bool,
     out: Path,
 ) -> None:
     """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
@@ -67,8 +69,9 @@ def command(
         name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
         rows += [{**row, "run": name} for row in rows_of(head)]
     axis = by or ("run" if head_source is not None else "testbed")
+    shown = rows if axis == "hosts" else by_hosts(rows, across_hosts=across_hosts)
     try:
-        comparison = compare(rows, axis)
+        comparison = compare(shown, axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     text = _text(comparison, "json" if as_json else form, sort, folder.path).removesuffix("\n")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
 from wanbench.harness.errors import SpecError
-
-if TYPE_CHECKING:
-    from wanbench.harness.results.columns import Row
 
 REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
@@ -33,6 +30,7 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 )
 @click.option("--paper", metavar="NAME", help="Draw a paper's figures from results/reference/: dts, ..., or all.")
 @click.option("--check", is_flag=True, help="With --paper: compare with committed files, and verify their runs.")
+@across_hosts_option
 @out_option
 @click.pass_context
 def command(
@@ -43,6 +41,7 @@ def command(
     beside: str | None,
     paper: str | None,
     check: bool,
+    across_hosts: bool,
     out: Path,
 ) -> None:
     """Draw the figures of RUN (a folder, or a name under --out; default: the latest), deterministic to the byte.
@@ -57,8 +56,8 @@ def command(
               wanbench figures --paper dts --check
     """
     if paper is not None:
-        if run_source is not None or beside is not None:
-            raise SpecError("--paper draws from recorded runs; remove RUN and --beside")
+        if run_source is not None or beside is not None or across_hosts:
+            raise SpecError("--paper draws from recorded runs; remove RUN, --beside and --across-hosts")
         _paper(context, paper, to, check=check)
         return
     if check:
@@ -70,7 +69,7 @@ def command(
         if name not in {"svg", "pdf", "png", "csv"}:
             raise SpecError(f"--formats {name}: expected svg, pdf, png or csv")
     folder = open_run(run_source, out)
-    rows = rows_of(folder)
+    rows = by_hosts(rows_of(folder), across_hosts=across_hosts)
     if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
@@ -78,7 +77,7 @@ def command(
     from wanbench.harness.results.evidence import Evidence
     from wanbench.harness.show.figures import draw_all
 
-    other = None if beside is None else _beside(beside, out)
+    other = None if beside is None else _beside(beside, out, across_hosts=across_hosts)
     evidence, to = Evidence(folder), to or folder.path / "figures"
     try:
         for path in draw_all(rows, folder.name, to, formats=wanted, evidence=evidence, beside=other):
@@ -87,13 +86,13 @@ def command(
         raise SpecError(f"--beside: {error}" if beside else str(error)) from None
 
 
-def _beside(source: str, out: Path) -> tuple[str, list[Row]]:
+def _beside(source: str, out: Path, *, across_hosts: bool) -> tuple[str, list[dict[str, Any]]]:
     """Name and rows of a run: a folder, a name under `out`, or a recorded one."""
     from wanbench.harness.results.store import open_run
 
     recorded = not any((path / "manifest.json").is_file() for path in (Path(source), out / source))
     folder = open_run(source, REFERENCE if recorded and (REFERENCE / source).is_dir() else out)
-    return folder.name, rows_of(folder)
+    return folder.name, by_hosts(rows_of(folder), across_hosts=across_hosts)
 
 
 def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -50,6 +50,16 @@ def out_option(function: F) -> F:
     option = click.option(
         "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True,
         help="Folder that holds the runs.",
+    )  # fmt: skip
+    return option(function)
+
+
+def across_hosts_option(function: F) -> F:
+    """Add --across-hosts, for commands that summarise repetitions."""
+    option = click.option(
+        "--across-hosts", is_flag=True,
+        help="Summarise the repetitions of all hosts together, even if their one-worker step times differ by more "
+             "than 3 %.",
     )  # fmt: skip
     return option(function)
 
@@ -220,3 +230,12 @@ def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
     if found.note:
         click.echo(f"wanbench: {folder.name}: {found.note}", err=True)
     return found.rows
+
+
+def by_hosts(rows: Sequence[Mapping[str, Any]], *, across_hosts: bool) -> list[dict[str, Any]]:
+    """The rows for a summary, which keeps hosts that are not alike apart or pools them; stderr says which."""
+    from wanbench.harness.analysis.pooling import grouped, remarks
+
+    for run, remark in remarks(rows, across_hosts=across_hosts):
+        click.echo(f"wanbench: {run}: {remark}", err=True)
+    return grouped(rows, across_hosts=across_hosts)

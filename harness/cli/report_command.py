@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
 from wanbench.harness.errors import HostError
 
 
@@ -16,8 +16,9 @@ from wanbench.harness.errors import HostError
 @click.option(
     "-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="File to write; default: RUN/report.html."
 )
+@across_hosts_option
 @out_option
-def command(run_source: str | None, to: Path | None, out: Path) -> None:
+def command(run_source: str | None, to: Path | None, across_hosts: bool, out: Path) -> None:
     """Write one self-contained HTML page of RUN (a folder, or a name under --out; default: the latest).
 
     The page shows the best algorithm of every network, figures with their values, a table of all cells to sort and
@@ -32,8 +33,8 @@ def command(run_source: str | None, to: Path | None, out: Path) -> None:
 
     folder = open_run(run_source, out)
     path = to or folder.path / "report.html"
-    rows_of(folder)
+    by_hosts(rows_of(folder), across_hosts=across_hosts)
     try:
-        click.echo(write_report(folder, path))
+        click.echo(write_report(folder, path, across_hosts=across_hosts))
     except OSError as error:
         raise HostError(f"{path}: cannot be written ({error.strerror}); choose another file with -o") from None

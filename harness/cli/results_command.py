@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -25,13 +25,16 @@ _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
     "--sort", metavar="COLUMN", help="Sort a table by step_time_s, scalability, ...; -COLUMN puts the largest first."
 )
 @click.option("--all", "earlier", is_flag=True, help="Include repetitions of earlier versions of the spec.")
+@across_hosts_option
 @out_option
-def command(run_source: str | None, form: str, sort: str | None, earlier: bool, out: Path) -> None:
+def command(run_source: str | None, form: str, sort: str | None, earlier: bool, across_hosts: bool, out: Path) -> None:
     """Show what is finished in RUN (a folder, or a name under --out; default: the latest), and what failed and why.
 
     table and pivot start with the best algorithm of every network: its speed, and its cost in accuracy and bytes. If
     the network changed over time, they then list the changes. After that they show one entry per cell; md shows only
     these entries. csv, json and parquet have one object per repetition. parquet prints the path of its file.
+
+    If hosts differ by more than 3 % in the step time of one worker, each has its own entries.
 
     \b
     Example:  wanbench results latency-sweep --format pivot
@@ -49,12 +52,13 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
         write_parquet(rows, path)
         click.echo(path)
         return
+    shown = by_hosts(rows, across_hosts=across_hosts) if form in ("table", "pivot", "md") else rows
     try:
-        text = render(rows, form, sort)  # type: ignore[arg-type]  # click has checked the choice
+        text = render(shown, form, sort)  # type: ignore[arg-type]  # click has checked the choice
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     opening = (
-        "\n".join(filter(None, [headline(rows), timeline_table(rows)]))
+        "\n".join(filter(None, [headline(shown), timeline_table(rows)]))
         if form in ("table", "pivot") and not earlier
         else ""
     )

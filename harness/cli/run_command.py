@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import KEPT, interruptible, load_spec, planned, read_source, select, spec_options
+from wanbench.harness.cli.options import (
+    KEPT,
+    by_hosts,
+    interruptible,
+    load_spec,
+    planned,
+    read_source,
+    select,
+    spec_options,
+)
 from wanbench.harness.errors import CellsFailed, SpecError
 
 if TYPE_CHECKING:
@@ -110,7 +119,7 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:
     """
     from wanbench.harness.show.headline import headline
 
-    rows = folder.rows()
+    rows = by_hosts(folder.rows(), across_hosts=False)
     decision = headline(rows)
     if not decision:
         return

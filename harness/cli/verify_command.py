@@ -29,6 +29,7 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
                 and a repetition has a reason if it is not valid, and else none
     fidelity    the network of every valid repetition was measured before it ran
     reps        a cell has 3 valid repetitions with different seeds; their step times differ by at most 10 %
+    hosts       each host measured one worker too, and these step times differ by at most 3 %
     window      at least 20 steps and 3 (D + p) steps were measured, in multiples of p
     code        all cells of one kind of algorithm were measured with the same code
     payload     gloo did not run with scaled messages under the name of a full-size workload

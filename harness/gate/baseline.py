@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.gate.exact import Entry
-from wanbench.harness.results.store import write_text
+from wanbench.harness.results.disk import write_text
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles.errors import FileError
 from wanbench.netprofiles.user_file import read_text
@@ -41,6 +41,7 @@ class _Cell(BaseModel):
     cell: str
     testbed: str
     emulator: str | None
+    hosts: list[str] = _ABSENT
     steps: Count = _ABSENT
     payload_bytes: Count = _ABSENT
     messages_sent: Count = _ABSENT
@@ -103,7 +104,7 @@ def read(path: Path, experiment: str) -> Baseline:
     try:
         found = _Cells.model_validate(data)
     except ValidationError as error:
-        raise _unusable(path, _in_words(error)) from None
+        raise _unusable(path, in_words(error)) from None
     return Baseline(found.spec, {name: cell.model_dump(exclude_unset=True) for name, cell in found.cells.items()})
 
 
@@ -131,7 +132,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _in_words(error: ValidationError) -> str:
+def in_words(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place if place.isprintable() else ascii(place)}: {first['msg']}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline, claims, exact, noise
@@ -17,6 +18,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
+from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
@@ -165,9 +167,17 @@ def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence
 
 
 def _identities(rows: Sequence[Row]) -> dict[str, Entry]:
-    """The identity and emulator of every cell, by name, which a baseline keeps beside its values."""
-    firsts = {cell: group[0] for cell, group in by_name(rows).items()}
-    return {cell: {_KEY: row["cell_key"], "emulator": row["emulator"]} for cell, row in firsts.items()}
+    """The identity, emulator and hosts of every cell, by name, which a baseline keeps beside its values."""
+    return {
+        cell: {_KEY: group[0]["cell_key"], "emulator": group[0]["emulator"], **_hosts(group)}
+        for cell, group in by_name(rows).items()
+    }
+
+
+def _hosts(group: Iterable[Mapping[str, Any]]) -> Entry:
+    """Empty if the cell is simulated."""
+    hosts = {host for row in group if (host := host_of(row)) is not None}
+    return {"hosts": sorted(hosts)} if hosts else {}
 
 
 def _advice(findings: list[Judgement]) -> str:

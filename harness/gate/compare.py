@@ -10,7 +10,7 @@ from pathlib import Path
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.gate import measured, noise, rule, sides
 from wanbench.harness.gate.check import Work, claims_only
-from wanbench.harness.gate.measured import Sides, other_machine
+from wanbench.harness.gate.measured import Sides, other_machine, unlike_hosts
 from wanbench.harness.gate.names import name, name_of
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.pair import Pair
@@ -18,8 +18,8 @@ from wanbench.harness.gate.rounds import CannotRun, RunRequest
 from wanbench.harness.gate.sides import NoBase, Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import check_host
-from wanbench.harness.run.session import control_folder
 
 
 def compare(work: Work, base: str, head: str, out: Path) -> Report:
@@ -155,6 +155,9 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
     for side, mine in zip((base, head), rows, strict=True):
         if not mine:
             raise SpecError(f"--{side.role} {side.title}: has no results of cells of {work.spec.name}")
+    against = f"{head.title} against {base.title}"
+    if (unlike := unlike_hosts(*rows)) is not None:
+        return Report(work.spec.name, against, (Judgement("hosts", Verdict.NOT_COMPARABLE, unlike),))
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
     known = work.noise()
     both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines), known.wire_band)
@@ -164,5 +167,6 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
         "base and head were measured at different times, so changes of the host count as changes of the code",
         *([known.remark] if known.remark else []),
     ]
-    return Report(work.spec.name, f"{head.title} against {base.title}", tuple(found), work.claims(rows[1]), together,
-                  tuple(notes) if both.timed else ())  # fmt: skip
+    notes = notes if both.timed else []
+    titles = {"base": base.title, "head": head.title}
+    return Report(work.spec.name, against, tuple(found), work.claims(rows[1]), together, tuple(notes), titles)

@@ -14,6 +14,7 @@ from typing import Any
 
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Judgement, Verdict
+from wanbench.harness.results.columns import MORE_IS_BETTER
 from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
@@ -28,7 +29,6 @@ COMPARED = (*COUNTS, *TIMES, *VALUES, WIRE)
 GONE = "in the baseline, but not in this run"
 _FIRST_MISSING = "the first repetition is missing"
 _SMALL_PCT = 0.001  # below, a change is shown with all digits
-_MORE_IS_BETTER = {"scalability", "accuracy"}
 
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
@@ -113,7 +113,7 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable, band: float) 
     if not changed:
         return Judgement(cell, Verdict.UNCHANGED)
     reason = ", ".join(change(key, base[key], head[key]) for key in changed)
-    worse = any((head[key] < base[key]) == (key in _MORE_IS_BETTER) for key in changed)
+    worse = any((head[key] < base[key]) == (key in MORE_IS_BETTER) for key in changed)
     return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, reason)
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from wanbench.harness.errors import writing
 from wanbench.harness.gate.text import claim_word
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
-from wanbench.harness.results.store import write_text
+from wanbench.harness.results.disk import write_text
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # The element of each verdict that is not a success.

@@ -14,6 +14,7 @@ from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
 from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict
+from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
 
 Row = Mapping[str, Any]
@@ -206,7 +207,12 @@ def _without_values(rows: Sequence[Row]) -> list[Row]:
 
 
 def _times(rows: Sequence[Row]) -> dict[int, float]:
-    return {int(row["rep"]): float(row["step_time_s"]) for row in rows if row["status"] == "ok"}
+    """The step time of each valid repetition, by number; of one worker, the median of the hosts that measured it."""
+    times: dict[int, list[float]] = {}
+    for row in rows:
+        if row["status"] == "ok":
+            times.setdefault(int(row["rep"]), []).append(float(row["step_time_s"]))
+    return {rep: statistics.median(each) for rep, each in times.items()}
 
 
 def _known(value: float) -> float | None:
@@ -233,6 +239,18 @@ def other_machine(base: Mapping[str, Any], head: Mapping[str, Any]) -> str | Non
     """
     before, after = _machine(base), _machine(head)
     return ", ".join(f"{key} {before[key]} -> {after[key]}" for key in before if before[key] != after[key]) or None
+
+
+def unlike_hosts(base: Sequence[Row], head: Sequence[Row]) -> str | None:
+    """The reason if one side, or both together, were measured on hosts that are not alike, else None.
+
+    On equal hosts, or if a host was not recorded, a one-worker cell that changed may be a change of the code.
+    """
+    sides = [hosts_of(rows) for rows in (base, head)]
+    names = [set(side.names) for side in sides]
+    if names[0] != names[1] and not any(NOT_RECORDED in each or not each for each in names):
+        sides.append(hosts_of([*base, *head]))
+    return next(filter(None, (side.problem for side in sides)), None)
 
 
 def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:

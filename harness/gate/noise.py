@@ -17,7 +17,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.gate.exact import WIRE_BAND
 from wanbench.harness.gate.rule import margin
-from wanbench.harness.results.store import write_json
+from wanbench.harness.results.disk import write_json
 from wanbench.harness.run.manifest import cpu_model
 
 _SCHEMA = 1

@@ -33,7 +33,7 @@ from wanbench.harness.errors import (
 from wanbench.harness.gate.sides import Side
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.session import stoppable
+from wanbench.harness.run.ending import stoppable
 from wanbench.workloads.process.namespace import die_with_parent
 
 _GRACE_S = 60.0  # for a run that was asked to stop

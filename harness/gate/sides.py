@@ -6,7 +6,6 @@ repository, so nothing is left in it, even after a crash.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.gate.git import git
 from wanbench.harness.results.store import RunFolder, open_run
 
 IMAGE = "image:"
@@ -116,13 +116,13 @@ def _resolved(role: str, source: str) -> tuple[Path, str]:
     if shutil.which("git") is None:
         raise NoBase(f"--{role} {source}: not a run folder, and finding a revision needs git; install it")
     try:
-        top = Path(_git("rev-parse", "--show-toplevel")).resolve()
+        top = Path(git("rev-parse", "--show-toplevel")).resolve()
     except HostError as error:
         raise SpecError(f"--{role} {source}: neither a run folder nor a revision: {error}") from None
     try:
-        return top, _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{source}^{{commit}}")
+        return top, git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{source}^{{commit}}")
     except HostError:
-        if _git("rev-parse", "--is-shallow-repository") == "true":
+        if git("rev-parse", "--is-shallow-repository") == "true":
             fetch = f"git fetch --depth=1 origin {source.removeprefix('origin/')}"
             raise NoBase(
                 f"--{role} {source}: no such revision in this shallow clone; fetch it with `{fetch}`"
@@ -133,14 +133,14 @@ def _resolved(role: str, source: str) -> tuple[Path, str]:
 
 def _check_out(top: Path, revision: str, folder: Path) -> None:
     """Check out a revision into a repository that borrows all objects from the one at `top`."""
-    objects = (top / _git("rev-parse", "--git-path", "objects", cwd=top)).resolve()
-    shallow = (top / _git("rev-parse", "--git-path", "shallow", cwd=top)).resolve()
-    _git("init", "--quiet", "--template=", str(folder), cwd=top)
+    objects = (top / git("rev-parse", "--git-path", "objects", cwd=top)).resolve()
+    shallow = (top / git("rev-parse", "--git-path", "shallow", cwd=top)).resolve()
+    git("init", "--quiet", "--template=", str(folder), cwd=top)
     (folder / ".git" / "objects" / "info").mkdir(parents=True, exist_ok=True)
     (folder / ".git" / "objects" / "info" / "alternates").write_text(f"{objects}\n")
     if shallow.is_file():
         shutil.copy(shallow, folder / ".git" / "shallow")
-    _git("-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", revision, cwd=folder)
+    git("-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", revision, cwd=folder)
 
 
 def _set_up(role: str, source: str, setup: Sequence[str], folder: Path) -> None:
@@ -149,14 +149,3 @@ def _set_up(role: str, source: str, setup: Sequence[str], folder: Path) -> None:
         done = subprocess.run(["sh", "-c", command], cwd=folder, stdout=sys.stderr, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise HostError(f"--{role} {source}: gate.setup: `{command}` ended with status {done.returncode}")
-
-
-def _git(*arguments: str, cwd: Path | None = None) -> str:
-    """Run git and return its output. Raises: HostError with the message of git."""
-    environment = {key: value for key, value in os.environ.items() if key not in {"GIT_DIR", "GIT_WORK_TREE"}}
-    done = subprocess.run(
-        ["git", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
-    if done.returncode:
-        raise HostError(f"git {arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")
-    return done.stdout.strip()

@@ -8,6 +8,7 @@ Layout
     trials.py      the cells of a design
     campaign.py    tunes learning rates, trains every seed, and measures simulated step times; resumable
     cost.py        what a design costs, before it runs
-    recording.py   Recording: the trajectories of a design in one small file; the recorded ones in recorded/
+    recording.py   Recording: the trajectories of a design in one small file; the recorded ones in recorded/;
+                   extend.py: adds settings to one
     summary.py     the lines of `wanbench list learning`; table.py: tables in Markdown at equal steps and equal time
 """

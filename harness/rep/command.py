@@ -33,9 +33,9 @@ from wanbench.harness.rep.train import (
     write_network,
 )
 from wanbench.harness.results.columns import Row
+from wanbench.harness.results.disk import write_json
 from wanbench.harness.results.row import Measured, measured_row
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.results.store import write_json
 from wanbench.harness.spec import command
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied

@@ -19,9 +19,9 @@ from wanbench.harness.rep import pauses
 from wanbench.harness.rep.fidelity import HostMeter, judge
 from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.columns import Row
+from wanbench.harness.results.disk import write_json
 from wanbench.harness.results.evidence import EVALUATIONS
 from wanbench.harness.results.row import Measured, cpu_wait_pct, describe, measured_row, trained, udp_overflows
-from wanbench.harness.results.store import write_json
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import Event, FolderMount, Group, Slot, Training
 from wanbench.harness.testbeds.docker.mounts import current

@@ -1,124 +1,21 @@
 """THE catalogue of result columns, from which a row's type, checks, tables, Parquet files and reference are made.
 
 A column that does not apply to a repetition, or that was not measured, is null. Nothing is ever filled in.
-To add a column, add a line here and set its value where rows are made (`results.row`).
+To add a column, add a line here, or in `conditions.py`, and set its value where rows are made (`results.row`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
-Status = Literal["ok", "invalid", "failed"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """The description of one column.
-
-    Attributes:
-        meaning: a sentence. unit: of the numbers. applies: the repetitions that have it; the others have null.
-        minimum, above: inclusive and exclusive lower bound of the numbers.
-        measure: a cell shows the median, minimum and maximum over its repetitions.
-        shown: part of tables and CSV; the others are only in JSON and Parquet files.
-    """
-
-    meaning: str
-    unit: str | None = None
-    applies: str | None = None
-    minimum: float | None = None
-    above: float | None = None
-    measure: bool = False
-    shown: bool = True
-
-    @property
-    def text(self) -> str:
-        """The meaning, and when the column is not null."""
-        return self.meaning if self.applies is None else f"{self.meaning} Null except for {self.applies}."
+from wanbench.harness.results.column import Column
+from wanbench.harness.results.conditions import Conditions
 
 
-class Row(TypedDict):
+class Row(Conditions):
     """One repetition of one cell."""
 
-    run: Annotated[str | None, Column("Name of the run.")]
-    cell: Annotated[
-        str, Column("Name of the cell: algorithm, workers, other axes, and the first characters of its identity.")
-    ]
-    rep: Annotated[int, Column("Number of the repetition, from 0.")]
-    status: Annotated[
-        Status, Column("ok, failed, or invalid: the emulation was not faithful, so no summary counts the repetition.")
-    ]
-    reason: Annotated[
-        str | None, Column("Reason why the repetition failed or is invalid.", applies="repetitions that are not ok")
-    ]
-    testbed: Annotated[str, Column("Environment of the workers: netns, docker or virtual (simulated).")]
-    emulator: Annotated[
-        str | None, Column("Emulator of the network: netem or relay.", applies="emulated cells with several workers")
-    ]
-    collective: Annotated[
-        str | None,
-        Column(
-            "Implementation of all-reduce, such as gloo or direct; of a program: what carries its groups of gloo.",
-            applies="training on several workers, and programs whose spec names one",
-        ),
-    ]
-    channels: Annotated[int | None, Column("Channels of gloo, or TCP connections per pair of workers.", above=0)]
-    workload: Annotated[str, Column("Name of the built-in workload, model or program, or by-numbers-PARAMS.")]
-    payload_scale: Annotated[
-        float | None, Column("Factor by which messages, buckets and rates are multiplied; 1 for a command.", above=0)
-    ]
-    algorithm: Annotated[
-        str, Column("Label of the algorithm: its kind, and the parameters that differ from their defaults.")
-    ]
-    kind: Annotated[str, Column("Kind of the algorithm; local for one-worker cells.")]
-    params: Annotated[Mapping[str, Any], Column("Parameters of the algorithm, as given in the spec.")]
-    workers: Annotated[
-        int, Column("Number of workers N. Rows with 1 measure T(1), the numerator of scalability.", minimum=1)
-    ]
-    profile: Annotated[str | None, Column("Name of the network profile.", applies="cells with several workers")]
-    rtt_ms: Annotated[
-        float | None,
-        Column("Configured round-trip time, median over the pairs of sites in use.", unit="ms", minimum=0),
-    ]
-    rtt_max_ms: Annotated[
-        float | None,
-        Column("Configured round-trip time, maximum over the pairs of sites in use.", unit="ms", minimum=0),
-    ]
-    rate_mbps: Annotated[
-        float | None,
-        Column(
-            "Configured rate, including the payload scale; null if paths differ or are unlimited.",
-            unit="Mbit/s",
-            above=0,
-        ),
-    ]
-    loss_pct: Annotated[float | None, Column("Configured loss per packet; null if paths differ.", unit="%", minimum=0)]
-    loss_burst: Annotated[
-        float | None,
-        Column(
-            "Configured mean number of packets lost in a row; null if each is lost independently or paths differ.",
-            unit="packets",
-            minimum=1,
-        ),
-    ]
-    jitter_ms: Annotated[
-        float | None,
-        Column("Configured standard deviation of the one-way delay; null if paths differ.", unit="ms", minimum=0),
-    ]
-    tcp: Annotated[str | None, Column("TCP congestion control. In emulated cells it was set and read back.")]
-    timeline: Annotated[
-        str | None, Column("Changes of the network and of workers, with their times.", applies="cells with a timeline")
-    ]
-    mtbf_s: Annotated[
-        float | None,
-        Column("Mean time between random failures of a machine; null if it has none.", unit="s", above=0),
-    ]
-    mttr_s: Annotated[
-        float | None,
-        Column("Mean time until a machine that failed at random returns.", unit="s", applies="cells with mtbf_s"),
-    ]
-    seed: Annotated[int, Column("Seed of this repetition.")]
     steps: Annotated[int | None, Column("Number of measured steps, which form the window.", above=0)]
     steps_total: Annotated[
         int | None, Column("Number of all steps, including those before and after the window.", minimum=0)
@@ -168,9 +65,19 @@ class Row(TypedDict):
     scalability: Annotated[
         float | None,
         Column(
-            "T(1) / T(N): median step time of one worker, divided by step_time_s; T(1) / (N T(N)) with strong scaling. "
+            "T(1) / T(N): calibration_s, divided by step_time_s; T(1) / (N T(N)) with strong scaling. "
             "1 is the ideal. If workers have different step times, T(1) is measured at their harmonic mean. If workers "
             "are lost, T(N) is the time per N steps that count in the final model.",
+            above=0,
+            measure=True,
+        ),
+    ]
+    calibration_s: Annotated[
+        float | None,
+        Column(
+            "T(1) that scalability is computed from: median step time of one worker on the same host, which rows of "
+            "one simulation share. Null if that host has none.",
+            unit="s",
             above=0,
             measure=True,
         ),
@@ -419,6 +326,7 @@ COLUMNS: Mapping[str, Column] = {name: get_args(hint)[1] for name, hint in _HINT
 TYPES: Mapping[str, Any] = {name: get_args(hint)[0] for name, hint in _HINTS.items()}
 SHOWN = tuple(name for name, column in COLUMNS.items() if column.shown)
 MEASURES = tuple(name for name, column in COLUMNS.items() if column.measure)
+MORE_IS_BETTER = frozenset({"scalability", "accuracy", "goodput"})  # of the measures
 
 
 def empty() -> dict[str, Any]:

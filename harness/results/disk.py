@@ -1,15 +1,30 @@
-"""Waits until files are on disk, so that a power cut cannot take what was reported as finished."""
+"""Writes files in one step, and waits until they are on disk."""
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step, so that readers see the old or the new content."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON in one step, indented and with sorted keys."""
+    write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
 def to_disk(paths: Collection[Path]) -> None:
-    """Wait until files, or the entries of folders, are on disk. Raises: OSError.
+    """Wait until files, or the entries of folders, are on disk: a power cut then takes nothing. Raises: OSError.
 
     A file system writes what is asked for at the same time in one go: five times as fast as one file after the other.
     """

@@ -65,7 +65,7 @@ class Evidence:
         return found
 
     @cached_property
-    def _recorded(self) -> dict[tuple[str, int], dict[str, Any]] | None:
+    def _recorded(self) -> dict[tuple[str, int, str | None], dict[str, Any]] | None:
         path = self.path / FILE
         if not path.is_file():
             return None
@@ -73,14 +73,14 @@ class Evidence:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 data = json.loads(line)
-                found[data["cell"], data["rep"]] = data
+                found[data["cell"], data["rep"], data.get("host")] = data
             except (ValueError, KeyError, TypeError):
                 continue
         return found
 
     def _of(self, row: Row, what: str) -> Any:
         if self._recorded is not None:
-            return self._recorded.get((row["cell"], row["rep"]), {}).get(what)
+            return self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
         rep = self.path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
         read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:

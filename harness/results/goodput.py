@@ -12,10 +12,12 @@ without losses, it is c T / (N t).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wanbench.harness.results.hosts import by_run, hosts_of
+from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.step_times import StepTimes
 
 Row = Mapping[str, Any]
@@ -78,14 +80,19 @@ def recovered(
     )
 
 
-def undisturbed_step_times(rows: Iterable[Row]) -> StepTimes:
-    """T in seconds by run and cell: the median step time of the valid repetitions of each cell without losses."""
-    return StepTimes(lambda row: row.get("counted_steps") is None, rows)
+def undisturbed_step_times(rows: Sequence[Row]) -> StepTimes:
+    """T in seconds by run, cell and host: the median step time of the valid repetitions of each cell without losses.
+
+    If all hosts are alike, the host is None, because each may have only some repetitions of a cell.
+    """
+    alike = all(hosts_of(mine).problem is None for mine in by_run(rows).values())
+    return StepTimes(lambda row: row.get("counted_steps") is None, (lambda _: None) if alike else host_of, rows)
 
 
-def goodput(row: Row, undisturbed: Mapping[tuple[Any, Any], float]) -> float | None:
+def goodput(row: Row, undisturbed: Mapping[tuple[Any, Any, str | None], float]) -> float | None:
     """The share of a run without losses. None if nothing can be lost, or if the cell without losses has no time yet."""
-    step_time_s = undisturbed.get((row.get("run"), row.get("undisturbed_key")))
+    of_cell = row.get("run"), row.get("undisturbed_key")
+    step_time_s = undisturbed.get((*of_cell, host_of(row)), undisturbed.get((*of_cell, None)))
     if row.get("counted_steps") is None or row["status"] != "ok" or not row["step_time_s"] or step_time_s is None:
         return None
     return float(row["counted_steps"] * step_time_s / (row["workers"] * row["step_time_s"] * row["steps"]))

@@ -17,8 +17,9 @@ from typing import Any
 
 from wanbench.harness.errors import CellsFailed
 from wanbench.harness.results import digests
+from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.evidence import CURVE, FILE, NETWORK, PACE, TRACE, Evidence
-from wanbench.harness.results.store import RECORDED, RunFolder, write_json, write_text
+from wanbench.harness.results.store import RECORDED, RunFolder
 
 
 def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
@@ -37,7 +38,7 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
     rows = found.rows
     if not any(row["status"] == "ok" for row in rows):
         raise CellsFailed(f"{folder.path}: no valid repetition, so there is nothing to record")
-    rows.sort(key=lambda row: (row["cell"], row["rep"]))
+    rows.sort(key=lambda row: (row["cell"], row["rep"], row["host"] or ""))
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for name in ("spec.toml", "spec.resolved.json"):
@@ -62,7 +63,8 @@ def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str
     first = {TRACE, NETWORK, PACE}  # from the first repetition only: they show one example, not how repetitions vary
     found = {what: readers[what](row) for what in sorted(wanted) if row["rep"] == 0 or what not in first}
     kept = {what: value for what, value in found.items() if value is not None}
-    return {"cell": row["cell"], "rep": row["rep"], **kept} if kept else None
+    where = {"host": row["host"]} if row["host"] is not None else {}
+    return {"cell": row["cell"], "rep": row["rep"], **where, **kept} if kept else None
 
 
 def _line(data: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from types import UnionType
 from typing import Any, get_args
 
 from wanbench.harness.plan.law import PredictInputs
-from wanbench.harness.results.columns import COLUMNS, TYPES, Column, Status
+from wanbench.harness.results.column import Column, Status
+from wanbench.harness.results.columns import COLUMNS, TYPES
 
 _REQUIRED = (str, int, Status)
 _MOST = 1 << 53  # the largest integer that every JSON reader keeps exactly

@@ -11,33 +11,46 @@ from typing import Any
 from wanbench.harness.results.step_times import StepTimes
 
 Row = Mapping[str, Any]
-OneWorker = Mapping[tuple[Any, Any], float]
+OneWorker = Mapping[tuple[Any, Any, str | None], float]
+
+
+def host_of(row: Row) -> str | None:
+    """The host that the times of a row depend on. None if they were simulated, or if the host was not recorded."""
+    return None if row.get("testbed") == "virtual" else row.get("host")
 
 
 def one_worker_step_times(rows: Iterable[Row]) -> StepTimes:
-    """T(1) in seconds by run and cell: the median step time of the valid repetitions of every one-worker cell."""
-    return StepTimes(lambda row: bool(row["workers"] == 1), rows)
+    """T(1) in seconds by run, cell and host: the median step time of a one-worker cell's valid repetitions there."""
+    return StepTimes(lambda row: bool(row["workers"] == 1), host_of, rows)
 
 
 def rescale(rows: Sequence[Any]) -> None:
     """Compute every scalability from the one-worker repetitions among these rows. Rows without one keep their value."""
     one_worker = one_worker_step_times(rows)
     for row in rows:
+        row["calibration_s"] = calibration(row, one_worker) or row.get("calibration_s")
         row["scalability"] = scalability(row, one_worker) or row["scalability"]
+
+
+def calibration(row: Row, one_worker: OneWorker) -> float | None:
+    """T(1) of a repetition in seconds: that of its one-worker cell (`base_key`) on its own host.
+
+    None if it has no step time, or if that host has not measured its one-worker cell yet.
+    """
+    if row["status"] != "ok" or not row.get("step_time_s"):
+        return None
+    return one_worker.get((row.get("run"), row.get("base_key"), host_of(row)))
 
 
 def scalability(row: Row, one_worker: OneWorker) -> float | None:
     """T(1) / T(N) of one repetition, or T(1) / (N T(N)) with strong scaling; 1.0 is the limit of both.
 
-    If workers were lost, T(N) is the time per N steps that count in the final model.
-
-    None if it has no step time, or if its one-worker cell (`base_key`) has none yet.
+    If workers were lost, T(N) is the time per N steps that count in the final model. None without a `calibration`.
     """
-    step_time_s = row.get("step_time_s")
-    one_worker_s = one_worker.get((row.get("run"), row.get("base_key")))
-    if row["status"] != "ok" or not step_time_s or one_worker_s is None:
+    one_worker_s = calibration(row, one_worker)
+    if one_worker_s is None:
         return None
-    value = float(one_worker_s / step_time_s / (row["workers"] if row.get("scaling") == "strong" else 1))
+    value = float(one_worker_s / row["step_time_s"] / (row["workers"] if row.get("scaling") == "strong" else 1))
     counted = row.get("counted_steps")
     return value if counted is None else value * counted / (row["workers"] * row["steps"])
 

@@ -33,7 +33,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import time
@@ -41,18 +40,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import digests, workers
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.cell_folders import CellFolders
-from wanbench.harness.results.columns import Row, empty
-from wanbench.harness.results.disk import to_disk
+from wanbench.harness.results.columns import Row
+from wanbench.harness.results.disk import to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.lock import RunLock
-from wanbench.harness.results.row_schema import flaw
+from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
 from wanbench.harness.results.workers import Watch, Worker
 
@@ -61,7 +60,6 @@ EVENTS = "events.jsonl"
 CLAIMS = "claims"
 RECORDED = "rows.jsonl"
 _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class RunFolder:
         self.path = path
         self.journals = path if worker is None else worker.folder
         self._part = "part" if worker is None else f"{worker.name}.part"
-        self._folders = CellFolders(path / "cells")
+        self._folders, self._rows = CellFolders(path / "cells"), RowFiles()
 
     @property
     def name(self) -> str:
@@ -206,13 +204,13 @@ class RunFolder:
         return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
 
     def _finished(self, place: Path, host: str | None) -> bool:
-        row = _read_row(place / "result.json")
+        row = self._rows.find(place / "result.json")
         return row is not None and host in {None, row.get("host") or host}
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
         """The errors of earlier tries of this repetition, oldest first."""
         found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
-        return [{"row": row} for path in found if (row := _read_row(path)) is not None]
+        return [{"row": row} for path in found if (row := self._rows.find(path)) is not None]
 
     def tries(self) -> dict[tuple[str, int], int]:
         """The number of failed tries, by the name of the cell's folder and the repetition."""
@@ -307,13 +305,13 @@ class RunFolder:
     def results(self) -> dict[Path, Row]:
         """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
         paths = [path.relative_to(self.path) for path in self._results()]
-        found = ((path, _read_row(self.path / path)) for path in paths)
+        found = ((path, self._rows.find(self.path / path)) for path in paths)
         return {path: row for path, row in found if row is not None}
 
     def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:
             try:
-                yield _load_row(path)
+                yield self._rows.load(path)
             except (OSError, ValueError) as error:
                 problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
 
@@ -322,7 +320,7 @@ class RunFolder:
         with (self.path / RECORDED).open(encoding="utf-8", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    row = _parsed_row(line)
+                    row = parsed(line)
                     if not row["cell"]:
                         raise ValueError("cell: missing")
                     rows.append(row)
@@ -366,57 +364,10 @@ def _openable(folder: RunFolder) -> RunFolder:
         return folder  # the schema is not recorded; the rows are checked one by one anyway
     if schema != SCHEMA:
         raise SpecError(
-            f"{folder.path}: the results have schema {_printable(schema)}, but this wanbench reads schema {SCHEMA}; "
+            f"{folder.path}: the results have schema {printable(schema)}, but this wanbench reads schema {SCHEMA}; "
             "read them with the version that wrote them, or measure again with --fresh"
         )
     return folder
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step, so that readers see the old or the new content."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON in one step, indented and with sorted keys."""
-    write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
-
-
-def _read_row(path: Path) -> Row | None:
-    """The row in a result.json or an error.json; None if it is missing or cannot be read."""
-    try:
-        return _load_row(path)
-    except (OSError, ValueError):
-        return None
-
-
-def _load_row(path: Path) -> Row:
-    """Read a row. Raises: OSError; ValueError: the error in it."""
-    row = _parsed_row(path.read_text(encoding="utf-8"))
-    if re.split("[.@]", path.parent.name)[0] != f"rep-{row['rep']}":
-        raise ValueError(f"rep: expected the number in the folder's name, got {row['rep']}")  # a copied folder
-    # The folder names the cell, even if an axis added later changes the name.
-    return {**row, "cell": _printable(path.parent.parent.name)}
-
-
-def _parsed_row(text: str) -> Row:
-    """Parse a row. Raises: ValueError: the error in it."""
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error})") from None
-    row = data["row"] if isinstance(data, dict) and "row" in data else data
-    wrong = flaw(row)
-    if wrong is not None:
-        raise ValueError(wrong)
-    return cast(Row, empty() | {key: _printable(value) for key, value in row.items()})
-
-
-def _printable(value: Any) -> Any:
-    """Text without control characters of a terminal, because a run can come from a stranger."""
-    return _CONTROL.sub(" ", value) if isinstance(value, str) else value
 
 
 def _renamed(part: Path, final: Path) -> bool:
@@ -427,7 +378,7 @@ def _renamed(part: Path, final: Path) -> bool:
     except FileNotFoundError:  # NFS can repeat a request whose answer was lost
         return (final / "result.json").read_bytes() == result
     except OSError:
-        if _read_row(final / "result.json") is not None:
+        if RowFiles().find(final / "result.json") is not None:
             return False
         shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
         part.rename(final)

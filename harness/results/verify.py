@@ -11,6 +11,8 @@ from typing import Any
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.plan.law import PredictInputs, window_steps
 from wanbench.harness.results.consistency import contradictions
+from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
+from wanbench.harness.results.scalability import host_of
 from wanbench.harness.spec.command import looks_like_a_file
 
 MIN_REPS = 3
@@ -48,7 +50,7 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
     ]  # fmt: skip
 
 
-_EMULATED_ONLY = {"fidelity", "payload", "processor"}
+_EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
 
 
 def problems_text(found: Sequence[Objection]) -> str:
@@ -87,16 +89,34 @@ def _fidelity(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
 def _reps(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     """Every emulated cell has enough repetitions; they have different seeds, and their step times agree."""
     for slug, group in _cells(_ok(rows)):
-        if group[0]["testbed"] not in _REAL:
-            continue
-        if len(group) < MIN_REPS:
-            yield slug, f"{len(group)} valid repetition{'s' * (len(group) > 1)}; at least {MIN_REPS} are needed"
-        if len({row["seed"] for row in group}) < len(group):
-            yield slug, "two repetitions have the same seed"
-        times = [row["step_time_s"] for row in group]
-        spread = 100 * (max(times) - min(times)) / statistics.median(times)
-        if spread > MAX_SPREAD_PCT:
-            yield slug, f"step times of the repetitions differ by {spread:.1f} %; the limit is {MAX_SPREAD_PCT:g} %"
+        if group[0]["testbed"] in _REAL:
+            yield from ((slug, f"{where}{text}") for where, mine in _repeated(group) for text in _few_or_apart(mine))
+
+
+def _repeated(group: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the repetitions of a cell, which several hosts can share; those of one worker by host, with its name."""
+    hosts: dict[str | None, list[Row]] = {}
+    for row in group:
+        hosts.setdefault(host_of(row) if row["workers"] == 1 else None, []).append(row)
+    yield from (("" if len(hosts) == 1 else f"{host or NOT_RECORDED}: ", mine) for host, mine in hosts.items())
+
+
+def _few_or_apart(group: Sequence[Row]) -> Iterator[str]:
+    if len(group) < MIN_REPS:
+        yield f"{len(group)} valid repetition{'s' * (len(group) > 1)}; at least {MIN_REPS} are needed"
+    if len({row["seed"] for row in group}) < len(group):
+        yield "two repetitions have the same seed"
+    times = [row["step_time_s"] for row in group]
+    spread = 100 * (max(times) - min(times)) / statistics.median(times)
+    if spread > MAX_SPREAD_PCT:
+        yield f"step times of the repetitions differ by {spread:.1f} %; the limit is {MAX_SPREAD_PCT:g} %"
+
+
+def _hosts(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+    """All hosts of the run are alike: the step times of their own one-worker repetitions differ by at most 3 %."""
+    problem = hosts_of(rows).problem
+    if problem is not None:
+        yield None, problem
 
 
 def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
@@ -238,6 +258,7 @@ RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
     "consistent": _consistent,
     "fidelity": _fidelity,
     "reps": _reps,
+    "hosts": _hosts,
     "window": _window,
     "code": _code,
     "payload": _payload,
@@ -258,6 +279,8 @@ def not_applicable(rule: str, rows: Iterable[Row]) -> str | None:
     valid = _ok(rows)
     if rule in _EMULATED_ONLY and valid and not any(row["testbed"] in _REAL for row in valid):
         return "simulated"
+    if rule == "hosts" and valid and len(hosts_of(valid).names) == 1:
+        return "measured on one host"
     if rule == "accuracy" and valid and not any(_trains(row) for row in valid):
         return "no model is trained; publish speeds only"
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,18 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run.progress import Reporter
+from wanbench.harness.run.repetitions import Item, pending
 
 
 class Desk:
     """Claims and publishes for the nodes, in the process that sees the run's folder.
 
     Args:
-        path: the run's folder.
+        path: the run's folder. cells, repeats: what is measured there.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, cells: Sequence[Cell], repeats: int) -> None:
+        self._path, self._cells, self._repeats = path, cells, repeats
         self._nodes: dict[str, tuple[Worker, RunFolder, Claims]] = {}
         self._said: list[tuple[str, str]] = []
 
@@ -37,6 +38,10 @@ class Desk:
         worker = Worker(self._path)
         folder = RunFolder(self._path, worker)
         self._nodes[node] = worker, folder, Claims(folder, worker, Watch(self._path))
+
+    def pending(self, node: str, host: str) -> list[Item]:
+        """What is left to measure for a node on this host."""
+        return pending(self._cells, self._repeats, self._nodes[node][1], host)
 
     def leave(self, node: str) -> None:
         """Give back what a node has, because it is done or dead."""

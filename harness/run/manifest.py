@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import importlib.util
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -17,6 +19,7 @@ from typing import Any
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.process.apart import call
 from wanbench.harness.spec.command import files
+from wanbench.harness.testbeds import simulated
 from wanbench.workloads.registry import data_digest
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -103,10 +106,38 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "git": _git_revision(),
+        "git": _revision(_ROOT, "--abbrev=12"),
+        "project": _revision(Path(), "--abbrev=40", "--exclude=*"),
         "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
         "code": sorted({code_hash(cell) for cell in cells}),
     }
+
+
+def host_facts(cell: Cell) -> dict[str, str | None]:
+    """The columns of a row that name this host; none if the cell is simulated, because its results repeat anywhere."""
+    return {} if simulated(cell.testbed) else _host_facts()
+
+
+def this_host() -> str:
+    """The name of this host in rows."""
+    return str(_host_facts()["host"])
+
+
+@lru_cache(maxsize=1)
+def _host_facts() -> dict[str, str | None]:
+    name = host_name(os.uname().nodename, _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id"))
+    return {"host": name, "kernel": platform.release(), "cpu": cpu_model()}
+
+
+def host_name(node: str, machine_id: str | None) -> str:
+    """A readable name of a host that stays the same, such as "gpu7-3f9a1c"; without a machine id, its own name.
+
+    The machine id itself must not be published (man 5 machine-id), so it is hashed with a key of ours.
+    """
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", node).strip("-.") or "host"
+    if not machine_id:
+        return readable
+    return f"{readable}-{hmac.digest(b'wanbench', machine_id.encode(), 'sha256').hex()[:6]}"
 
 
 def cpu_model() -> str | None:
@@ -117,9 +148,9 @@ def cpu_model() -> str | None:
     return None
 
 
-def _git_revision() -> str | None:
-    """The revision of the code; None outside a checkout or without git."""
-    command = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+def _revision(folder: Path, *options: str) -> str | None:
+    """The revision of a folder, followed by -dirty if files differ; None outside a checkout or without git."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
     except (OSError, subprocess.SubprocessError):

@@ -17,9 +17,11 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.auto import ThisHost
 from wanbench.harness.run.desk import Desk, FarClaims, FarFolder, FarReporter
-from wanbench.harness.run.manifest import code_hash, own_code
+from wanbench.harness.run.ending import control_folder, stoppable
+from wanbench.harness.run.manifest import code_hash, own_code, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Item, Tally, control_folder, execute, stoppable
+from wanbench.harness.run.repetitions import Item, Tally
+from wanbench.harness.run.session import execute
 
 _LOOK_S = 0.5
 _ANSWER_S = 10.0
@@ -27,9 +29,7 @@ _END_S = 15.0  # for nodes to clean up after Ctrl-C
 _NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
 
 
-def _serve(
-    desk: Any, node: str, run: str, session: str, todo: Sequence[Item], codes: dict[str, str], jobs: int
-) -> None:
+def _serve(desk: Any, node: str, run: str, session: str, codes: dict[str, str], jobs: int) -> None:
     """Measure on this node until nothing is left.
 
     Args:
@@ -41,6 +41,7 @@ def _serve(
     def ask(method: str, *arguments: Any, **named: Any) -> Any:
         return ray.get(getattr(desk, method).remote(*arguments, **named))
 
+    todo: list[Item] = ask("pending", node, this_host())
     for item in todo:
         if code_hash(item.cell) != codes[item.cell.key]:
             raise HostError(f"its code or data differ from the driver's, e.g. for {item.cell.title.strip()}")
@@ -50,7 +51,7 @@ def _serve(
         execute([*todo], folder, claims, Path(session), jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
 
 
-def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
+def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
     """Measure on all nodes of a cluster, until all is settled or no node is left.
 
     Args:
@@ -60,7 +61,7 @@ def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: 
         HostError: Ray is not installed, or no node can measure. Interrupted: Ctrl-C or SIGTERM.
     """
     ray = _imported()
-    with stoppable() as stopped, _connected(ray, address, [item.cell for item in todo]):
+    with stoppable() as stopped, _connected(ray, address, cells):
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -69,7 +70,7 @@ def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: 
             .options(num_cpus=0, max_concurrency=32, scheduling_strategy=here)
             .remote(folder.path.resolve())
         )
-        cluster = _Cluster(ray, desk, folder.name, todo, say)
+        cluster = _Cluster(ray, desk, folder.name, cells, say)
         try:
             while cluster.goes_on():
                 if stopped.wait(_LOOK_S):
@@ -78,17 +79,16 @@ def measure(todo: Sequence[Item], folder: RunFolder, say: Reporter, *, address: 
             cluster.end()
     if cluster.left:
         raise HostError("--engine ray: no node could measure to the end; the lines above say why")
-    failed = [item.cell.slug for item in todo if not folder.is_finished(item.cell, item.rep, item.host)]
-    return Tally(len(todo) - len(failed), failed)
+    failed = [cell.slug for cell in cells for rep in range(repeats) if not folder.is_finished(cell, rep)]
+    return Tally(len(cells) * repeats - len(failed), failed)
 
 
 class _Cluster:
     """The nodes at work, as the driver sees them."""
 
-    def __init__(self, ray: Any, desk: Any, run: str, todo: Sequence[Item], say: Reporter) -> None:
+    def __init__(self, ray: Any, desk: Any, run: str, cells: Sequence[Cell], say: Reporter) -> None:
         self._ray, self._desk, self._run, self._say = ray, desk, run, say
-        self._todo = ray.put([*todo])
-        self._codes = {item.cell.key: code_hash(item.cell) for item in todo}
+        self._codes = {cell.key: code_hash(cell) for cell in cells}
         self._at_work: dict[Any, str] = {}  # node by its task
         self._seen: set[str] = set()
         self.left = True  # something to do
@@ -123,7 +123,7 @@ class _Cluster:
             there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(name, soft=False)
             serve = self._ray.remote(_serve).options(num_cpus=cpus, max_retries=0, scheduling_strategy=there)
             session = str(Path(node["ObjectStoreSocketName"]).parents[1])
-            self._at_work[serve.remote(self._desk, name, self._run, session, self._todo, self._codes, cpus)] = name
+            self._at_work[serve.remote(self._desk, name, self._run, session, self._codes, cpus)] = name
             self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processor{'s' * (cpus > 1)}")
 
     def _settle(self, task: Any, node: str) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import statistics
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, load_of, makespan, simulators
+from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, makespan, simulators
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
@@ -26,14 +23,16 @@ from wanbench.harness.results.claims import TRIES, Answer, Claims
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.scalability import one_worker_step_times, scalability
+from wanbench.harness.results.scalability import calibration, one_worker_step_times, scalability
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.host import check_host, sweep_stale, write_owner
+from wanbench.harness.run.ending import control_folder, stoppable
+from wanbench.harness.run.host import check_host
 from wanbench.harness.run.local import Kind, LocalEngine
-from wanbench.harness.run.manifest import code_hash
+from wanbench.harness.run.manifest import code_hash, host_facts
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.remaining import Remaining
+from wanbench.harness.run.repetitions import Item, Tally
 from wanbench.harness.run.room import Room, Running
 from wanbench.harness.run.turn import Turn
 from wanbench.harness.testbeds import opened, side_by_side, simulated
@@ -43,30 +42,6 @@ _LOOK_S = 1.0  # from one look at what other workers have to the next
 
 _Network = tuple[Kind, str]
 _Result = TypeVar("_Result")
-
-
-@dataclass
-class Item:
-    """One repetition to do.
-
-    Attributes:
-        host: of an emulated one-worker cell, which each host measures for itself; else None.
-    """
-
-    cell: Cell
-    rep: int
-    load: Load
-    host: str | None = None
-    tries: int = 0
-    began: float = 0.0
-
-
-@dataclass
-class Tally:
-    """Outcome of the repetitions of this invocation."""
-
-    ok: int = 0
-    failed: list[str] = field(default_factory=list)
 
 
 def execute(
@@ -120,31 +95,6 @@ def execute(
                 redrawer.close()
             engine.close()
     return tally
-
-
-def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str | None = None) -> list[Item]:
-    """Repetitions without a result, in the order of execution: by repetition, then the longest first.
-
-    A one-worker cell that another host has measured is needed again only if a cell that is divided by it has to be
-    measured on this one.
-
-    Args:
-        host: the name of this host.
-    """
-    divided = {
-        cell.base_key
-        for cell in cells
-        if not cell.is_baseline and not all(folder.is_finished(cell, rep) for rep in range(repeats))
-    }
-    items = []
-    for rep in range(repeats):
-        todo = []
-        for cell in cells:
-            own = host if cell.is_baseline and not simulated(cell.testbed) else None
-            if not folder.is_finished(cell, rep, own if cell.key in divided else None):
-                todo.append(Item(cell, rep, load_of(cell), own))
-        items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
-    return items
 
 
 class _Session:
@@ -314,7 +264,7 @@ class _Session:
         if self._is_settled(item):
             self._discard(item, part)
             return
-        known: Any = {"run": self.folder.name, "code": code_hash(item.cell)}
+        known: Any = {"run": self.folder.name, "code": code_hash(item.cell), **host_facts(item.cell)}
         try:
             row = future.result() | known
         except RepFailed as error:
@@ -332,7 +282,7 @@ class _Session:
             self.lasted_s.append(time.monotonic() - item.began)
         self.alone.add(row)
         self.undisturbed.add(row)
-        row["scalability"] = scalability(row, self.alone)
+        row["calibration_s"], row["scalability"] = calibration(row, self.alone), scalability(row, self.alone)
         row["goodput"] = goodput(row, self.undisturbed)
         if self.folder.finish(item.cell, item.rep, part, row, item.host) is None:
             self._discard(item, part)
@@ -397,33 +347,3 @@ def _line(item: Item, row: Row) -> str:
     against = f" (law {law:.3f})" if law is not None else ""
     took = clock(time.monotonic() - item.began)
     return f"{item.cell.title}  rep {item.rep}  step {row['step_time_s']:.3f} s{against}{scal}  in {took}"
-
-
-@contextmanager
-def control_folder() -> Iterator[Path]:
-    """A private folder for rendezvous files and logs. It is removed at the end, or after a crash by the next run."""
-    sweep_stale()
-    folder = Path(tempfile.mkdtemp(prefix="wanbench-"))
-    try:
-        write_owner(folder)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def stoppable() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event. SIGINT needs a handler: background jobs inherit it ignored.
-
-    Only the main thread gets signals. In another one, the caller decides what they do.
-    """
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    before = {s: signal.signal(s, lambda *_: event.set()) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

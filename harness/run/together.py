@@ -17,14 +17,15 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
-from wanbench.harness.run.manifest import code_hash, manifest
+from wanbench.harness.run.manifest import code_hash, manifest, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.session import Item, Tally, execute, pending
+from wanbench.harness.run.repetitions import Tally, pending
+from wanbench.harness.run.session import execute
 from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 
 _MOST_NAMES = 3
-Cluster = Callable[[Sequence[Item], RunFolder, Reporter], Tally]  # measures on other hosts
+Cluster = Callable[[Sequence[Cell], int, RunFolder, Reporter], Tally]  # measures on other hosts
 
 
 def measure_all(
@@ -150,7 +151,7 @@ def _check(
         if beside:
             _refuse_other_code(folder, plan)
     if here:
-        left = pending(cells, plan.spec.run.repeats, folder)
+        left = pending(cells, plan.spec.run.repeats, folder, this_host())
         check_host(cells if fresh else [item.cell for item in left])
 
 
@@ -170,13 +171,13 @@ def _measured(
     Args:
         again: whether what failed before is tried again.
     """
-    todo = pending(cells, plan.spec.run.repeats, folder)
+    todo = pending(cells, plan.spec.run.repeats, folder, this_host())
     tally = Tally()
     with closing(Reporter(len(todo))) as say:
         _announce(plan, folder, len(cells), len(todo), say)
         held.share()
         if todo and cluster is not None:
-            tally = cluster(todo, folder, say)
+            tally = cluster(cells, plan.spec.run.repeats, folder, say)
         elif todo:
             with closing(Worker(folder.path)) as worker:
                 mine = RunFolder(folder.path, worker)

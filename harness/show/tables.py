@@ -36,6 +36,7 @@ from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Changes = Mapping[tuple[str, str | None], str]  # by cell, and by host where hosts are kept apart
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
 # Entries of the pivot for cells that have no number.
@@ -76,6 +77,7 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     """
     table, kind = frame(rows), provenance(row["testbed"] for row in rows)
     mixed = {"testbed"} if " and " in kind else set()
+    mixed |= {"hosts"} if table["hosts"].nunique() > 1 else set()
     axes = [axis for axis in AXES if axis in {"workers", *axes_of(table), *mixed}] if len(table) else []
     header = [
         "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", _SPREAD, "compute ms",
@@ -96,10 +98,10 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))]) if rows else text
 
 
-def _changes(rows: Sequence[Row]) -> Mapping[str, str]:
-    """Accuracy minus that of ssgd on the same network, with an interval over equal seeds, by cell."""
+def _changes(rows: Sequence[Row]) -> Changes:
+    """Accuracy minus that of ssgd on the same network, with an interval over equal seeds."""
     try:
-        return {s.cell: s.change_text for network in networks(rows) for s in network.standings}
+        return {(s.cell, s.host): s.change_text for network in networks(rows) for s in network.standings}
     except AnalysisError:
         return {}
 
@@ -120,9 +122,9 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
 
 
 def _table_line(
-    line: Row, axes: Sequence[str], changes: Mapping[str, str] | None, targeted: bool, lossy: bool, unequal: bool
+    line: Row, axes: Sequence[str], changes: Changes | None, targeted: bool, lossy: bool, unequal: bool
 ) -> list[str]:
-    """`changes`: in accuracy against ssgd, by cell; None if no workload trains a model."""
+    """`changes`: in accuracy against ssgd; None if no workload trains a model."""
     where = [str(line["algorithm"]), *(shown(line[axis]) for axis in axes)]
     if line["status"] != "ok":
         return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
@@ -131,7 +133,7 @@ def _table_line(
     accuracy = []
     if changes is not None:
         spread = _range(line, "accuracy", 100, 2)
-        accuracy = [_number(line["accuracy"], 100, 2), spread, changes.get(str(line["cell"]), "")]
+        accuracy = [_number(line["accuracy"], 100, 2), spread, changes.get((line["cell"], line["hosts"]), "")]
     target = [_number(line["time_to_target_s"], 1, 2)] if targeted else []
     lost = [_number(line["blocks_lost_pct"], 1, 2), _number(line["replica_spread"], 1, 5)] if lossy else []
     return [

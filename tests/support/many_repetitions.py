@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,14 @@ from on_relay import planned
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
+from wanbench.harness.results.claims import Claims
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run import session
 from wanbench.harness.run.progress import Reporter
+from wanbench.harness.run.repetitions import pending
+from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 
 HOST = Capacity(cores=2, memory_bytes=64e9)
@@ -63,8 +67,11 @@ def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
     monkeypatch.setattr(session, "measure", lambda cell, rep, *_: row_of(cell, rep))
     monkeypatch.setattr("os.fsync", lambda _: None)
     folder.prepare("", made.to_json(), {"schema": 1})
-    todo = session.pending(list(made.cells), REPEATS, folder)
-    session.execute(todo, folder, 2, HOST, Reporter(len(todo)), draw=False)
+    todo = pending(list(made.cells), REPEATS, folder, "here")
+    with closing(Worker(folder.path)) as worker:
+        mine = RunFolder(folder.path, worker)
+        with closing(Claims(mine, worker, Watch(folder.path))) as claims:
+            session.execute(todo, mine, claims, place(folder.path), 2, HOST, Reporter(len(todo)), draw=False)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ Layout
     stability.py       the largest stable step size against delay
     map.py             the best setting over round-trip time and rate
     parity.py          the same cells at two values of an axis
+    history.py         a metric over commits
 
 Only matplotlib's object interface is used: no pyplot, no global state.
 """
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.compare import Comparison
-from wanbench.harness.analysis.summary import AnalysisError, cells, frame
+from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.gallery import Drawing, gallery
@@ -98,7 +99,7 @@ def draw_all(
         if form not in FORMATS:
             raise AnalysisError(f"figure format: expected one of {', '.join(FORMATS)}, got {form!r}")
     found = list(rows)
-    finished = int((cells(frame(found))["status"] == "ok").sum()) if found else 0
+    finished = len({row["cell"] for row in found if row["status"] == "ok"})
     partial = cells_total is not None and finished < cells_total
     drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None, beside)
     if not drawings:

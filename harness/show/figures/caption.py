@@ -80,6 +80,7 @@ def caption(
         *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
         f"TCP {_each(lines, 'tcp')}",
         _repeats(valid, whiskers),
+        _hosts(valid),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         f"left out: {lost_reps} failed or invalid repetition{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
@@ -167,6 +168,16 @@ def _repeats(valid: Sequence[Line], whiskers: bool) -> str | None:
         return "one repetition"
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"median of {span} repetitions" + (", whiskers: minimum and maximum" if whiskers else "")
+
+
+def _hosts(valid: Sequence[Line]) -> str | None:
+    """The hosts whose repetitions were pooled, and how much they differ; None if none were."""
+    pooled = [line for line in valid if len(line["on_hosts"]) > 1]
+    if not pooled:
+        return None
+    ratios = [line["calibration_s_max"] / line["calibration_s_min"] for line in pooled if line["calibration_s"] > 0]
+    differ = f" that differ by {100 * (max(ratios) - 1):.1f} % in the step time of one worker" if ratios else ""
+    return f"on {len({host for line in valid for host in line['on_hosts']})} hosts{differ}"
 
 
 def _ms(value: object) -> str:

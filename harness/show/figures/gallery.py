@@ -16,6 +16,7 @@ from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
+from wanbench.harness.analysis.pooling import grouped
 from wanbench.harness.analysis.summary import (
     COLUMNS,
     AnalysisError,
@@ -100,6 +101,7 @@ def gallery(
     Raises:
         AnalysisError: the run beside has no algorithm on the same axis.
     """
+    rows = grouped(rows)
     table = frame(rows)
     if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
@@ -139,8 +141,8 @@ class _Run:
 
     def cells_of(self, picked: Sequence[Row]) -> Pivot:
         """The cells of some repetitions, for title and caption."""
-        kept = {row["cell"] for row in picked}
-        return whole([line for line in self.lines if line["cell"] in kept])
+        kept = {(row["cell"], row["hosts"]) for row in picked}
+        return whole([line for line in self.lines if (line["cell"], line["hosts"]) in kept])
 
     def places(self, rows: Sequence[Row]) -> list[list[Row]]:
         """The rows by the values of the swept axes, in order."""
@@ -390,7 +392,7 @@ def whole(lines: Sequence[Row]) -> Pivot:
         values = {line[axis] for line in lines if not absent(line[axis])}
         if uniform and len(values) == 1 and (axis == "rtt_ms" or values != {0.0}):
             fixed[axis] = values.pop()
-    return Pivot(fixed, "", (), (), {(line["cell"], None): line for line in lines})
+    return Pivot(fixed, "", (), (), {(line["cell"], line["hosts"]): line for line in lines})
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -405,7 +407,9 @@ def _data_sets(lines: Iterable[Row]) -> str:
 def _slug(pivot: Pivot) -> str:
     """ "-gloo-workers-8": the part of the file names that differs between pivots."""
     parts = [
-        f"{value}" if axis in {"collective", "profile", "tcp", "testbed", "emulator"} else f"{axis}-{shown(value)}"
+        f"{value}"
+        if axis in {"collective", "profile", "tcp", "testbed", "emulator", "hosts"}
+        else f"{axis}-{shown(value)}"
         for axis, value in pivot.fixed.items()
     ]
     return "".join("-" + _safe(part) for part in parts)

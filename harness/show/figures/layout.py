@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from matplotlib.artist import Artist
@@ -16,7 +17,7 @@ from matplotlib.textpath import TextPath
 
 from wanbench.harness.analysis.summary import Pivot
 from wanbench.harness.show.figures.caption import has_law, wrapped
-from wanbench.harness.show.figures.style import FAINT, INK, PUBLISHED
+from wanbench.harness.show.figures.style import FAINT, INK, PUBLISHED, wanbench_style
 
 _TITLE_PT, _SUBJECT_PT, _CAPTION_PT = 8.5, 7.0, 6.0
 _TITLE_ROW_IN, _SUBJECT_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.125, 0.145, 0.108
@@ -186,9 +187,14 @@ def _legend_columns(entries: Sequence[str], width_in: float) -> int:
     return 1
 
 
+@lru_cache(maxsize=4096)
 def text_in(text: str, font_pt: float) -> float:
-    """The width of a text in inches, with a reserve for rounding to pixels."""
-    return 1.03 * float(TextPath((0, 0), text, size=font_pt, usetex=False).get_extents().width) / 72 + 0.02
+    """The width of a text in inches, with a reserve for rounding to pixels.
+
+    It is kept: matplotlib takes 5 ms for one, and the panels of a figure repeat their names.
+    """
+    with wanbench_style():
+        return 1.03 * float(TextPath((0, 0), text, size=font_pt, usetex=False).get_extents().width) / 72 + 0.02
 
 
 def fitting(text: str, font_pt: float, room_in: float) -> str:

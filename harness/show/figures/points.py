@@ -12,7 +12,7 @@ from wanbench.harness.analysis.best import NetworkStandings
 from wanbench.harness.analysis.compare import Comparison
 from wanbench.harness.analysis.order import absent, by_value
 from wanbench.harness.analysis.summary import Pivot, provenance
-from wanbench.harness.results.store import write_text
+from wanbench.harness.results.disk import write_text
 from wanbench.harness.show.figures.learning import Curves, middle
 from wanbench.harness.show.figures.pace import Pace
 from wanbench.harness.show.figures.pareto import drawn_points, pareto_front

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.results.store import write_text
+from wanbench.harness.results.disk import write_text
 from wanbench.harness.show.figures import save_all
 from wanbench.harness.show.figures.gallery import Drawing
 from wanbench.harness.show.figures.map import MapData, best_map

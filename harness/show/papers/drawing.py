@@ -27,8 +27,9 @@ from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
+from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
-from wanbench.harness.results.store import RunFolder, open_run, write_json, write_text
+from wanbench.harness.results.store import RunFolder, open_run
 from wanbench.harness.show.figures import stored_map
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.gallery import Drawing, gallery
@@ -181,16 +182,21 @@ def _belongs(name: str, figure: str) -> bool:
     return name.rpartition(".")[0] in {figure, f"{figure}-column"}
 
 
-def _lost(reps: Mapping[str, Sequence[int]], rows: Sequence[Row]) -> list[str]:
-    there = {(row["cell"], row["rep"]) for row in rows}
+def _lost(reps: Mapping[str, Sequence[int | str]], rows: Sequence[Row]) -> list[str]:
+    there = {(row["cell"], _rep(row)) for row in rows}
     return [f"{cell} rep {rep}" for cell, found in reps.items() for rep in found if (cell, rep) not in there]
 
 
-def _reps(rows: Sequence[Row]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for row in sorted(rows, key=lambda row: (row["cell"], row["rep"])):
-        found.setdefault(row["cell"], []).append(row["rep"])
+def _reps(rows: Sequence[Row]) -> dict[str, list[int | str]]:
+    found: dict[str, list[int | str]] = {}
+    for row in sorted(rows, key=lambda row: (row["cell"], row["rep"], row.get("host") or "")):
+        found.setdefault(row["cell"], []).append(_rep(row))
     return found
+
+
+def _rep(row: Row) -> int | str:
+    """A repetition of a cell: its number, and its host if that was recorded."""
+    return row["rep"] if row.get("host") is None else f"{row['rep']} on {row['host']}"
 
 
 def recorded(reference: Path, run: str) -> RunFolder:

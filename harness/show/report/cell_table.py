@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of
 from wanbench.harness.results.store import RECORDED, RunFolder
 from wanbench.harness.show.grid import sent
 from wanbench.harness.show.report.plain import Row, plain, relative
+
+Place = tuple[str, Any]  # cell, and the group of hosts that its line has
+Rep = tuple[int, str | None]  # number and host
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,8 @@ def header(axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFolder, path: Path) -> Line:
-    """One cell, from a line of `harness.analysis.summary.cells`."""
+def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFolder, path: Path) -> Line:
+    """One cell, from a line of `harness.analysis.summary.cells`; `reps` are its valid repetitions."""
     one = line["workers"] == 1
     ok = line["status"] == "ok"
 
@@ -102,7 +106,7 @@ def cell_line(line: Row, axes: Sequence[str], rows: Sequence[Row], folder: RunFo
         number(line["lateness_p99_ms"], 2),
         number(line["one_way_error_ms"], 3),
     ]
-    return Line(str(line["status"]), tuple(entries), _links(line, rows, folder, path))
+    return Line(str(line["status"]), tuple(entries), _links(line, reps, folder, path))
 
 
 def _axis(value: Any) -> Entry:
@@ -111,11 +115,19 @@ def _axis(value: Any) -> Entry:
     return Entry(plain(value), float(value) if isinstance(value, int | float) else str(value))
 
 
-def _links(line: Row, rows: Sequence[Row], folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
+def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, path: Path) -> tuple[tuple[str, str], ...]:
     if (folder.path / RECORDED).is_file():
         return ()
-    mine = [row for row in rows if row["cell"] == line["cell"] and row["status"] == "ok"]
-    files = [
-        (f"{row['rep']}", folder.path / "cells" / row["cell"] / f"rep-{row['rep']}" / "result.json") for row in mine
-    ]
-    return tuple((text, relative(file, path)) for text, file in files)
+    cell = folder.path / "cells" / line["cell"]
+    shown = relative(cell, path)
+    files = (place if (cell / (place := f"rep-{rep}@{host}")).is_dir() else f"rep-{rep}" for rep, host in reps)
+    return tuple((f"{rep}", f"{shown}/{place}/result.json") for (rep, _), place in zip(reps, files, strict=True))
+
+
+def valid_reps(rows: Sequence[Row]) -> Mapping[Place, Sequence[Rep]]:
+    """The numbers of the valid repetitions of each cell, with the host of each."""
+    found: dict[Place, list[Rep]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok":
+            found[row["cell"], row["hosts"]].append((row["rep"], row["host"]))
+    return found

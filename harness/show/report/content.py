@@ -9,12 +9,13 @@ from typing import Any
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.pooling import grouped, remarks
 from wanbench.harness.analysis.summary import AXIS_TITLES, COLUMNS, AnalysisError, cells, frame, records
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
-from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes
+from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes, valid_reps
 from wanbench.harness.show.report.findings import (
     Failure,
     RuleOutcome,
@@ -74,11 +75,12 @@ class Content:
     results: dict[str, Any]
 
 
-def content_of(folder: RunFolder, path: Path) -> Content:
+def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> Content:
     """Read a run folder for a page at `path`. The page names files that cannot be read."""
     stored = folder.read()
     unreadable = stored.problems
-    rows = [{**row, "run": folder.name} for row in stored.rows]
+    named = [{**row, "run": folder.name} for row in stored.rows]
+    rows = grouped(named, across_hosts=across_hosts)
     table = frame(rows)
     summary = records(cells(table)) if len(table) else []
     try:
@@ -90,7 +92,7 @@ def content_of(folder: RunFolder, path: Path) -> Content:
     figures, left = _figures(rows, folder)
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
     failures = [failure_of(folder, row, path) for row in lost]
-    axes = shown_axes(table)
+    axes, reps = shown_axes(table), valid_reps(rows)
     try:
         found_map = map_on_page(folder.path)
     except SpecError as error:
@@ -99,6 +101,7 @@ def content_of(folder: RunFolder, path: Path) -> Content:
     verdict, text = verdict_of(rows, broken, why_unjudged)
     if stored.note:
         text = f"{text} {stored.note[0].upper()}{stored.note[1:]}."
+    text += "".join(f" {remark}." for _, remark in remarks(named, across_hosts=across_hosts))
     if not rows and (folder.path / "result.json").is_file():
         text = "A run of `wanbench exec`. Its result is in result.json, its network in network.json."
     return Content(
@@ -115,7 +118,9 @@ def content_of(folder: RunFolder, path: Path) -> Content:
         figures=figures,
         figures_left=left,
         header=header(axes),
-        lines=tuple(cell_line(line, axes, rows, folder, path) for line in summary),
+        lines=tuple(
+            cell_line(line, axes, reps.get((line["cell"], line["hosts"]), ()), folder, path) for line in summary
+        ),
         view=view_of(summary, axes),
         map=found_map,
         findings=findings_of(broken),
@@ -138,6 +143,9 @@ def _facts(summary: Sequence[Row]) -> tuple[tuple[str, str], ...]:
         values = dict.fromkeys(plain(line[name]) for line in lines if not absent(line[name]))
         if values and (name != "payload_scale" or any(line[name] != 1 for line in lines)):
             facts.append((AXIS_TITLES.get(name, name).replace("_", " "), ", ".join(values)))
+    hosts = dict.fromkeys(host for line in lines for host in line["on_hosts"] if host is not None)
+    if hosts:
+        facts.append(("host" if len(hosts) == 1 else "hosts", ", ".join(hosts)))
     repeats = sorted({int(line["repeats"]) for line in lines if line["repeats"]})
     if repeats:
         facts.append(

@@ -178,6 +178,17 @@ def test_of_several_proxies_all_must_have_recorded_a_setting_and_the_least_favou
     assert both.evidence(cell("delayed", delay=4)).more_steps is None
 
 
+def test_recordings_of_one_model_with_two_optimisers_complete_each_other():
+    def of(design, optimizer, delay, ends_at):
+        found = [trajectory("ssgd", seed, 50) for seed in (1, 2, 3)]
+        found += [trajectory("d", seed, ends_at, kind="delayed", params={"delay": delay}) for seed in (1, 2, 3)]
+        return replace(recording(*found, workload="gpt-stdlib", optimizer=optimizer), design=design)
+
+    both = Library((of("gpt", "adamw", 1, 80), of("gpt-sgd", "sgd", 4, 60)), True, Limits(accuracy_drop=0.0))
+    assert both.evidence(cell("delayed", delay=1)).more_steps == pytest.approx(1.6)
+    assert both.evidence(cell("delayed", delay=4)).more_steps == pytest.approx(1.2)
+
+
 def test_intervals_contain_their_ratio():
     ssgd = by_seed(*(trajectory("ssgd", seed, 50) for seed in (1, 2, 3)))
     slow = by_seed(*(trajectory("slow", seed, 60 + 10 * seed) for seed in (1, 2, 3)))

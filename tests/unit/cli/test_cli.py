@@ -19,7 +19,7 @@ from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import make
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.session import Tally
+from wanbench.harness.run.repetitions import Tally
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import read
 

@@ -14,7 +14,9 @@ from on_relay import expand
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
-READING = ["results", "results --format json", "figures", "report", "verify", "compare smoke --by workers"]
+READING = [
+    "results", "results --format json", "figures", "report", "verify", "compare smoke --by workers", "history smoke",
+]  # fmt: skip
 
 
 @pytest.fixture

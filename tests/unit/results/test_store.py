@@ -13,9 +13,10 @@ from on_relay import expand
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.store import Found, RunFolder, write_json, write_text
-from wanbench.harness.run.session import pending
+from wanbench.harness.results.store import Found, RunFolder
+from wanbench.harness.run.repetitions import pending
 from wanbench.harness.spec.experiment import Spec
 
 TEXT = """\
@@ -92,14 +93,14 @@ def test_resuming_is_the_plan_minus_what_is_finished(folder):
     plan = cells()
     finish(folder, plan[0], 0)
     finish(folder, plan[2], 1)
-    left = {(item.cell.slug, item.rep) for item in pending(plan, 2, folder)}
+    left = {(item.cell.slug, item.rep) for item in pending(plan, 2, folder, "here")}
     everything = {(cell.slug, rep) for cell in plan for rep in (0, 1)}
     assert left == everything - {(plan[0].slug, 0), (plan[2].slug, 1)}
 
 
 def test_one_worker_cells_come_first_and_every_cell_has_a_repetition_before_any_has_two(folder):
     plan = cells()
-    order = pending(plan, 2, folder)
+    order = pending(plan, 2, folder, "here")
     assert [item.rep for item in order] == [0] * len(plan) + [1] * len(plan)
     assert order[0].cell.is_baseline
     assert order[len(plan)].cell.is_baseline
@@ -111,7 +112,19 @@ def test_more_repeats_keep_those_there_are(folder):
     plan = cells()
     for cell in plan:
         finish(folder, cell, 0)
-    assert {item.rep for item in pending(plan, 3, folder)} == {1, 2}
+    assert {item.rep for item in pending(plan, 3, folder, "here")} == {1, 2}
+
+
+def test_a_one_worker_cell_of_another_host_is_measured_here_only_if_something_is_divided_by_it(folder):
+    alone, *others = cells()
+    finish(folder, alone, 0, host="there")
+    here = {(item.cell.slug, item.host) for item in pending([alone, *others], 1, folder, "here")}
+    assert here == {(alone.slug, "here"), *((cell.slug, None) for cell in others)}
+    there = {item.cell.slug for item in pending([alone, *others], 1, folder, "there")}
+    assert there == {cell.slug for cell in others}
+    for cell in others:
+        finish(folder, cell, 0, host="there")
+    assert pending([alone, *others], 1, folder, "here") == []
 
 
 def test_leftovers_of_an_interrupted_try_are_ignored_and_removed(folder):

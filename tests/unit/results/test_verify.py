@@ -1,10 +1,12 @@
 """`verify`: the problems that forbid publishing, rule by rule."""
 
 import pytest
+import two_hosts
 from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  # the fixture is used by all
 from synthetic_rows import latency_sweep
 
 from wanbench.harness.plan.law import window_steps
+from wanbench.harness.results.scalability import rescale
 from wanbench.harness.results.verify import (
     ACCURACY_BAND,
     LOSS_BAND,
@@ -295,4 +297,53 @@ def test_a_rule_that_finds_a_problem_in_a_simulated_run_applies_to_it(rows):
         row.update(testbed="virtual", emulator=None, scalability=None)
     broken = {rule for rule, _ in objected(rows)}
     assert broken == {"network"}
-    assert {rule for rule in RULES if not_applicable(rule, rows)} == {"fidelity", "payload", "processor", "accuracy"}
+    assert {rule for rule in RULES if not_applicable(rule, rows)} == {
+        "fidelity", "hosts", "payload", "processor", "accuracy",
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------- several hosts
+
+
+def of_two_hosts(rows, apart_pct, without=None):
+    """The run as two hosts measured it together, divided as it is read."""
+    (alone, *_) = rows
+    found = two_hosts.without(two_hosts.shared(apart_pct, rows), without)
+    for row in found:
+        row["base_key"] = alone["cell_key"]
+    rescale(found)
+    return found
+
+
+@pytest.mark.parametrize("apart_pct", [0.0, 1.0])
+def test_hosts_that_are_alike_share_the_repetitions_of_a_cell(rows, apart_pct):
+    """Each measures one worker with the same seeds, which is no repetition twice."""
+    found = of_two_hosts(rows, apart_pct)
+    assert objections(found, expected(found)) == []
+    assert not_applicable("hosts", found) is None
+
+
+def test_hosts_that_differ_are_refused_once(rows):
+    assert objected(of_two_hosts(rows, 5.0), expected(rows)) == [
+        ("hosts", "gpu8-77aa01 and gpu7-3f9a1c differ by 5.0 % in the step time of one worker; the limit is 3 %")
+    ]
+
+
+def test_every_host_needs_its_own_repetitions_of_one_worker(rows):
+    found = of_two_hosts(rows, 0.0)
+    kept = [row for row in found if row["workers"] > 1 or row["host"] == two_hosts.FAST or row["rep"] == 0]
+    assert objected(kept, expected(rows)) == [("reps", "gpu8-77aa01: 1 valid repetition; at least 3 are needed")]
+
+
+def test_a_host_without_its_own_one_worker_cell_is_refused(rows):
+    found = of_two_hosts(rows, 0.0, without=two_hosts.SLOW)
+    assert objected(found, expected(rows)) == [("hosts", "gpu8-77aa01 has no one-worker repetition to be compared by")]
+
+
+def test_a_repetition_that_two_hosts_measured_is_not_two(rows):
+    again = {**the(rows)[0], "host": "gpu9-000000"}
+    assert ("reps", "two repetitions have the same seed") in objected([*rows, again])
+
+
+def test_one_host_is_not_compared(rows):
+    assert not_applicable("hosts", rows) == "measured on one host"

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import stale_folders, sweep_stale, write_owner
-from wanbench.harness.run.session import control_folder
 
 
 @pytest.fixture

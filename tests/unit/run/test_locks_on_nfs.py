@@ -1,4 +1,4 @@
-"""Locks on NFS, which turns them into locks of bytes: exclusive ones need a file open for writing, shared ones for reading.
+"""Locks on NFS, which makes them locks of bytes: exclusive ones need a file open for writing, shared ones for reading.
 
 A lock that a file system refuses counts as taken, so a file opened in the wrong way would not be locked at all.
 """

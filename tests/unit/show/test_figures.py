@@ -341,7 +341,7 @@ def test_every_built_in_algorithm_has_its_own_look():
 def test_a_figure_is_freed_after_it_was_drawn(tmp_path):
     def alive():
         gc.collect()
-        return sum(isinstance(each, Figure) for each in gc.get_objects())
+        return sum(issubclass(type(each), Figure) for each in gc.get_objects())
 
     rows = only(synthetic_rows.latency_sweep(), "ssgd")
     draw_all(rows, "one", tmp_path, formats=("svg",))

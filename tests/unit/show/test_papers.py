@@ -114,6 +114,21 @@ def test_a_run_with_a_truncated_result_is_not_recorded(run, tmp_path):
     assert not (tmp_path / "recorded").exists()
 
 
+def test_a_recording_knows_repetitions_by_their_host(run, tmp_path):
+    """Two hosts measured one: each has its own evidence, and a figure misses the one that is lost."""
+    copy = RunFolder(shutil.copytree(run.path, tmp_path / "t"))
+    ssgd = next(copy.path.glob("cells/ssgd*/rep-0/result.json"))
+    ssgd.write_text(json.dumps(json.loads(ssgd.read_text()) | {"host": "gpu7-3f9a1c"}))
+    recorded = record(copy, tmp_path / "reference" / "t", {TRACE})
+    kept, rows = Evidence(recorded), recorded.rows()
+    (one,) = [row for row in rows if row["host"] == "gpu7-3f9a1c"]
+    assert kept.trace(one) == Evidence(copy).trace(one)
+    assert kept.trace({**one, "host": "gpu8-77aa01"}) is None
+    assert drawing._reps([one]) == {one["cell"]: ["0 on gpu7-3f9a1c"]}
+    lost = drawing._lost(drawing._reps(rows), [row for row in rows if row is not one])
+    assert lost == [f"{one['cell']} rep 0 on gpu7-3f9a1c"]
+
+
 def test_a_recording_holds_the_values_of_the_run(run, reference):
     recorded = RunFolder(reference / "t")
     order = lambda row: (row["cell"], row["rep"])  # noqa: E731

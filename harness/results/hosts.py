@@ -1,0 +1,86 @@
+"""Whether the hosts of a run are alike: the step times of their one-worker cells. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wanbench.harness.results.scalability import host_of, one_worker_step_times
+
+MOST_APART_PCT = 3.0
+NOT_RECORDED = "not recorded"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The hosts that measured valid repetitions of one run.
+
+    Attributes:
+        names: in order; "not recorded" stands for all rows without a host. None if all are simulated.
+        uncalibrated: those that divide by nothing, because they have not measured a one-worker cell that they need.
+        fastest, slowest: the two that differ the most in the step time of a one-worker cell.
+        apart_pct: by how much, in percent of the shorter time; 0 if fewer than two hosts have measured the same one.
+    """
+
+    names: tuple[str, ...] = ()
+    uncalibrated: tuple[str, ...] = ()
+    fastest: str = ""
+    slowest: str = ""
+    apart_pct: float = 0.0
+
+    @property
+    def problem(self) -> str | None:
+        """Why repetitions of these hosts cannot be summarised together, None if they can."""
+        if len(self.names) < 2:
+            return None
+        if self.apart_pct > MOST_APART_PCT:
+            differ = (
+                f"{self.slowest} and {self.fastest} differ by {self.apart_pct:.1f} % in the step time of one worker"
+            )
+            return f"{differ}; the limit is {MOST_APART_PCT:g} %"
+        if self.uncalibrated:
+            have = "has" if len(self.uncalibrated) == 1 else "have"
+            return f"{' and '.join(self.uncalibrated)} {have} no one-worker repetition to be compared by"
+        return None
+
+
+def hosts_of(rows: Iterable[Row]) -> Hosts:
+    """The hosts of one run, compared by every one-worker cell that several of them have measured."""
+    times = _calibrations(rows)
+    names = sorted({host for each in times.values() for host in each})
+    missing = {host for each in times.values() for host, seconds in each.items() if seconds is None}
+    found = Hosts(tuple(names), tuple(sorted(missing)))
+    for each in times.values():
+        known = sorted((seconds, host) for host, seconds in each.items() if seconds is not None)
+        apart_pct = 100 * (known[-1][0] / known[0][0] - 1) if known else 0.0
+        if apart_pct > found.apart_pct:
+            found = Hosts(found.names, found.uncalibrated, known[0][1], known[-1][1], apart_pct)
+    return found
+
+
+def _calibrations(rows: Iterable[Row]) -> dict[Any, dict[str, float | None]]:
+    """T(1) in seconds by one-worker cell and host: of the repetitions among these rows, else as the rows have it."""
+    rows = [row for row in rows if row["status"] == "ok" and row.get("testbed") != "virtual"]
+    one_worker = one_worker_step_times(rows)
+    stored: dict[Any, dict[str, list[float]]] = {}
+    for row in rows:
+        key = (row.get("run"), row.get("base_key"), host_of(row))
+        seconds = one_worker.get(key, row.get("calibration_s"))
+        of_host = stored.setdefault(row.get("base_key"), {}).setdefault(host_of(row) or NOT_RECORDED, [])
+        of_host += [] if seconds is None else [seconds]
+    return {
+        key: {host: statistics.median(times) if times else None for host, times in each.items()}
+        for key, each in stored.items()
+    }
+
+
+def by_run(rows: Iterable[Row]) -> dict[Any, list[Row]]:
+    """Rows of several runs, by run. The hosts of one are not compared with those of another."""
+    runs: dict[Any, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row.get("run"), []).append(row)
+    return runs
