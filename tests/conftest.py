@@ -31,8 +31,13 @@ def why_no_browser() -> str | None:
     return f"there is no {' and no '.join(missing)}" if missing else None
 
 
+def why_no_cluster() -> str | None:
+    return None if importlib.util.find_spec("ray") else "Ray is not installed"
+
+
 LANES = {
     "netem": (why_no_netem, "`make test-kernel` runs them in User-Mode Linux"),
+    "cluster": (why_no_cluster, "`make test-cluster` installs it"),
     "browser": (why_no_browser, "`make test-browser` builds the site and, as root, installs the rest"),
 }
 

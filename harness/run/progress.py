@@ -32,7 +32,7 @@ class Reporter:
         self._bar: Progress | None = None
         self._task: Any = None
         self._ready_at = 0.0
-        self._waits = False
+        self._waits = 0
         if sys.stderr.isatty() and total:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
@@ -52,7 +52,7 @@ class Reporter:
     def finished(self, line: str) -> None:
         """Report the result of a repetition."""
         self.done += 1
-        self._waits = False
+        self._waits = 0
         self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{self._eta_suffix()}")
         self._refresh()
 
@@ -62,10 +62,10 @@ class Reporter:
         self._refresh()
 
     def waiting(self, count: int) -> None:
-        """Say, once, that what is left is with other workers of the run."""
-        if not self._waits:
+        """Say, once, that what is left is with other workers of the run: at the second look, for it may be finished."""
+        self._waits += 1
+        if self._waits == 2:
             self.say(f"waiting for {count} repetition{'s' * (count > 1)} that other processes have begun")
-        self._waits = True
 
     def eta(self, seconds: float) -> None:
         """Update the remaining time."""

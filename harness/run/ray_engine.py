@@ -6,6 +6,7 @@ Desk gives back what it had, and another node takes it. Nodes that join later ge
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,15 +24,16 @@ from wanbench.harness.run.repetitions import Item, Tally
 from wanbench.harness.run.session import execute
 
 _LOOK_S = 0.5
+_ANSWER_S = 10.0
 _END_S = 15.0  # for nodes to clean up after Ctrl-C
 _NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
 
 
-def _serve(desk: Any, node: str, session: str, codes: dict[str, str], jobs: int) -> None:
+def _serve(desk: Any, node: str, run: str, session: str, codes: dict[str, str], jobs: int) -> None:
     """Measure on this node until nothing is left.
 
     Args:
-        session: Ray's folder on this host. Its nodes there lock it, to take turns.
+        run: the name of the run. session: Ray's folder on this host. Its nodes there lock it, to take turns.
         codes: hash of the driver's code by the identity of each cell.
     """
     import ray
@@ -42,9 +44,9 @@ def _serve(desk: Any, node: str, session: str, codes: dict[str, str], jobs: int)
     todo: list[Item] = ask("pending", node, this_host())
     for item in todo:
         if code_hash(item.cell) != codes[item.cell.key]:
-            raise HostError(f"{node}: its code or data differ from the driver's, e.g. for {item.cell.title.strip()}")
+            raise HostError(f"its code or data differ from the driver's, e.g. for {item.cell.title.strip()}")
     with control_folder() as place:
-        folder, claims = FarFolder(place / "run", ask, node), FarClaims(ask, node)
+        folder, claims = FarFolder(place / run, ask, node), FarClaims(ask, node)
         folder.path.mkdir()
         execute([*todo], folder, claims, Path(session), jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
 
@@ -68,7 +70,7 @@ def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporte
             .options(num_cpus=0, max_concurrency=32, scheduling_strategy=here)
             .remote(folder.path.resolve())
         )
-        cluster = _Cluster(ray, desk, cells, say)
+        cluster = _Cluster(ray, desk, folder.name, cells, say)
         try:
             while cluster.goes_on():
                 if stopped.wait(_LOOK_S):
@@ -84,8 +86,8 @@ def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporte
 class _Cluster:
     """The nodes at work, as the driver sees them."""
 
-    def __init__(self, ray: Any, desk: Any, cells: Sequence[Cell], say: Reporter) -> None:
-        self._ray, self._desk, self._say = ray, desk, say
+    def __init__(self, ray: Any, desk: Any, run: str, cells: Sequence[Cell], say: Reporter) -> None:
+        self._ray, self._desk, self._run, self._say = ray, desk, run, say
         self._codes = {cell.key: code_hash(cell) for cell in cells}
         self._at_work: dict[Any, str] = {}  # node by its task
         self._seen: set[str] = set()
@@ -121,8 +123,8 @@ class _Cluster:
             there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(name, soft=False)
             serve = self._ray.remote(_serve).options(num_cpus=cpus, max_retries=0, scheduling_strategy=there)
             session = str(Path(node["ObjectStoreSocketName"]).parents[1])
-            self._at_work[serve.remote(self._desk, name, session, self._codes, cpus)] = name
-            self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processors")
+            self._at_work[serve.remote(self._desk, name, self._run, session, self._codes, cpus)] = name
+            self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processor{'s' * (cpus > 1)}")
 
     def _settle(self, task: Any, node: str) -> None:
         """Give back what an ended node had. A node that came to its end has waited until all was settled."""
@@ -134,7 +136,7 @@ class _Cluster:
             cause = error.cause
             self._say.say(f"node {node[:6]}: {cause if isinstance(cause, WanbenchError) else error}")
         except self._ray.exceptions.RayError as error:
-            self._say.say(f"node {node[:6]} died; others measure what it had: {str(error).splitlines()[0]}")
+            self._say.say(f"node {node[:6]} died; others measure what it had: {str(error).partition('. ')[0]}")
 
     def _print(self) -> None:
         for how, line in self._ray.get(self._desk.said.remote()):
@@ -151,11 +153,24 @@ def _imported() -> Any:
     return ray
 
 
+def _refuse_silent(address: str | None) -> None:
+    """Refuse an address at which nobody answers; Ray would try for minutes. Raises: HostError."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdecimal():  # such as "auto"
+        return
+    try:
+        socket.create_connection((host.removeprefix("ray://"), int(port)), _ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise HostError(f"--engine ray: {address}: {why}; expected the address of a running head node") from None
+
+
 @contextmanager
 def _connected(ray: Any, address: str | None, cells: Sequence[Cell]) -> Iterator[None]:
     """Join a cluster. Its nodes get this code, and the current folder if cells need files of the user's."""
     import wanbench
 
+    _refuse_silent(address)
     shipped: dict[str, Any] = {"py_modules": [str(Path(next(iter(wanbench.__path__))))]}
     if own_code(cells):
         shipped |= {"working_dir": ".", "excludes": _NOT_SHIPPED}
