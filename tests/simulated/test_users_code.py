@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import warm
 from cli_session import by_numbers
 
 MODEL = """
@@ -93,5 +94,5 @@ def test_a_regression_is_exit_code_1_whoever_reads_the_report(bench):
     for entry in data["cells"].values():
         entry["step_time_s"] /= 2
     path.write_text(json.dumps(data))
-    piped = ["bash", "-c", 'set -o pipefail; "$@" | true', "bash", *bench.program]
+    piped = ["env", f"PATH={warm.path()}", "bash", "-c", 'set -o pipefail; wanbench "$@" | true', "bash"]
     assert bench.run("check", spec, "--baseline", "b.json", program=piped).code == 1

@@ -1,4 +1,4 @@
-"""Run wanbench as users do: the command line, real processes, real sockets, real devices."""
+"""Run wanbench as users do: the command line, real processes, real sockets, real devices; `warm` starts them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+import warm
 from click.testing import CliRunner
 from leftovers import Snapshot, held_namespaces, namespaces, started_with
+from warm import Warm
 
 from wanbench.harness.cli import main
 
@@ -54,18 +56,30 @@ class Command:
         self.before = Snapshot.take()
         self.namespaces: set[str] = set()  # in which its processes were seen, or which they held
         self.seen_s = 0.0  # when they were last seen, since boot
+        environment = {**os.environ, "TMPDIR": str(self.temp), _MARK: str(self.log)}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                arguments,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env={**os.environ, "TMPDIR": str(self.temp), _MARK: str(self.log)},
-                **popen,
-            )
+            started = {"folder": folder, "err": log.fileno(), "environment": environment}
+            match arguments:
+                case [program, *rest] if [program] == WANBENCH and not popen:
+                    self.process = Warm(warm.WANBENCH, rest, **started)
+                case [sys.executable, "-P", "-c", code, *rest] if not popen:
+                    self.process = Warm(code, rest, **started)
+                case [sys.executable, "-m", module, *rest] if not popen:  # of the folder, so perhaps another version
+                    code = f"import runpy, sys; sys.path.insert(0, {str(folder)!r}); "
+                    code += f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+                    self.process = Warm(code, rest, imported=warm.LIBRARIES, **started)
+                case _:
+                    self.process = subprocess.Popen(
+                        arguments,
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=log,
+                        text=True,
+                        start_new_session=True,
+                        env=environment,
+                        **popen,
+                    )
 
     def wait(self, timeout_s: float = 600) -> Result:
         try:
