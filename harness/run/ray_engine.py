@@ -68,7 +68,7 @@ def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporte
         desk = (
             ray.remote(Desk)
             .options(num_cpus=0, max_concurrency=32, scheduling_strategy=here)
-            .remote(folder.path.resolve())
+            .remote(folder.path.resolve(), [*cells], repeats)
         )
         cluster = _Cluster(ray, desk, folder.name, cells, say)
         try:

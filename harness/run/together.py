@@ -185,7 +185,7 @@ def _measured(
                     capacity = ThisHost().capacity()
                     tally = execute(todo, mine, claims, place(folder.path), jobs, capacity, say, draw=draw and again)
         others = len(todo) - tally.ok - len(tally.failed)
-        if others:
+        if others and cluster is None:
             say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {others} by others")
     if held.is_last():
         folder.sweep()
