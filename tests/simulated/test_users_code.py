@@ -58,12 +58,18 @@ def test_a_model_that_exits_ends_no_command_with_status_0(bench, command):
     assert (result.code, result.out) == (2, "")
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_loss_that_ends_its_process_fails_its_cells(bench, way):
-    spec = model(bench, in_loss=way)
+def test_a_loss_that_ends_its_process_fails_its_cells(bench):
+    spec = model(bench, in_loss="pass")
+    modules = [f"mine_{number}" for number in range(len(WAYS))]
+    for module, way in zip(modules, WAYS.values(), strict=True):
+        text = MODEL.format(at_import="", in_make="pass", in_loss=way)
+        (bench.folder / f"{module}.py").write_text(text)
+    text = (bench.folder / spec).read_text().replace('model = "mine:make"\n', "")
+    axis = '"workload.model" = ' + json.dumps([f"{module}:make" for module in modules])
+    bench.spec(text.replace("[sweep]", f"[sweep]\n{axis}"))
     result = bench.run("check", spec, "--baseline", "b.json", "--accept")
     assert result.code == 4, result.err
-    assert result.out.splitlines()[-1] == "2 failed."
+    assert result.out.splitlines()[-1] == f"{2 * len(WAYS)} failed."
     assert not (bench.folder / "b.json").exists()
 
 

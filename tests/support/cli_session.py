@@ -35,6 +35,16 @@ T = TypeVar("T")
 PATIENCE_S = 240.0  # for a busy host, in one test
 
 
+# A module of the folder, so perhaps of another version of wanbench; torch imports the installed one as a backend.
+_OF_THE_FOLDER = """
+import runpy, sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "wanbench"]:
+    del sys.modules[name]
+sys.path.insert(0, {folder!r})
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
 class _Patience:
     """Count the patience that is left for a session, so that a lane ends in time on a busy host."""
 
@@ -64,9 +74,8 @@ class Command:
                     self.process = Warm(warm.WANBENCH, rest, **started)
                 case [sys.executable, "-P", "-c", code, *rest] if not popen:
                     self.process = Warm(code, rest, **started)
-                case [sys.executable, "-m", module, *rest] if not popen:  # of the folder, so perhaps another version
-                    code = f"import runpy, sys; sys.path.insert(0, {str(folder)!r}); "
-                    code += f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+                case [sys.executable, "-m", module, *rest] if not popen:
+                    code = _OF_THE_FOLDER.format(folder=str(folder), module=module)
                     self.process = Warm(code, rest, imported=warm.LIBRARIES, **started)
                 case _:
                     self.process = subprocess.Popen(
