@@ -5,6 +5,7 @@ from __future__ import annotations
 import synthetic_rows
 from many_repetitions import finished, growth, instructions
 from matplotlib.axes import Axes
+from written_run import write_run
 
 from wanbench.harness.analysis.summary import frame, pivots
 from wanbench.harness.show.figures import layout
@@ -30,3 +31,12 @@ def test_all_bars_of_a_panel_are_drawn_in_one_call_and_each_text_is_measured_onc
     step_time(pivot, "t")
     assert len(drawn) == len(pivot.columns)
     assert len(measured) == len(set(measured)) > 0
+
+
+def test_only_the_failures_that_the_page_shows_are_looked_for(tmp_path, monkeypatch):
+    looked, real = [], content.failure_of
+    monkeypatch.setattr(content, "failure_of", lambda *each: (looked.append(each), real(*each))[1])
+    lost = [{**row, "status": "failed", "reason": "died"} for row in synthetic_rows.latency_sweep()]
+    found = content.content_of(write_run(tmp_path / "t", lost), tmp_path / "t" / "report.html")
+    assert len(looked) == len(found.failures) < len(lost)
+    assert found.failures_left == len(lost) - len(found.failures)
