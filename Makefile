@@ -5,8 +5,8 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-long \
-	figures check-figures record data lint gate docs man image base-image-from-debian clean
+.PHONY: help setup sweep test test-unit test-emulated test-runs test-timed test-kernel test-docker test-browser test-cluster \
+	test-long figures check-figures record data lint gate docs man image base-image-from-debian clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
@@ -45,6 +45,12 @@ test-browser: docs ## the report and the documentation site in headless Chromium
 	@sh scripts/setup-tests.sh browser
 	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),browser),$(WANBENCH_REQUIRE))" sh scripts/measured-tests.sh \
 		$(BIN)/python -m pytest tests/browser $(ARGS)
+
+# In CI a lane that cannot run fails.
+test-cluster: setup ## a run on a Ray cluster of two nodes
+	@VENV="$(VENV)" sh scripts/setup-tests.sh cluster
+	WANBENCH_REQUIRE="$(if $(CI),$(or $(WANBENCH_REQUIRE),cluster),$(WANBENCH_REQUIRE))" \
+		$(BIN)/python -m pytest tests/cluster $(ARGS)
 
 # As root: containers and, if this kernel has no netem, User-Mode Linux. The page that it writes is committed.
 test-long: docs ## soaks, random grids and kill matrices, as root; writes docs/reference/long-tests.md

@@ -5,11 +5,12 @@
 #                                         programs: programs that tests run under `wanbench exec`
 #                                         recipes: frameworks and launchers, in build/recipes; VENV has torch
 #                                         browser: the report and the site, in headless Chromium
+#                                         cluster: Ray, in VENV
 set -eu
 
 say() { printf 'setup-tests: %s\n' "$*" >&2; }
 
-packages="" missing="" recipes=""
+packages="" missing="" recipes="" cluster=""
 need() { # PACKAGE TOOL...
     package=$1
     shift
@@ -21,7 +22,7 @@ need() { # PACKAGE TOOL...
     done
 }
 
-[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs, recipes, browser"; exit 2; }
+[ $# -gt 0 ] || { say "which lane? expected: kernel, docker, programs, recipes, browser, cluster"; exit 2; }
 for lane in "$@"; do
     case $lane in
     kernel)
@@ -49,8 +50,11 @@ for lane in "$@"; do
         need chromium chromium
         need chromium-driver chromedriver
         ;;
+    cluster)
+        cluster=yes
+        ;;
     *)
-        say "no lane $lane; expected: kernel, docker, programs, recipes, browser"
+        say "no lane $lane; expected: kernel, docker, programs, recipes, browser, cluster"
         exit 2
         ;;
     esac
@@ -62,6 +66,11 @@ elif [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >&2
 else
     say "missing:$missing; on Debian and Ubuntu: sudo apt-get install -y$packages"
+fi
+
+if [ -n "$cluster" ] && ! "${VENV:-.venv}/bin/python" -c 'import ray' 2>/dev/null; then
+    say "installing $(grep '^ray==' constraints.txt)"
+    "${VENV:-.venv}/bin/python" -m pip install -q --disable-pip-version-check -c "${VENV:-.venv}/constraints.txt" -e '.[ray]' >&2
 fi
 
 # Their packages stay apart from wanbench's, but they use its torch, and torch loads wanbench.

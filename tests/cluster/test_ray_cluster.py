@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import secrets
 import tempfile
 from collections import Counter
 
 import pytest
 from cli_session import by_numbers
+from journals import journals, left_over, measures, times_finished
 
 pytestmark = pytest.mark.cluster
 
 ALGORITHMS = "ssgd = {}\ndts = { delay = 4, period = 2 }"
-SPEC = by_numbers("spread", ALGORITHMS, '["10ms", "40ms"]', 1000, run='testbed = "virtual"')
+SPEC = by_numbers("spread", ALGORITHMS, '["10ms", "40ms"]', 1500, run='testbed = "virtual"')
 REPS = 10  # two for each of four cells and for the one-worker cell
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
 @pytest.fixture
-def cluster():
+def cluster(monkeypatch):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
     from ray.cluster_utils import Cluster
 
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # pytest's are too long for names of sockets
@@ -27,37 +31,26 @@ def cluster():
         made.shutdown()
 
 
-def journals(run):
-    """Return the events of each process that measured, in order."""
-    found = [path.read_text().splitlines() for path in run.glob("workers/*/events.jsonl")]
-    return [[json.loads(line) for line in lines] for lines in found]
-
-
-def count(events, kind):
-    return sum(event["event"] == kind for event in events)
-
-
 def test_a_node_that_dies_costs_nothing_but_time(bench, cluster):
     dying = cluster.add_node(**NODE)
     bench.spec(SPEC.replace("repeats = 1", "repeats = 2"))
     ray = ("--engine", "ray", "--address", cluster.address)
     command = bench.start("run", "spec.toml", "--out", "out", *ray, "--no-figures")
     run = bench.out / "spread"
-
-    def both_measure():
-        found = journals(run)
-        return len(found) == 2 and all(count(events, "started") > count(events, "finished") > 0 for events in found)
-
-    command.until(both_measure, 120)
+    command.until(lambda: list(map(measures, journals(run).values())) == [True, True], 120)
     cluster.remove_node(dying, allow_graceful=False)
     result = command.wait()
     assert result.code == 0, result.err
     assert " died; others measure what it had" in result.err
-    finished = Counter(
-        (event["cell"], event["rep"]) for events in journals(run) for event in events if event["event"] == "finished"
-    )
-    assert len(finished) == REPS
-    assert {*finished.values()} == {1}
+    published = times_finished(run)
+    assert (len(published), {*published.values()}) == (REPS, {1})
     assert Counter(row["status"] for row in bench.rows("spread")) == {"ok": REPS}
-    assert not (run / "claims").exists()
-    assert list(run.rglob("*.part")) == []
+    assert left_over(run) == []
+
+
+def test_an_address_where_nobody_answers_is_refused_in_one_line(bench):
+    bench.spec(SPEC)
+    refused = bench.run("run", "spec.toml", "--out", "out", "--engine", "ray", "--address", "127.0.0.1:1")
+    assert refused.code == 3
+    expected = "wanbench: --engine ray: 127.0.0.1:1: Connection refused; expected the address of a running head node"
+    assert refused.last_line == expected
