@@ -26,12 +26,16 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
 
 
 def _start_time(pid: int) -> int | None:
-    """The start time of a process since boot, which reveals a reused pid; None if there is no such process."""
+    """The start time of a process since boot, which reveals a reused pid; None if there is no such process.
+
+    One that has ended and that its parent has not reaped does not count.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def _seen_from() -> str:
