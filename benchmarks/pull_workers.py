@@ -64,6 +64,7 @@ algorithm = ["delayed-d4", "localsgd-p4", "cocod-p4", "diloco-p10"]
 [run]
 emulator = "relay"
 repeats = 4
+window = "100 steps"
 """
 _APART = ("unshare", "--fork", "--kill-child", "--pid", "--mount", "--mount-proc", "--uts", "--net")
 
@@ -161,7 +162,7 @@ def problems(run: Path, noted: Sequence[Mapping[str, Any]], planned: int) -> Ite
     several = {place: number for place, number in times.items() if number > 1}
     measured = {(row["cell"], row["rep"]) for row in rows if row["status"] == "ok"}
     if len(measured) != planned:
-        yield f"{planned - len(measured)} repetitions are lost"
+        yield f"{planned - len(measured)} repetitions have no valid result"
     if several:
         yield f"published twice: {several}"
     finished = Counter((each["cell"], each["rep"], each["worker"]) for each in noted if each["event"] == "finished")
@@ -204,7 +205,7 @@ def main() -> int:
     print(f"{len(lost)} repetitions were interrupted and begun again", end="")
     if lost:
         print(f" after {statistics.median(lost):.1f} s in the median, {max(lost):.1f} s at most", end="")
-    print(f"; a lease is {MISSED * BEAT_S:.0f} s")
+    print(f": a lease is {MISSED * BEAT_S:.0f} s, and others first measure what is free")
     print(f"{sum(each['event'] == 'discarded' for each in noted)} results were late and discarded")
     print(*wrong or ["none lost, none twice, nothing left"], sep="\n")
     return 1 if wrong else 0

@@ -1,7 +1,8 @@
 """Results on disk.
 
 Layout
-    store.py       RunFolder: a folder per cell and repetition, finished by one rename; cell_folders.py: which is which
+    store.py       RunFolder: a folder per cell and repetition, finished by one rename; cell_folders.py: which is which;
+                   links.py: what a folder cannot contain
     lock.py        one process prepares a folder; workers.py: who measures, and who is dead;
                    claims.py: which process has which repetition
     planned.py     the plan of a run, read from its folder: the rows that belong to the current spec

@@ -31,10 +31,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,6 +48,7 @@ from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
+from wanbench.harness.results.links import strange
 from wanbench.harness.results.lock import RunLock
 from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
@@ -123,14 +122,8 @@ class RunFolder:
 
     def refuse_links(self) -> None:
         """Refuse links and devices, because a run can come from a stranger. Raises: SpecError."""
-        for folder, folders, files in os.walk(self.path):
-            for name in (*folders, *files):
-                with contextlib.suppress(FileNotFoundError):  # the run can be under way
-                    mode = os.lstat(os.path.join(folder, name)).st_mode
-                    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-                        raise SpecError(
-                            f"{Path(folder, name)}: neither a file nor a folder, which a run cannot contain; remove it"
-                        )
+        for path in strange(self.path):
+            raise SpecError(f"{Path(path)}: neither a file nor a folder, which a run cannot contain; remove it")
 
     def lock(self, *, alone: bool = True) -> RunLock:
         """Hold the folder, alone or with others that measure. Raises: HostError, on entry; SpecError."""

@@ -102,7 +102,7 @@ class Watch:
         return [name for name in beating if name not in gone]
 
     def living(self) -> list[str]:
-        """The workers that live. If any may, this waits for a heartbeat, until all have missed theirs."""
+        """The workers that live. If any may, this waits for a heartbeat; those that miss theirs are buried."""
         found = self.others()
         first = {name: self._beat_of(name) for name in found}
         end = self._now() + self._patience_s
@@ -112,6 +112,8 @@ class Watch:
                 return beating
             time.sleep(_LOOK_S)
             found = [name for name in self.others() if name in first]
+        for name in found:
+            self.bury(name)
         return []
 
     def _beat_of(self, name: str) -> str | None:

@@ -188,6 +188,7 @@ def _measured(
         if others and cluster is None:
             say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {others} by others")
     if held.is_last():
+        Watch(folder.path).living()  # buries those that were killed, unless a file system without locks hides some
         folder.sweep()
         _derive(folder, draw)
     return tally

@@ -6,10 +6,11 @@ import json
 import sys
 
 from cli_session import patiently
+from few_settings import FEW
 
 QUESTION = (
     "advise", "uniform", "--rtt", "40ms", "--rate", "50Mbit", "--workers", "2", "--emulate", "1",
-    "--workload", "params=50000,tensors=2,step_time=40ms",
+    "--workload", "params=50000,tensors=2,step_time=40ms", *FEW,
 )  # fmt: skip
 
 

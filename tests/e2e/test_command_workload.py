@@ -100,7 +100,7 @@ def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
 
 def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
     spec = cases(bench, "failing", "hanging", "stepping", "silent")
-    result = bench.run("run", spec, "--out", "out")
+    result = bench.run("run", spec, "--out", "out", "--no-figures")
     assert result.code == 4
     rows = {(row["workers"], row["params"]["case"]): row for row in bench.rows("cases")}
     assert rows[2, "failing"]["reason"] == "rank 1 failed with status 1"
@@ -118,14 +118,14 @@ def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
 
 def test_an_interrupted_command_leaves_nothing_and_the_run_is_resumed(bench):
     spec = cases(bench, "stepping", "hanging", timeout="100s")
-    command = bench.start("run", spec, "--out", "out")
+    command = bench.start("run", spec, "--out", "out", "--no-figures")
     command.until(lambda: _logs(bench).count("up") == 2)
     command.process.send_signal(signal.SIGINT)
     assert command.wait().code == 130
     assert command.left_nothing()
     finished = bench.finished("cases")
     assert len(finished) >= 2
-    again = bench.run("run", spec, "--out", "out", "--only", "case=stepping")
+    again = bench.run("run", spec, "--out", "out", "--no-figures", "--only", "case=stepping")
     assert again.code == 0, again.err
     assert finished.items() <= bench.finished("cases").items()
 

@@ -62,7 +62,7 @@ def steps_of(bench, kind):
 
 @pytest.fixture(scope="module")
 def returned(shared_bench):
-    shared_bench.measure(shared_bench.spec(SPEC % ("ssgd = {}\nsparse = { period = 4 }", 60)))
+    shared_bench.measure(shared_bench.spec(SPEC % ("ssgd = {}\nsparse = { period = 4 }", 60)), "--no-figures")
     return shared_bench
 
 
@@ -94,7 +94,7 @@ def test_no_process_and_no_network_is_left(returned):
 
 
 def test_nothing_is_left_of_a_run_that_is_killed_while_a_worker_is_dead(bench):
-    command = bench.start("run", bench.spec(SPEC % ("ssgd = {}", 60)), "--out", "out", "--jobs", "1")
+    command = bench.start("run", bench.spec(SPEC % ("ssgd = {}", 60)), "--out", "out", "--no-figures", "--jobs", "1")
     first = command.until(lambda: command.training("ssgd", 2))
     command.until(lambda: not alive(first))
     assert command.training("ssgd", 1)
@@ -105,7 +105,7 @@ def test_nothing_is_left_of_a_run_that_is_killed_while_a_worker_is_dead(bench):
 
 def test_the_larger_side_finishes_without_one_that_is_dead_and_one_that_is_cut_off(bench):
     spec = SPEC[: SPEC.index("[[timeline]]")] % ("ssgd = {}", 40) + CUT
-    bench.measure(bench.spec(spec))
+    bench.measure(bench.spec(spec), "--no-figures")
     row, steps = steps_of(bench, "ssgd")
     assert set(steps[1]) | set(steps[2]) == set(range(row["steps_total"]))
     assert 0 < len(steps[0]) < len(steps[3]) < row["steps_total"]

@@ -43,13 +43,14 @@ def test_whoever_is_stopped_in_the_window_is_named_and_the_repetition_is_not_pub
     worker = command.until(lambda: command.training("ssgd", 1))
     time.sleep(0.7)  # warm by now
     stop_for_a_while({"worker 1": worker, "the controller": command.process.pid}.get(who) or command.relays()[0])
+    (error,) = command.until(lambda: [*bench.out.glob("steady/cells/ssgd-*/rep-0.failed-1/error.json")])
+    command.process.terminate()  # it would measure once more
     command.wait()
-    (first,) = bench.out.glob("steady/cells/ssgd-*/rep-0.failed-1")
-    row = json.loads((first / "error.json").read_text())["row"]
+    row = json.loads(error.read_text())["row"]
     assert row["status"] == "invalid"
     assert " did not run for 0." in row["reason"]
     assert row["paused_pct"] > 2
-    assert 0.8 * PAUSE_S < pauses(first)[who] < 5 * PAUSE_S
+    assert 0.8 * PAUSE_S < pauses(error.parent)[who] < 5 * PAUSE_S
 
 
 def test_an_undisturbed_repetition_is_valid_and_says_so(bench):

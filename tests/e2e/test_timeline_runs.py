@@ -125,7 +125,7 @@ cut = true
 
 
 def test_workers_that_continue_without_a_peer_finish_even_if_it_never_returns(shared_bench):
-    result = shared_bench.measure(shared_bench.spec(LOST))
+    result = shared_bench.measure(shared_bench.spec(LOST), "--no-figures")
     rows = [row for row in shared_bench.rows("lost") if row["workers"] == 3]
     assert {row["kind"] for row in rows} == {"sgp", "rps"}, result.err
     for row in rows:

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import warm
 from cli_session import patiently
 from documents import commands, matches, typed, write_files
 
@@ -14,7 +15,7 @@ def emulated(document, folder, beside=""):
     for line in commands(document):
         if line.needs == "emulated" or (beside and line.command.startswith(beside)):
             done = patiently(  # on a busy host; the tutorial explains this
-                lambda line=line: typed(line, folder),
+                lambda line=line: typed(line, folder, warm.path()),
                 lambda done: done.returncode == 4 and "no valid result" in done.stdout,
             )
             assert done.returncode == 0, done.stdout
@@ -39,7 +40,7 @@ def test_a_program_runs_as_the_guide_shows(tmp_path):
 
 def test_doctor_prints_the_lines_that_the_tutorial_mentions(tmp_path):
     (line,) = [line for line in commands("tutorial.md") if line.needs == "host"]
-    done = typed(line, tmp_path)
+    done = typed(line, tmp_path, warm.path())
     assert matches(done.stdout, line.output), done.stdout
     for topic in ("namespaces", "TUN device"):
         assert re.search(rf"^ok +{topic}", done.stdout, re.MULTILINE)

@@ -11,7 +11,7 @@ def test_one_script_is_measured_with_two_algorithms(bench):
     text = (bench.folder / "sweep.toml").read_text()
     assert '"python"' in text
     spec = bench.spec(text.replace('"python"', json.dumps(sys.executable)))
-    command = bench.start("run", spec, "--out", "out", "--set", "run.repeats=1")
+    command = bench.start("run", spec, "--out", "out", "--no-figures", "--set", "run.repeats=1")
     result = command.wait(timeout_s=600)  # six processes import torch and its optimizers, one cell after the other
     assert result.code == 0, result.err
     rows = {row["algorithm"]: row for row in bench.rows("my-script") if row["workers"] == 2}

@@ -7,6 +7,7 @@ import json
 import re
 
 import pytest
+from few_settings import FEW
 
 SMALL = ("--workload", "params=20000,tensors=2,step_time=20ms", "--no-emulate")
 UNIFORM = ("uniform", "--rtt", "40ms", "--rate", "20Mbit", "--workers", "3")
@@ -29,11 +30,16 @@ def test_advice_is_the_fastest_setting_of_known_accuracy_and_comes_with_what_one
     assert all(line["left_out"] or line["simulated_s"] for line in lines)
     for name in ("train.py", "trial.py"):
         compile((folder / name).read_text(), name, "exec")
-    again = bench.run("advise", *UNIFORM, *SMALL)
-    assert "0 to do" in again.err
-    assert [line.split()[0] for line in again.out.splitlines()][:2] == ["question", "binds"]
     spec = bench.run("plan", str(folder / "advised.toml"), "--set", "run.testbed=virtual", "--json")
     assert {cell["algorithm"] for cell in json.loads(spec.out)["cells"]} >= {"ssgd", advised["algorithm"]}
+
+
+def test_the_same_question_simulates_nothing_again(bench):
+    first, again = (bench.run("advise", *UNIFORM, *SMALL, *FEW) for _ in range(2))
+    assert "0 to do" not in first.err
+    assert "0 to do" in again.err
+    assert first.out == again.out
+    assert [line.split()[0] for line in again.out.splitlines()][:2] == ["question", "binds"]
 
 
 MODEL = """
@@ -54,7 +60,7 @@ def make(rank, world_size, seed, batch_size):
 
 def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_evidence(bench):
     (bench.folder / "mine.py").write_text(MODEL)
-    question = ("advise", *UNIFORM, "--workload", "mine:make", "--no-emulate")
+    question = ("advise", *UNIFORM, "--workload", "mine:make", "--no-emulate", *FEW)
     first = bench.run(*question, "--budget", "1")
     design = bench.folder / "results" / "advise-40ms-20Mbit-mine-make" / "learn.toml"
     assert f"wanbench learn {design.relative_to(bench.folder)}" in " ".join(first.out.split())
@@ -87,7 +93,7 @@ def test_a_wrong_question_has_one_clear_line_and_a_target_that_is_never_reached_
     bench, arguments, reason
 ):
     workload = () if "--workload" in arguments else SMALL[:2]
-    run = bench.run("advise", *arguments, *workload, "--no-emulate")
+    run = bench.run("advise", *arguments, *workload, "--no-emulate", *FEW)
     if reason is None:
         assert run.code == 0, run.err
         assert "advised     the same" in run.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import warm
 from cli_session import by_numbers
 
 MODEL = """
@@ -57,12 +58,18 @@ def test_a_model_that_exits_ends_no_command_with_status_0(bench, command):
     assert (result.code, result.out) == (2, "")
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_loss_that_ends_its_process_fails_its_cells(bench, way):
-    spec = model(bench, in_loss=way)
+def test_a_loss_that_ends_its_process_fails_its_cells(bench):
+    spec = model(bench, in_loss="pass")
+    modules = [f"mine_{number}" for number in range(len(WAYS))]
+    for module, way in zip(modules, WAYS.values(), strict=True):
+        text = MODEL.format(at_import="", in_make="pass", in_loss=way)
+        (bench.folder / f"{module}.py").write_text(text)
+    text = (bench.folder / spec).read_text().replace('model = "mine:make"\n', "")
+    axis = '"workload.model" = ' + json.dumps([f"{module}:make" for module in modules])
+    bench.spec(text.replace("[sweep]", f"[sweep]\n{axis}"))
     result = bench.run("check", spec, "--baseline", "b.json", "--accept")
     assert result.code == 4, result.err
-    assert result.out.splitlines()[-1] == "2 failed."
+    assert result.out.splitlines()[-1] == f"{2 * len(WAYS)} failed."
     assert not (bench.folder / "b.json").exists()
 
 
@@ -93,5 +100,5 @@ def test_a_regression_is_exit_code_1_whoever_reads_the_report(bench):
     for entry in data["cells"].values():
         entry["step_time_s"] /= 2
     path.write_text(json.dumps(data))
-    piped = ["bash", "-c", 'set -o pipefail; "$@" | true', "bash", *bench.program]
+    piped = ["env", f"PATH={warm.path()}", "bash", "-c", 'set -o pipefail; wanbench "$@" | true', "bash"]
     assert bench.run("check", spec, "--baseline", "b.json", program=piped).code == 1

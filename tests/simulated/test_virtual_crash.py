@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from cli_session import by_numbers
-from warm_command import WarmCommands
+from warm import WANBENCH, Warm
 
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
 REPS = 60  # twelve for each of five cells, one of them the one-worker cell
@@ -24,13 +24,30 @@ RUN = ("run", "spec.toml", "--out")
 JOURNALS = ("manifest.json", "digests.jsonl")  # which say what happened when
 
 
+class Commands:
+    """Run commands one after the other in a folder, with their output in `log`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+
+    def start(self, *arguments: str) -> None:
+        with self.log.open("a") as log:
+            self.process = Warm(WANBENCH, arguments, folder=self.folder, out=log.fileno(), err=log.fileno())
+
+    def kill(self) -> int:
+        """Send SIGKILL, and return how the command ended: -9, or its exit code if it was faster."""
+        self.process.kill()
+        return self.process.wait()
+
+    def wait(self) -> int:
+        return self.process.wait()
+
+
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("often")
     (folder / "spec.toml").write_text(SPEC)
-    commands = WarmCommands(folder)
-    yield commands, folder
-    commands.close()
+    return Commands(folder), folder
 
 
 def files(run: Path) -> dict[str, bytes]:

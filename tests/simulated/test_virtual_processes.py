@@ -59,7 +59,7 @@ def _parent(pid: int) -> int:
 def long_spec(bench):
     """Return a spec of one-worker cells and twelve others, long enough for two processes."""
     run = 'testbed = "virtual"'
-    return bench.spec(by_numbers("often", ALGORITHMS, RTTS, 2000, run=run).replace("repeats = 1", "repeats = 2"))
+    return bench.spec(by_numbers("often", ALGORITHMS, RTTS, 1600, run=run).replace("repeats = 1", "repeats = 2"))
 
 
 def test_two_processes_write_the_same_bytes_as_one(bench, long_spec):

@@ -1,4 +1,4 @@
-"""Run wanbench as users do: the command line, real processes, real sockets, real devices."""
+"""Run wanbench as users do: the command line, real processes, real sockets, real devices; `warm` starts them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+import warm
 from click.testing import CliRunner
 from leftovers import Snapshot, held_namespaces, namespaces, started_with
+from warm import Warm
 
 from wanbench.harness.cli import main
 
@@ -31,6 +33,16 @@ IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _M
 
 T = TypeVar("T")
 PATIENCE_S = 240.0  # for a busy host, in one test
+
+
+# A module of the folder, so perhaps of another version of wanbench; torch imports the installed one as a backend.
+_OF_THE_FOLDER = """
+import runpy, sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "wanbench"]:
+    del sys.modules[name]
+sys.path.insert(0, {folder!r})
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
 
 
 class _Patience:
@@ -54,18 +66,29 @@ class Command:
         self.before = Snapshot.take()
         self.namespaces: set[str] = set()  # in which its processes were seen, or which they held
         self.seen_s = 0.0  # when they were last seen, since boot
+        environment = {**os.environ, "TMPDIR": str(self.temp), _MARK: str(self.log)}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                arguments,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-                env={**os.environ, "TMPDIR": str(self.temp), _MARK: str(self.log)},
-                **popen,
-            )
+            started = {"folder": folder, "err": log.fileno(), "environment": environment}
+            match arguments:
+                case [program, *rest] if [program] == WANBENCH and not popen:
+                    self.process = Warm(warm.WANBENCH, rest, **started)
+                case [sys.executable, "-P", "-c", code, *rest] if not popen:
+                    self.process = Warm(code, rest, **started)
+                case [sys.executable, "-m", module, *rest] if not popen:
+                    code = _OF_THE_FOLDER.format(folder=str(folder), module=module)
+                    self.process = Warm(code, rest, imported=warm.LIBRARIES, **started)
+                case _:
+                    self.process = subprocess.Popen(
+                        arguments,
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=log,
+                        text=True,
+                        start_new_session=True,
+                        env=environment,
+                        **popen,
+                    )
 
     def wait(self, timeout_s: float = 600) -> Result:
         try:

@@ -12,15 +12,15 @@ from cli_session import Bench
 from docker import APIClient
 from docker.errors import NotFound
 
-PROGRAM = [sys.executable, str(Path(host_image.__file__))]
-_OTHERWISE = "import os, sys; os.environ['WANBENCH_AWAKE'] = 'off'; "
-_OTHERWISE += f"sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
+_FILES = f"import os, sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
+PROGRAM = [sys.executable, "-P", "-c", _FILES + "host_image.main()"]
+_OTHERWISE = _FILES + "os.environ['WANBENCH_AWAKE'] = 'off'; "
 _OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
 # The same command for a busy host: tests of crashes accept late packets.
 _TOLERANT = _OTHERWISE + "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
-TOLERANT = [sys.executable, "-c", _TOLERANT + "host_image.main()"]
+TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + "host_image.main()"]
 # The same, with less patience for silent workers.
-IMPATIENT = [sys.executable, "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.main()"]
+IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.main()"]
 
 
 class DockerBench(Bench):

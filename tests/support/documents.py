@@ -52,9 +52,9 @@ def commands(document: str) -> list[Line]:
     return found
 
 
-def typed(line: Line, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in `folder` as if a reader had typed it, in the environment of the tests."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+def typed(line: Line, folder: Path, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder` as if a reader had typed it, in the environment of the tests; `path` is its PATH."""
+    path = path or os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
         ["bash", "-c", line.command],
         cwd=folder,

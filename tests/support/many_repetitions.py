@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from on_relay import planned
@@ -18,6 +19,7 @@ from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run import session
+from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import pending
 from wanbench.harness.run.turn import place
@@ -42,10 +44,14 @@ repeats = {repeats}
 """
 
 
+def spec(repetitions: int) -> str:
+    """A spec with a cell for every second repetition, and the one-worker cell."""
+    return _SPEC.format(rtts=[f"{1 + place}ms" for place in range(repetitions // REPEATS)], repeats=REPEATS)
+
+
 def plan(repetitions: int) -> Plan:
-    """A plan with a cell for every second repetition, and the one-worker cell."""
-    spec = _SPEC.format(rtts=[f"{1 + place}ms" for place in range(repetitions // REPEATS)], repeats=REPEATS)
-    return planned(Spec.from_toml(spec, "many.toml"), "many.toml")
+    """Its plan."""
+    return planned(Spec.from_toml(spec(repetitions), "many.toml"), "many.toml")
 
 
 def row_of(cell: Cell, rep: int) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def finished(folder: RunFolder, made: Plan) -> None:
     folder.prepare("", made.to_json(), {"schema": 1})
     for cell in made.cells:
         for rep in range(REPEATS):
-            row = {**row_of(cell, rep), "run": folder.name, "code": "c0de"}
+            row: Any = {**row_of(cell, rep), "run": folder.name, "code": code_hash(cell)}
             folder.finish(cell, rep, folder.begin(cell, rep), row)
 
 
@@ -75,26 +81,54 @@ def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
 
 
 @contextmanager
-def counted() -> Iterator[list[int]]:
+def calls() -> Iterator[list[int]]:
     """Count the calls in this thread: of functions, generators and builtins."""
-    calls = [0]
+    found = [0]
 
     def count(_frame: Any, event: str, _argument: Any) -> None:
-        calls[0] += event in ("call", "c_call")
+        found[0] += event in ("call", "c_call")
 
     sys.setprofile(count)
     try:
-        yield calls
+        yield found
     finally:
         sys.setprofile(None)
 
 
-def growth(work: Callable[[RunFolder, Plan], object], root: Path, few: int, many: int) -> float:
-    """How many times as many calls `work` makes for `many` repetitions as for `few`, per repetition."""
+@contextmanager
+def instructions(module: ModuleType) -> Iterator[list[int]]:
+    """Count the instructions of a module's own code in this thread."""
+    found = [0]
+
+    def count(frame: Any, event: str, _argument: Any) -> Any:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        found[0] += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
+
+
+def growth(
+    work: Callable[[RunFolder, Plan], object],
+    root: Path,
+    few: int,
+    many: int,
+    counted: Callable[[], AbstractContextManager[list[int]]] = calls,
+    before: Callable[[RunFolder, Plan], object] = lambda folder, made: None,
+) -> float:
+    """How many times as much `work` does per repetition for `many` repetitions as for `few`."""
     each = []
     for repetitions in (few, few, many):  # the first time, modules are imported
         folder, made = RunFolder(root / f"{repetitions}-{len(each)}" / "many"), plan(repetitions)
-        with counted() as calls:
+        before(folder, made)
+        with counted() as found:
             work(folder, made)
-        each.append(calls[0] / repetitions)
+        each.append(found[0] / repetitions)
     return each[2] / each[1]

@@ -30,6 +30,13 @@ def latency_sweep(reps=3, collective="direct", workers=4, **change) -> list[dict
     return rows
 
 
+def small_sweep(rows=None, **change) -> list[dict]:
+    """Return rows of two of the algorithms on three of the networks, and of the one-worker cell."""
+    kept = {"one-worker", "ssgd", "dts-d20-p4"}
+    rows = latency_sweep(reps=2, **change) if rows is None else rows
+    return [row for row in rows if row["algorithm"] in kept and row["rtt_ms"] in (None, 0.0, 100.0, 1000.0)]
+
+
 def command_sweep(reps=3) -> list[dict]:
     """Return the same for a user's program: only the time of a step is known, and no law applies."""
     unknown = dict.fromkeys(

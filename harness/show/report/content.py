@@ -91,7 +91,6 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
     broken, why_unjudged = objections_to(folder, rows)
     figures, left = _figures(rows, folder)
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
-    failures = [failure_of(folder, row, path) for row in lost]
     axes, reps = shown_axes(table), valid_reps(rows)
     try:
         found_map = map_on_page(folder.path)
@@ -126,8 +125,8 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         findings=findings_of(broken),
         fidelity=fidelity_of(rows),
         unreadable=(*unreadable, *([why_unjudged] if why_unjudged else [])),
-        failures=tuple(failures[:_MOST_FAILURES]),
-        failures_left=max(0, len(failures) - _MOST_FAILURES),
+        failures=tuple(failure_of(folder, row, path) for row in lost[:_MOST_FAILURES]),
+        failures_left=max(0, len(lost) - _MOST_FAILURES),
         environment=environment_of(folder),
         spec=spec,
         raw=_raw(folder, path),

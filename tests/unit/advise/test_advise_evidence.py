@@ -153,9 +153,9 @@ def test_no_two_settings_have_the_same_label_whatever_the_library_calls_them(tmp
 def test_methods_without_a_recording_are_considered_and_their_accuracy_is_unknown(tmp_path):
     question = ask(UNIFORM, "resnet50-v100", 4, Limits())
     every = settings(Library.for_question(question, (), tmp_path).settings)
-    sparse = [one.params for one in every if one.kind == "sparseloco"]
+    sparse = [one.params for one in every if one.kind == "sparseloco" and "outer_lr" not in one.params]
     assert sparse == [{"period": period} for period in (2, 4, 8, 10, 20, 50, 100)]  # with its own compressor only
-    eager = [one.params for one in every if one.kind == "eager-diloco"]
+    eager = [one.params for one in every if one.kind == "eager-diloco" and "outer_lr" not in one.params]
     assert {one["staleness"] for one in eager} == {1, 2, 4}
     assert {"period": 50, "staleness": 1, "compression": "none"} in eager
     found = weighed([cell("sparseloco", period=10), cell("eager-diloco", period=10)], Library((), True, Limits()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 
 import pytest
+import warm
 from documents import blocks, commands, matches, typed, write_files
+from warm import WANBENCH, Warm
 
 from wanbench.harness.api import Run
 
@@ -21,17 +21,18 @@ except AssertionError as error:
 """
 
 
-def run(folder, *arguments, **environment):
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def start(folder, program, *arguments, **environment):
+    """Start a program in a folder, which Python would put on its path."""
+    with (folder / "errors").open("a") as errors:
+        program = "import sys; sys.path.insert(0, '')\n" + program
+        return Warm(program, arguments, folder=folder, err=errors.fileno(), environment={**os.environ, **environment})
+
+
+def output(folder, *programs):
+    """Return the output of each program, when all have ended."""
+    written = [program.communicate(timeout=200)[0] for program in programs]
+    assert [program.returncode for program in programs] == [0] * len(programs), (folder / "errors").read_text()
+    return written
 
 
 def on_two_ranks(folder, program):
@@ -40,43 +41,20 @@ def on_two_ranks(folder, program):
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, program],
-            cwd=folder,
-            env={**os.environ, **common, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    ended = [rank.communicate(timeout=200) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(err for _, err in ended)
-    return [out for out, _ in ended]
+    return output(folder, *(start(folder, program, **common, RANK=str(rank)) for rank in range(2)))
 
 
 def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
     write_files("how-to/own-algorithm.md", tmp_path)
     program = (tmp_path / "check_mine.py").read_text() + CLAIMED_TOO_MUCH
-    assert run(tmp_path, "-c", program) == "".join(blocks("how-to/own-algorithm.md", "text"))
+    (shown,) = output(tmp_path, start(tmp_path, program))
+    assert shown == "".join(blocks("how-to/own-algorithm.md", "text"))
 
 
 def test_the_tutorials_experiment_runs(tmp_path):
     write_files("how-to/own-algorithm.md", tmp_path)
-    wanbench = ["-P", "-m", "wanbench.harness.cli"]
-    run(
-        tmp_path,
-        *wanbench,
-        "run",
-        "mine.toml",
-        "--testbed",
-        "virtual",
-        "--out",
-        "out",
-        "--no-figures",
-        PYTHONPATH=path(tmp_path),
-    )
+    arguments = ("run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures")
+    output(tmp_path, start(tmp_path, WANBENCH, *arguments))
     found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
     rows = {(row["algorithm"], row["rtt_ms"]): row for row in found.to_dict("records")}
     assert {label for label, _ in rows} == {"ssgd", "mine-period4", "mine-period16"}
@@ -88,14 +66,14 @@ def test_the_tutorials_experiment_runs(tmp_path):
 
 def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
     fragments = [block for block in blocks("how-to/own-loop.md", "python") if not block.startswith("# ")]
-    (tmp_path / "loop.py").write_text("\n".join(fragments))
-    accuracies = on_two_ranks(tmp_path, "loop.py")
+    accuracies = on_two_ranks(tmp_path, "\n".join(fragments))
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
 
 
 def test_results_are_read_in_python_as_the_page_shows(tmp_path):
     write_files("how-to/python.md", tmp_path)
-    assert "dts-d4-p2" in run(tmp_path, "results.py")
+    (shown,) = output(tmp_path, start(tmp_path, (tmp_path / "results.py").read_text()))
+    assert "dts-d4-p2" in shown
     assert (tmp_path / "report.html").is_file()
 
 
@@ -116,10 +94,6 @@ def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
     simulated = [line for line in commands(document) if line.needs == ""]
     assert len(simulated) == lines
     for line in simulated:
-        done = typed(line, tmp_path)
+        done = typed(line, tmp_path, warm.path())
         assert done.returncode == 0, done.stdout
         assert matches(done.stdout, line.output), f"$ {line.command}\n{done.stdout}"
-
-
-def path(folder):
-    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

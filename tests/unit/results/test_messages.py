@@ -29,7 +29,7 @@ MS = 1_000_000
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    return run(Spec.from_toml(SPEC, "flights"), out=tmp_path_factory.mktemp("runs"))
+    return run(Spec.from_toml(SPEC, "flights"), out=tmp_path_factory.mktemp("runs"), figures=False)
 
 
 def messages(measured, algorithm):

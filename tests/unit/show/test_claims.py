@@ -34,7 +34,7 @@ def reference(tmp_path_factory):
     from wanbench.harness.api import run
     from wanbench.harness.spec.experiment import Spec
 
-    found = run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"))
+    found = run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"), figures=False)
     folder = tmp_path_factory.mktemp("reference")
     record(found.folder, folder / "t", set())
     return folder

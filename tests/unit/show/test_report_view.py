@@ -8,7 +8,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import synthetic_rows
+from synthetic_rows import small_sweep
 from written_run import write_run
 
 from wanbench.harness.errors import SpecError
@@ -46,13 +46,8 @@ def view(tmp_path, rows):
     return content_of(folder, folder.path / "report.html").view
 
 
-def sweep(**change):
-    rows = synthetic_rows.latency_sweep(reps=2, **change)
-    return [row for row in rows if row["algorithm"] in {"one-worker", "ssgd", "dts-d20-p4"}]
-
-
 def test_the_axes_are_the_algorithm_and_what_differs(tmp_path):
-    found = view(tmp_path, sweep())
+    found = view(tmp_path, small_sweep())
     assert [axis.name for axis in found.axes] == ["algorithm", "rtt_ms"]
     assert found.axes[0].values == ("ssgd", "dts-d20-p4")
     assert found.axes[1].numbers == tuple(sorted(found.axes[1].numbers))
@@ -60,7 +55,7 @@ def test_the_axes_are_the_algorithm_and_what_differs(tmp_path):
 
 
 def test_each_cell_has_its_place_and_the_values_of_its_valid_repetitions(tmp_path):
-    rows = sweep()
+    rows = small_sweep()
     for row in rows:
         if row["algorithm"] == "ssgd" and row["rtt_ms"] == 1000.0:
             row.update(status="failed", reason="gone", step_time_s=None, scalability=None)
@@ -82,7 +77,9 @@ def test_each_cell_has_its_place_and_the_values_of_its_valid_repetitions(tmp_pat
 
 
 def test_without_a_valid_cell_there_is_nothing_to_choose(tmp_path):
-    rows = [{**row, "status": "failed", "reason": "gone", "step_time_s": None, "scalability": None} for row in sweep()]
+    rows = [
+        {**row, "status": "failed", "reason": "gone", "step_time_s": None, "scalability": None} for row in small_sweep()
+    ]
     assert view(tmp_path, rows) is None
 
 
@@ -109,11 +106,15 @@ def test_a_stored_map_is_read_as_it_was_written(drawn):
         lambda stored: "[]",
     ],
 )
-def test_a_broken_map_is_one_line_and_costs_the_page_nothing_else(drawn, tmp_path, break_it):
-    folder = write_run(tmp_path / "t", sweep())
-    (folder.path / FILE).write_text(break_it(json.loads((drawn[0] / FILE).read_text())))
+def test_a_broken_map_is_one_line(drawn, tmp_path, break_it):
+    (tmp_path / FILE).write_text(break_it(json.loads((drawn[0] / FILE).read_text())))
     with pytest.raises(SpecError, match=r"map\.json: not a map .*make it again with `wanbench map`"):
-        map_on_page(folder.path)
+        map_on_page(tmp_path)
+
+
+def test_a_broken_map_costs_the_page_nothing_else(tmp_path):
+    folder = write_run(tmp_path / "t", small_sweep())
+    (folder.path / FILE).write_text("{")
     content = content_of(folder, folder.path / "report.html")
     assert content.map is None
     assert any("not a map" in line for line in content.unreadable)
@@ -130,7 +131,7 @@ def test_the_page_begins_at_the_users_network_and_its_corners_are_grid_points(dr
 
 
 def test_a_page_without_a_map_has_none_and_one_with_a_map_has_its_sliders(drawn, tmp_path):
-    folder = write_run(tmp_path / "t", sweep())
+    folder = write_run(tmp_path / "t", small_sweep())
     assert 'id="map-rtt"' not in page(folder, folder.path / "report.html")
     shutil.copy(drawn[0] / FILE, folder.path)
     text = page(folder, folder.path / "report.html")

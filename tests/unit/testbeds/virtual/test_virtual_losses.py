@@ -26,7 +26,9 @@ def cell_of(algorithm: str, *kills: str, learns: bool = False):
         ('rtt = ["10ms"]', 'rtt = ["80ms"]'),
         ('rate = "1Gbit"\n', ""),
     ]
-    changes += [("[sweep]", '[run]\ntestbed = "virtual"\n[train]\nuntil = "60 steps"\nlr = 0.05\n[sweep]')]
+    changes += [
+        ("[sweep]", '[run]\ntestbed = "virtual"\n[train]\nuntil = "60 steps"\nlr = 0.05\nbatch_size = 8\n[sweep]')
+    ]
     lines = "".join(f"\n[[timeline]]\nkill = true\n{kill}\n" for kill in kills)
     (cell,) = swept(edited(*changes) + lines)
     return cell

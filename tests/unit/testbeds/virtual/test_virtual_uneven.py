@@ -113,7 +113,8 @@ def test_where_the_law_of_another_collective_would_be_off_it_says_nothing(collec
 
 
 def test_the_built_in_experiment_bounds_every_algorithm_by_its_slowest_machine():
-    found = expand(Spec.load("uneven").override({"run.testbed": "virtual"}), "uneven")
+    settings = {"run.testbed": "virtual", "train.until": "20 steps"}  # the window needs more, and learns enough
+    found = expand(Spec.load("uneven").override(settings), "uneven")
     alone, cells = found[0], found[1:]
     assert alone.workload.step_time_s == pytest.approx(HARMONIC_S, abs=1e-9)
     for cell in cells:

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from warm import Warm
 
 from wanbench.workloads.loop.stepping import environment, read_idle_s, read_operations, read_steps
 
 LOOP = """
-import torch
 w = torch.nn.Parameter(torch.zeros(3))
 optimizer = torch.optim.{optimizer}([w], lr=0.1)
 for _ in range(5):
@@ -18,6 +18,32 @@ for _ in range(5):
     optimizer.step()
     {more}
 """
+
+LOOPS = {
+    "unchanged": LOOP.format(optimizer="SGD", more="pass"),
+    "reporting": "import wanbench\n" + LOOP.format(optimizer="SGD", more="_ % 2 or wanbench.step()"),
+    "nested": "other = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.1)\n"
+    + LOOP.format(optimizer="AdamW", more="other.step()"),
+}
+# Torch takes seconds to start, so one program runs all loops, each in a process that counts for itself.
+ALL_LOOPS = f"""
+import os, torch, torch._dynamo
+for name, loop in {LOOPS}.items():
+    if os.fork() == 0:
+        os.environ["WANBENCH_STEPS_FILE"] = name
+        exec(loop)
+        os._exit(0)
+    assert os.wait()[1] == 0
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """Return the times that each loop reported."""
+    folder = tmp_path_factory.mktemp("loops")
+    run(folder, ALL_LOOPS)
+    return {name: read_steps(folder / name) for name in LOOPS}
 
 
 def run(tmp_path, code, *, hook=True, **extra):
@@ -31,8 +57,8 @@ def run(tmp_path, code, *, hook=True, **extra):
     return read_steps(steps), done.stdout
 
 
-def test_every_optimizer_step_of_an_unchanged_program_is_reported(tmp_path):
-    times, _ = run(tmp_path, LOOP.format(optimizer="SGD", more="pass"))
+def test_every_optimizer_step_of_an_unchanged_program_is_reported(reported):
+    times = reported["unchanged"]
     assert len(times) == 5
     assert times == sorted(times)
 
@@ -41,16 +67,12 @@ def test_without_the_hook_a_program_only_learns_where_to_report(tmp_path):
     assert list(environment(tmp_path / "steps", hook=False).values()) == [str(tmp_path / "steps")]
 
 
-def test_a_program_that_reports_its_own_steps_is_not_counted_twice_even_if_it_accumulates_gradients(tmp_path):
-    code = "import wanbench\n" + LOOP.format(optimizer="SGD", more="_ % 2 or wanbench.step()")
-    assert len(run(tmp_path, code)[0]) == 3
+def test_a_program_that_reports_its_own_steps_is_not_counted_twice_even_if_it_accumulates_gradients(reported):
+    assert len(reported["reporting"]) == 3
 
 
-def test_of_two_optimizers_the_one_that_steps_first_counts(tmp_path):
-    times, _ = run(tmp_path, LOOP.format(optimizer="AdamW", more="other.step()").replace(
-        "for _", "other = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.1)\nfor _"
-    ))  # fmt: skip
-    assert len(times) == 5
+def test_of_two_optimizers_the_one_that_steps_first_counts(reported):
+    assert len(reported["nested"]) == 5
 
 
 def test_step_does_nothing_outside_a_measurement(tmp_path):
@@ -136,5 +158,9 @@ for _ in range(3):
     wanbench.step()
 dist.destroy_process_group()
 """
-    run(tmp_path, program, hook=False)
-    assert read_operations(tmp_path / "steps") == 6
+    steps = tmp_path / "steps"
+    with (tmp_path / "errors").open("w") as errors:
+        extended = {**os.environ, **environment(steps, hook=False)}
+        started = Warm(program, out=errors.fileno(), err=errors.fileno(), environment=extended)
+    assert started.wait(60) == 0, (tmp_path / "errors").read_text()
+    assert read_operations(steps) == 6

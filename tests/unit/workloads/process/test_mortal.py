@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from joined_ranks import _JOB
 from leftovers import alive, gone_within
+from warm import Warm
 
 from wanbench.workloads.process.control import Channel
 
 WAIT_S = 60.0
 WORKER = """
-import faulthandler, os, signal, socket, sys, time
+import faulthandler, os, signal, socket, time
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.loop.job import Job
@@ -37,7 +36,7 @@ def train(channel, job, before):
     say("rows", rows=[{"step": 7}])
     TRAIN
 
-channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+channel = Channel(socket.socket(fileno=3))
 mortal.run(channel, Job(**channel.recv()["job"]), train, lambda: {"counted": 1})
 """
 KILL = {"cmd": "kill", "again": True, "due_ns": 1}
@@ -55,8 +54,8 @@ class Worker:
         ours.settimeout(WAIT_S)
         self.channel = Channel(ours)
         with theirs, errors.open("w") as log:
-            arguments = [sys.executable, "-c", WORKER.replace("TRAIN", trains), str(theirs.fileno())]
-            self.process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stderr=log)
+            program, out = WORKER.replace("TRAIN", trains), log.fileno()
+            self.process = Warm(program, out=out, err=out, more=[theirs.fileno()])
         self.send({"cmd": "job", "job": _JOB.to_json()})
         self.trainer = self.hear("joined")["pid"]
         self.send({"cmd": "go"})

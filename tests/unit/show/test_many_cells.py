@@ -1,0 +1,42 @@
+"""Drawing a run, and its page, take a time in proportion to its cells."""
+
+from __future__ import annotations
+
+import synthetic_rows
+from many_repetitions import finished, growth, instructions
+from matplotlib.axes import Axes
+from written_run import write_run
+
+from wanbench.harness.analysis.summary import frame, pivots
+from wanbench.harness.show.figures import layout
+from wanbench.harness.show.figures.step_time import step_time
+from wanbench.harness.show.report import cell_table, content
+
+
+def test_the_page_finds_the_repetitions_of_a_cell_without_going_through_those_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(content, "_figures", lambda *_: ((), 0))
+
+    def page(folder, _made):
+        return content.content_of(folder, folder.path / "report.html")
+
+    assert growth(page, tmp_path, 20, 80, lambda: instructions(cell_table), before=finished) < 1.2
+
+
+def test_all_bars_of_a_panel_are_drawn_in_one_call_and_each_text_is_measured_once(monkeypatch):
+    (pivot,) = pivots(frame(synthetic_rows.latency_sweep()))
+    drawn, measured, bars, path = [], [], Axes.barh, layout.TextPath
+    monkeypatch.setattr(Axes, "barh", lambda *a, **k: (drawn.append(a), bars(*a, **k))[1])
+    monkeypatch.setattr(layout, "TextPath", lambda at, text, **k: (measured.append(text), path(at, text, **k))[1])
+    layout.text_in.cache_clear()
+    step_time(pivot, "t")
+    assert len(drawn) == len(pivot.columns)
+    assert len(measured) == len(set(measured)) > 0
+
+
+def test_only_the_failures_that_the_page_shows_are_looked_for(tmp_path, monkeypatch):
+    looked, real = [], content.failure_of
+    monkeypatch.setattr(content, "failure_of", lambda *each: (looked.append(each), real(*each))[1])
+    lost = [{**row, "status": "failed", "reason": "died"} for row in synthetic_rows.latency_sweep()]
+    found = content.content_of(write_run(tmp_path / "t", lost), tmp_path / "t" / "report.html")
+    assert len(looked) == len(found.failures) < len(lost)
+    assert found.failures_left == len(lost) - len(found.failures)
