@@ -153,7 +153,7 @@ def training(api, rank: int) -> dict | None:
     for container in api.containers():
         with contextlib.suppress(OSError, NotFound):
             pid = api.inspect_container(container["Id"])["State"]["Pid"]
-            if os.readlink(f"/proc/{pid}/fd/1").endswith(f"/rep-0.part/worker-{rank}.log"):
+            if os.readlink(f"/proc/{pid}/fd/1").endswith(f".part/worker-{rank}.log"):
                 return container
     return None
 
@@ -179,7 +179,7 @@ def test_a_worker_that_ends_fails_its_cell_and_restarts_for_the_rest(project, ap
 def test_workers_end_if_the_controller_is_killed(project, api):
     project.spec(by_numbers("killed", "ssgd = {}", window=500))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")
-    until(lambda: list(project.folder.glob("out/killed/cells/*-w2-*/rep-0.part/worker-1.log")))
+    until(lambda: list(project.folder.glob("out/killed/cells/*-w2-*/rep-0.*part/worker-1.log")))
     (controller,) = api.containers(filters={"label": "com.docker.compose.oneoff=True"})
     api.kill(controller["Id"])
     running.communicate(timeout=30)

@@ -141,4 +141,4 @@ def test_a_missing_program_is_reported_in_one_line(bench):
 
 
 def _logs(bench):
-    return bench.written("out/cases/cells/*/rep-0.part/rank-*.out.log")
+    return bench.written("out/cases/cells/*/rep-0.*part/rank-*.out.log")
