@@ -101,10 +101,11 @@ def _each_ms(marks: Sequence[tuple[float, float]], begin: int, end: int, which: 
 def inside(report: Path, words: Sequence[str]) -> None:
     """Run a command of wanbench in this process, and write what it cost."""
     from wanbench.harness.cli import main
+    from wanbench.harness.rep.measure import measure
     from wanbench.harness.run import session
 
     overhead = _Overhead(_SLOTS)
-    session.measure = overhead.around(session.measure)  # type: ignore[attr-defined]
+    vars(session)["measure"] = overhead.around(measure)
     sys.argv = ["wanbench", *words]
     code: Any = 0
     try:
@@ -188,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("repetitions", type=int, nargs="?", default=10_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--keep", type=Path, help="Folder for the run; without it, nothing is kept.")
+    parser.add_argument("--keep", type=Path, help="folder for the run; without it, nothing is kept")
     parser.add_argument("--no-figures", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

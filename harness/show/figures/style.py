@@ -22,6 +22,7 @@ from matplotlib.typing import FillStyleType
 from wanbench.harness.analysis.summary import Pivot
 
 COLUMN_IN, PAGE_IN = 3.3, 6.3
+_MOST_PIXELS = 30_000  # of the height of a picture: one of a hundred panels in full resolution takes a gigabyte
 FORMATS = ("svg", "pdf", "png", "csv")
 INK, FAINT = "#222222", "#5F5F5F"
 
@@ -173,7 +174,10 @@ def save(figure: Figure, path: Path) -> Path:
     }
     buffer = io.BytesIO()
     with wanbench_style():
-        figure.savefig(buffer, format=form, metadata=unstamped[form])
+        dpi = matplotlib.rcParams["savefig.dpi"]
+        if form == "png":
+            dpi = min(dpi, _MOST_PIXELS / figure.get_figheight())
+        figure.savefig(buffer, format=form, metadata=unstamped[form], dpi=dpi)
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(buffer.getvalue())
     os.replace(part, path)

@@ -32,6 +32,7 @@ from wanbench.harness.show.report.view import View, view_of
 from wanbench.harness.show.tables import in_json
 
 _MOST_FIGURES = 16
+_MOST_BARS = 1000  # of one figure: nobody reads more, and a page of them is slow
 _MOST_FAILURES = 60
 
 
@@ -161,7 +162,9 @@ def _figures(rows: Sequence[Row], folder: RunFolder) -> tuple[tuple[Drawn, ...],
     drawings = gallery(rows, folder.name, Evidence(folder))
     # If there are too many figures, the single ones are kept: trade-off, learning, timeline, network.
     many = [d for d in drawings if d.name.startswith(("scalability", "step-time"))]
-    dropped = {id(d) for d in many[max(0, _MOST_FIGURES - (len(drawings) - len(many))) :]}
+    readable = [d for d in many if d.name.startswith("scalability-by-rtt") or len(d.points()) <= _MOST_BARS]
+    room = max(0, _MOST_FIGURES - (len(drawings) - len(many)))
+    dropped = {id(d) for d in many} - {id(d) for d in readable[:room]}
     kept = [d for d in drawings if id(d) not in dropped]
     drawn = [
         Drawn(f"f{place}", d.title, inline_svg(d.draw(PAGE_IN), f"f{place}", d.title)) for place, d in enumerate(kept)

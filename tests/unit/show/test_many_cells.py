@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import struct
+
 import synthetic_rows
 from many_repetitions import finished, growth, instructions
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from written_run import write_run
 
 from wanbench.harness.analysis.summary import frame, pivots
 from wanbench.harness.show.figures import layout
 from wanbench.harness.show.figures.step_time import step_time
+from wanbench.harness.show.figures.style import save
 from wanbench.harness.show.report import cell_table, content
 
 
@@ -40,3 +44,19 @@ def test_only_the_failures_that_the_page_shows_are_looked_for(tmp_path, monkeypa
     found = content.content_of(write_run(tmp_path / "t", lost), tmp_path / "t" / "report.html")
     assert len(looked) == len(found.failures) < len(lost)
     assert found.failures_left == len(lost) - len(found.failures)
+
+
+def test_the_page_leaves_bars_out_that_nobody_could_read_and_says_so(tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "t", synthetic_rows.latency_sweep(reps=1))
+    bars = len(synthetic_rows.RTTS_MS) * len(synthetic_rows.ALGORITHMS)
+    for most, titles in ((bars, {"Scalability", "Where a step's time goes"}), (bars - 1, {"Scalability"})):
+        monkeypatch.setattr(content, "_MOST_BARS", most)
+        found = content.content_of(folder, tmp_path / "t" / "report.html")
+        assert {figure.title.partition(":")[0] for figure in found.figures} == titles
+        assert found.figures_left == 2 - len(titles)
+
+
+def test_a_picture_of_a_hundred_panels_fits_into_memory(tmp_path):
+    picture = save(Figure(figsize=(0.5, 400)), tmp_path / "tall.png").read_bytes()
+    width, height = struct.unpack(">II", picture[16:24])
+    assert (width, height) == (37, 30_000)
