@@ -7,7 +7,6 @@ socket.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import os
@@ -25,6 +24,7 @@ from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, VIRTIO_BYTES, S
 from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.relay.switch import Port, Switch
 from wanbench.harness.emulators.serve import answer, main
+from wanbench.harness.process.ahead import run_ahead
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.namespace import set_timer_slack
 from wanbench.workloads.process.tun import passes_segments
@@ -168,19 +168,9 @@ class Relay:
         self._watched.append(fd)
 
 
-def _ahead_of_workers() -> None:
-    """Run before all computing processes.
-
-    Not with real-time priority: from Linux 6.12 on, the kernel then stops the relay for 50 ms at a time in favour of
-    the others (its fair server). Several of these pauses a second were seen, and short buffers overflowed.
-    """
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, -20)
-
-
 def _serve(control_fd: int, _: int) -> None:
     set_timer_slack(1)
-    _ahead_of_workers()
+    run_ahead()
     # The loop makes no reference cycles. A collection would visit every packet in flight while others wait.
     gc.disable()
     # select() takes descriptors below 1024, and the controller may have many open.
