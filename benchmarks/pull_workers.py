@@ -109,7 +109,7 @@ def killed(workers: Workers, count: int, kills: int) -> list[float]:
     random = Random("pull workers")
     times: list[float] = []
     while len(times) < kills and not workers.ended:
-        time.sleep(random.uniform(1, 9))
+        time.sleep(random.uniform(0.5, 6))
         if workers.kill(random.randrange(count)):
             times.append(time.time())
             print(f"kill {len(times)} of {kills}", file=sys.stderr, flush=True)
