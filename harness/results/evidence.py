@@ -81,10 +81,11 @@ class Evidence:
     def _of(self, row: Row, what: str) -> Any:
         if self._recorded is not None:
             return self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
-        rep = self.path / "cells" / str(row["cell"]) / f"rep-{row['rep']}"
+        cell, rep = self.path / "cells" / str(row["cell"]), f"rep-{row['rep']}"
+        of_host = cell / f"{rep}@{row.get('host')}"
         read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
-            return read(rep, row)
+            return read(of_host if of_host.is_dir() else cell / rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
             return None  # missing, cut short, or from a version that did not write it
 

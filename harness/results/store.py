@@ -291,8 +291,8 @@ class RunFolder:
         if (self.path / RECORDED).is_file():
             return self._recorded(problems)
         found = list(self._readable(self._results(), problems))
-        finished = {(row["cell"], row["rep"]) for row in found}
-        failed = {(row["cell"], row["rep"]): row for row in self._readable(self._errors(), problems)}
+        finished = {_what(row) for row in found}
+        failed = {_what(row): row for row in self._readable(self._errors(), problems)}
         return found + [row for key, row in failed.items() if key not in finished]
 
     def results(self) -> dict[Path, Row]:
@@ -376,6 +376,11 @@ def _renamed(part: Path, final: Path) -> bool:
         shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
         part.rename(final)
     return True
+
+
+def _what(row: Row) -> tuple[Any, ...]:
+    """What a row measures: a repetition, which any host may do, and of one worker what each does for itself."""
+    return row["cell"], row["rep"], row.get("host") if row["workers"] == 1 else None
 
 
 def _try_number(path: Path) -> int:

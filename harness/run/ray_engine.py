@@ -7,6 +7,7 @@ Desk gives back what it had, and another node takes it. Nodes that join later ge
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,7 @@ class _Cluster:
         self._codes = {cell.key: code_hash(cell) for cell in cells}
         self._at_work: dict[Any, str] = {}  # node by its task
         self._seen: set[str] = set()
+        self._began = time.monotonic()
         self.left = True  # something to do
 
     def goes_on(self) -> bool:
@@ -140,7 +142,12 @@ class _Cluster:
 
     def _print(self) -> None:
         for how, line in self._ray.get(self._desk.said.remote()):
-            (self._say.finished if how == "finished" else self._say.say)(line)
+            if how == "finished":
+                done = self._say.done + 1
+                self._say.eta((time.monotonic() - self._began) / done * (self._say.total - done))
+                self._say.finished(line)
+            else:
+                self._say.say(line)
 
 
 def _imported() -> Any:

@@ -81,7 +81,7 @@ def execute(
         start = partial(opened, control=control, slots=processes, trains=trains)
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
-        session = _Session(folder, claims, engine, control, say, tally, stopped, redrawer, host, emulated)
+        session = _Session(todo, folder, claims, engine, control, say, tally, stopped, redrawer, host, emulated)
         turn = Turn(turns, stopped, say.say)
         try:
             if any(map(_simulated, todo)):
@@ -102,6 +102,7 @@ class _Session:
 
     def __init__(
         self,
+        todo: Sequence[Item],
         folder: RunFolder,
         claims: Claims,
         engine: LocalEngine,
@@ -120,6 +121,7 @@ class _Session:
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
         self.again: list[Item] = []  # invalid at the first try
+        self.later, self.later_s = list(todo), 0.0  # what no pass has begun with, and how long that takes
 
     def _compare_with(self, rows: Sequence[Row]) -> None:
         """Take the step times that rows are divided by from the repetitions of all invocations and workers.
@@ -188,6 +190,7 @@ class _Session:
             in_order: results are handled in the items' order.
         """
         queue = list(items)
+        self._expect_later(items, slots)
         elsewhere: list[Item] = []
         running: dict[Future[Row], tuple[Item, Path]] = {}
         remaining = Remaining()
@@ -243,7 +246,12 @@ class _Session:
         if self.lasted_s:
             mean_s = statistics.fmean(self.lasted_s)
             loads = [replace(i.load, seconds=mean_s) if isinstance(i.cell, CommandCell) else i.load for i in items]
-        return makespan(loads, slots, self.host)
+        return makespan(loads, slots, self.host) + self.later_s
+
+    def _expect_later(self, begun: Sequence[Item], slots: int) -> None:
+        now = set(map(id, begun))
+        self.later = [item for item in self.later if id(item) not in now]
+        self.later_s = makespan([item.load for item in self.later], slots, self.host)
 
     def _choose(self, queue: list[Item], items: list[Item], slots: int) -> int | None:
         """The place of the first repetition that may start beside those that run; lower numbers go first."""

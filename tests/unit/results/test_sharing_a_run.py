@@ -155,6 +155,15 @@ def test_each_host_has_its_own_repetition_of_a_one_worker_cell(made):
     assert len(folder.rows()) == 2
 
 
+def test_the_failure_of_a_one_worker_cell_shows_until_its_host_has_measured_it(made):
+    folder, _, _ = made()
+    folder.fail(FIRST, 0, folder.begin(FIRST, 0), {"row": row(FIRST, 0, status="failed", host="there"), "log_tail": []})
+    folder.finish(FIRST, 0, folder.begin(FIRST, 0), row(FIRST, 0, host="here"), "here")
+    assert {(each["host"], each["status"]) for each in folder.rows()} == {("here", "ok"), ("there", "failed")}
+    folder.finish(FIRST, 0, folder.begin(FIRST, 0), row(FIRST, 0, host="there"), "there")
+    assert {(each["host"], each["status"]) for each in folder.rows()} == {("here", "ok"), ("there", "ok")}
+
+
 def test_a_result_that_cannot_be_read_is_replaced(made):
     folder, mine, _ = made()
     finish(folder, CELL, 0)
