@@ -100,10 +100,11 @@ class Command:
         return Result(self.process.returncode, out, self.log.read_text())
 
     def pids(self) -> list[int]:
-        """Return all live processes of the session, without zombies."""
+        """Return all live processes of the session, and those that it gave their own, without zombies."""
         status = {int(path.name): _status(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
         mine = str(self.process.pid)
-        pids = [pid for pid, fields in status.items() if fields and fields[3] == mine and fields[0] != "Z"]
+        running = {pid: fields for pid, fields in status.items() if fields and fields[0] != "Z"}
+        pids = [pid for pid, fields in running.items() if mine in (fields[1], fields[3])]  # its parent, its session
         self.namespaces |= set().union(*map(namespaces, pids))
         if pids:
             self.seen_s = time.clock_gettime(time.CLOCK_BOOTTIME)
