@@ -25,9 +25,9 @@ def run_ahead() -> None:
     """Put this process before the others, as far as the kernel and its rights allow.
 
     Three things count: its priority, which the kernel compares within a session only; the priority of its session,
-    which therefore is its own; and, for a process without rights or in a control group, short slices, for which Linux
-    interrupts others from 6.12 on. Beside busy processes of another session, 1 % of wake-ups were late by 6.9 ms or
-    more, with short slices by 0.6 ms, with all three by 0.04 ms.
+    which therefore is its own; and, for a process without rights, short slices, for which Linux interrupts others from
+    6.12 on. Beside busy processes of another session, 1 % of wake-ups were late by 6.9 ms or more, with short slices by
+    0.6 ms, with all three by 0.04 ms.
     """
     with suppress(PermissionError):
         os.setsid()

@@ -5,7 +5,7 @@ it. An emulator sleeps between packets, so its packets are late although the mac
 by 8 ms (p99), and by 0.2 ms with processors that are awake. So a process at idle priority keeps each of them busy. All
 other processes go before it, but it uses the processor time that nobody else needs.
 
-Not in User-Mode Linux, whose kernel lets this process delay the others: with it, packets were late by 10 ms (p99).
+Not in User-Mode Linux: there packets were late by up to 15 ms (p99) with this process, and by up to 5 without.
 
     python -m wanbench.harness.process.awake PROCESSOR PARENT_PID
 """

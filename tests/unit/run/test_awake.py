@@ -73,6 +73,20 @@ def test_it_can_be_switched_off_and_a_real_machine_needs_none(virtual, monkeypat
         assert kept_awake_by(os.getpid()) == []
 
 
+@pytest.mark.parametrize(
+    ("about", "needed"),
+    [
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu vme hypervisor\n", True),
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu vme\n", False),
+        ("vendor_id\t: User Mode Linux\nflags\t\t: fpu vme hypervisor\n", False),
+        ("processor\t: 0\n", False),
+    ],
+)
+def test_a_virtual_machine_needs_it_and_user_mode_linux_does_not(monkeypatch, about, needed):
+    monkeypatch.setattr(Path, "read_text", lambda _: about)
+    assert awake._is_virtual() is needed
+
+
 def test_a_killed_run_leaves_none():
     with subprocess.Popen([sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
