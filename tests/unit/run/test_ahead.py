@@ -50,5 +50,5 @@ def test_a_process_ahead_has_a_session_of_its_own_with_the_highest_priority():
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_without_rights_it_has_the_short_slices_that_anyone_may_have():
     found = ahead("setpriv", "--reuid=65534", "--clear-groups", "--inh-caps=-all")
-    assert found["nice"] == 0
+    assert found["nice"] == os.getpriority(os.PRIO_PROCESS, 0)  # as it was started
     assert found["slice"] == 100_000
