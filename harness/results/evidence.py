@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.store import RunFolder, rep_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,11 +81,10 @@ class Evidence:
     def _of(self, row: Row, what: str) -> Any:
         if self._recorded is not None:
             return self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
-        cell, rep = self.path / "cells" / str(row["cell"]), f"rep-{row['rep']}"
-        of_host = cell / f"{rep}@{row.get('host')}"
+        rep = rep_folder(self.path / "cells" / str(row["cell"]), row["rep"], row.get("host"))
         read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
-            return read(of_host if of_host.is_dir() else cell / rep, row)
+            return read(rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
             return None  # missing, cut short, or from a version that did not write it
 

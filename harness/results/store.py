@@ -378,6 +378,12 @@ def _renamed(part: Path, final: Path) -> bool:
     return True
 
 
+def rep_folder(cell: Path, rep: int, host: str | None) -> Path:
+    """The finished repetition in a cell's folder; a further host's own one of a one-worker cell has its name."""
+    of_host = cell / f"rep-{rep}@{host}"
+    return of_host if of_host.is_dir() else cell / f"rep-{rep}"
+
+
 def _what(row: Row) -> tuple[Any, ...]:
     """What a row measures: a repetition, which any host may do, and of one worker what each does for itself."""
     return row["cell"], row["rep"], row.get("host") if row["workers"] == 1 else None

@@ -13,7 +13,7 @@ from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabyte
 from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of
-from wanbench.harness.results.store import RECORDED, RunFolder
+from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
 from wanbench.harness.show.grid import sent
 from wanbench.harness.show.report.plain import Row, plain, relative
 
@@ -120,8 +120,7 @@ def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, path: Path) -> tup
         return ()
     cell = folder.path / "cells" / line["cell"]
     shown = relative(cell, path)
-    files = (place if (cell / (place := f"rep-{rep}@{host}")).is_dir() else f"rep-{rep}" for rep, host in reps)
-    return tuple((f"{rep}", f"{shown}/{place}/result.json") for (rep, _), place in zip(reps, files, strict=True))
+    return tuple((f"{rep}", f"{shown}/{rep_folder(cell, rep, host).name}/result.json") for rep, host in reps)
 
 
 def valid_reps(rows: Sequence[Row]) -> Mapping[Place, Sequence[Rep]]:
