@@ -18,16 +18,21 @@ WIDE = "torch.nn.Linear(64, 1000)"
 
 @pytest.fixture
 def program(shared_bench):
-    """Return the file of the example program in a folder in which its baseline was accepted."""
-    folder = shared_bench.folder
-    path = folder / "train.py"
+    """Return the file of the example program, beside its spec."""
+    path = shared_bench.folder / "train.py"
     path.write_text((EXAMPLES / "train.py").read_text().replace(LINEAR, WIDE))
-    if not (folder / "b.json").exists():
-        spec = (EXAMPLES / "ci" / "program.toml").read_text()
-        shared_bench.spec(spec.replace('"python"', json.dumps(sys.executable)), "program")
+    spec = (EXAMPLES / "ci" / "program.toml").read_text()
+    shared_bench.spec(spec.replace('"python"', json.dumps(sys.executable)), "program")
+    return path
+
+
+@pytest.fixture
+def accepted(shared_bench, program):
+    """Return the file of the program, whose baseline was accepted."""
+    if not (shared_bench.folder / "b.json").exists():
         accepted = check(shared_bench, "--accept")
         assert accepted.code == 0, accepted.out + accepted.err
-    return path
+    return program
 
 
 def check(bench, *arguments):
@@ -38,7 +43,8 @@ def check(bench, *arguments):
     )
 
 
-def test_the_same_program_is_green(shared_bench, program):
+@pytest.mark.usefixtures("accepted")
+def test_the_same_program_is_green(shared_bench):
     same = check(shared_bench)
     assert same.code == 0, same.out + same.err
     assert same.out.splitlines()[-2:] == [
@@ -47,22 +53,22 @@ def test_the_same_program_is_green(shared_bench, program):
     ]
 
 
-def test_a_second_all_reduce_is_red(shared_bench, program):
-    program.write_text(program.read_text().replace(BACKWARD, f"{BACKWARD}    dist.all_reduce(torch.ones(1))\n"))
+def test_a_second_all_reduce_is_red(shared_bench, accepted):
+    accepted.write_text(accepted.read_text().replace(BACKWARD, f"{BACKWARD}    dist.all_reduce(torch.ones(1))\n"))
     worse = check(shared_bench)
     assert worse.code == 1, worse.out + worse.err
     assert "messages_sent" in worse.out
 
 
-def test_a_doubled_payload_is_red(shared_bench, program):
-    program.write_text(program.read_text().replace(WIDE, "torch.nn.Linear(64, 2000)"))
+def test_a_doubled_payload_is_red(shared_bench, accepted):
+    accepted.write_text(accepted.read_text().replace(WIDE, "torch.nn.Linear(64, 2000)"))
     worse = check(shared_bench)
     assert worse.code == 1, worse.out + worse.err
     assert "wire_bytes_per_step" in worse.out
 
 
-def test_a_program_that_raises_is_red(shared_bench, program):
-    program.write_text("raise RuntimeError('it is gone')")
+def test_a_program_that_raises_is_red(shared_bench, accepted):
+    accepted.write_text("raise RuntimeError('it is gone')")
     assert check(shared_bench).code == 4
 
 

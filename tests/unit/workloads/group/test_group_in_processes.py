@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -42,3 +44,34 @@ def test_what_a_process_has_sent_arrives_although_its_function_has_returned(tmp_
         assert process.exitcode == 0
         process.close()
     assert Path(arguments[1]).read_text() == str(float(NUMEL))
+
+
+def survive(rank: int, path: str) -> None:
+    """Three ranks add up, the middle one dies, and the others go on as two."""
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    store = dist.FileStore(path, -1)
+    dist.init_process_group("wan", store=dist.PrefixStore("0", store), rank=rank, world_size=3)
+    tensor = torch.ones(10)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [3.0] * 10
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="rank 1"):
+        dist.all_reduce(torch.ones(10))
+    dist.destroy_process_group()
+    dist.init_process_group("wan", store=dist.PrefixStore("1", store), rank=[0, None, 1][rank], world_size=2)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [6.0] * 10
+    dist.destroy_process_group()
+
+
+def test_those_who_are_left_after_a_rank_was_killed_form_a_new_group(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=survive, args=(rank, str(tmp_path / "store"))) for rank in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, -signal.SIGKILL, 0]
+    for process in processes:
+        process.close()
