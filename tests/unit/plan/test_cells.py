@@ -21,7 +21,7 @@ SEVEN = ["ssgd", "delayed-d4", "delayed-d20", "sparse-p4", "sparse-p20", "dts-d4
     [
         ("smoke", ["ssgd", "dts-d4-p2"], [2], 2),
         ("latency-sweep", SEVEN, [4], 7),
-        ("latency-sweep-gloo", ["ssgd"], [4], 4),
+        ("latency-sweep-gloo", ["ssgd"], [4], 3),
         ("world4", SEVEN, [4, 8], 1),
     ],
 )
