@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,17 +34,26 @@ def take_part(rank: int, path: str, received: str) -> None:
     Path(received).write_text(str(tensor.sum().item()))
 
 
-def test_what_a_process_has_sent_arrives_although_its_function_has_returned(tmp_path):
+def exit_codes(ranks: int, target: Callable[..., None], *arguments: str) -> list[int | None]:
+    """Run `target(rank, *arguments)` in a process for each rank. Return how they ended; None after two minutes."""
     context = multiprocessing.get_context("spawn")
-    arguments = str(tmp_path / "store"), str(tmp_path / "received")
-    processes = [context.Process(target=take_part, args=(rank, *arguments)) for rank in range(2)]
+    processes = [context.Process(target=target, args=(rank, *arguments)) for rank in range(ranks)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(120)
-        assert process.exitcode == 0
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+        process.join()
         process.close()
-    assert Path(arguments[1]).read_text() == str(float(NUMEL))
+    return codes
+
+
+def test_what_a_process_has_sent_arrives_although_its_function_has_returned(tmp_path):
+    store, received = tmp_path / "store", tmp_path / "received"
+    assert exit_codes(2, take_part, str(store), str(received)) == [0, 0]
+    assert received.read_text() == str(float(NUMEL))
 
 
 def survive(rank: int, path: str) -> None:
@@ -66,12 +76,4 @@ def survive(rank: int, path: str) -> None:
 
 
 def test_those_who_are_left_after_a_rank_was_killed_form_a_new_group(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=survive, args=(rank, str(tmp_path / "store"))) for rank in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0, -signal.SIGKILL, 0]
-    for process in processes:
-        process.close()
+    assert exit_codes(3, survive, str(tmp_path / "store")) == [0, -signal.SIGKILL, 0]
