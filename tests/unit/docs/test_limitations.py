@@ -1,4 +1,4 @@
-"""The numbers of LIMITATIONS.md and docs/how-to/learn.md that describe recorded runs follow from the recorded rows."""
+"""The numbers of LIMITATIONS.md and of pages that describe recorded runs follow from the recorded rows."""
 
 from __future__ import annotations
 
@@ -144,6 +144,37 @@ def test_the_page_on_the_dts_recipe_has_the_numbers_of_its_recording():
         assert f"| `{setting}` | {tuned} | {unchanged} |" in page
     without = points(found, "momentum-0", "delayed-d20")
     assert f"Without momentum the same delay costs {without.removeprefix('-')} points" in page
+
+
+def test_the_page_on_scales_has_the_numbers_of_gloo_at_full_size():
+    page = " ".join((ROOT / "docs" / "explanation" / "payload-scale.md").read_text(encoding="utf-8").split())
+    kept = {
+        int(rtt): 100 * median(group, "scalability")
+        for (rtt,), group in by(rows("latency-sweep-gloo"), "rtt_ms").items()
+    }
+    assert (
+        f"keeps {kept[50]:.0f} % of its speed at 50 ms, {kept[100]:.0f} % at 100 ms and {kept[200]:.0f} % at 200 ms"
+        in page
+    )
+
+
+def test_the_page_on_advice_has_the_regrets_that_were_recorded():
+    page = (ROOT / "docs" / "how-to" / "advise.md").read_text(encoding="utf-8")
+    table = page[page.index("| cases | choice | median |") :].partition("\n\n")[0]
+    recorded = (REFERENCE / "regret" / "regret.md").read_text(encoding="utf-8")
+    assert outcomes(table) == outcomes(recorded)
+
+
+def outcomes(table):
+    """The last three columns of each row: two percentages, to two digits, and how many cases have none, and why."""
+    cells = [[cell.strip() for cell in line.split("|")[3:6]] for line in table.splitlines()[2:]]
+    return [
+        (
+            [f"{float(text):.2g}" for text in re.findall(r"([\d.]+) ?%", " ".join(row))],
+            set(re.findall(r"\d+ (?:missed|not \w+)", row[2])),
+        )
+        for row in cells
+    ]
 
 
 @pytest.mark.parametrize("sentences", [parity, sweep, world, poster, recipe])
