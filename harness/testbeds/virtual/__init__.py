@@ -5,6 +5,7 @@ Layout
     queues.py        queues that many messages share, vectorised
     network.py       VirtualNetwork: up, path and down queues, delay, jitter, loss; Route: senders and receivers
     tcp.py           the model of TCP: what windows and losses add to a message; bbr.py: the same under BBR
+    round_trips.py   BBR's measurements of the round trip, which hold up what it sends
     sender.py        a connection followed packet by packet; packets.py: its path, and what is on its way
     congestion.py    Reno and CUBIC: how windows open and close
     earlier.py       messages that follow one another on a connection

@@ -7,8 +7,7 @@
   carries only small messages spreads each over up to half a round trip.
 * A loss costs its round trip. It changes neither rate nor window.
 * A later message that lasts longer than a round trip raises the rate by up to a quarter, if the path has more.
-
-Not modelled: the 0.2 s in ten seconds in which it sends four packets to measure the round trip.
+* Every ten seconds or more it measures the round trip, and sends almost nothing meanwhile (`virtual.round_trips`).
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wanbench.harness.testbeds.virtual.round_trips import RoundTrips
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Stall, Tcp
 
 _STARTUP_GAIN = 2 / math.log(2)
@@ -33,6 +33,7 @@ class BbrConnections(Connections):
         self._filled = np.zeros(count, np.bool_)  # the start has ended
         # The messages of the last round trip: when the first began, and their bytes.
         self._begun, self._recent = np.zeros(count), np.zeros(count)
+        self._round_trips = RoundTrips(count, seed, name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
         """See `Connections.stall`."""
@@ -51,8 +52,9 @@ class BbrConnections(Connections):
         again = np.zeros(len(index), np.int64) if losses is None else losses * load.rtt_ns
         if tail_lost is not None:
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
-        stall = stall + again
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
+        last = self._round_trips.last_ns(index, ready + wait_ns + held_ns, drained + stall, load)
+        stall = np.rint(last - drained).astype(np.int64) + again
         self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
         self._begun[index] = np.where(before > 0, self._begun[index], begin)
         self._recent[index] = before + load.flow_bytes
