@@ -50,6 +50,11 @@ def limits(link: mesh.Mesh) -> set[int]:
     return {struct.unpack("Q", sock.getsockopt(*option))[0] for sock in sockets}
 
 
+def segments_out(sock: socket.socket) -> int:
+    """How many segments with data a socket has sent: `tcpi_data_segs_out`."""
+    return int(struct.unpack_from("I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160), 156)[0])
+
+
 def comes_true(claim: Callable[[], bool], within_s: float = 5.0) -> bool:
     deadline = time.monotonic() + within_s
     while not claim() and time.monotonic() < deadline:
@@ -66,6 +71,17 @@ def test_a_connection_is_paced_for_the_frame_that_leaves_next():
             near.send_all([(1, mesh.Frame(kind, 0, memoryview(b"1234"), sent.set, 0))])
             assert sent.wait(10)
             assert limits(near) == {limit}
+
+
+def test_the_ten_segments_that_the_kernel_does_not_pace_are_sent_before_the_first_frame():
+    with pair(paces={1: mesh.Pace(4e8, 5e8)}) as (near, far):
+        start(near)
+        arrived: list[int] = []
+        start(far, arrived.append)
+        (sock,) = [connection.sock for connection in near._connections.values()]
+        assert segments_out(sock) >= 10
+        near.send_all([(1, mesh.Frame(mesh.MESSAGE, 7, memoryview(b"1234"), lambda: None, 0))])
+        assert comes_true(lambda: arrived == [7])
 
 
 @pytest.mark.parametrize("busy", [1, 2])

@@ -181,7 +181,7 @@ def test_ranks_that_disagree_on_the_size_are_named_on_every_rank(group):
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (Frame(HOP + 1, 0, memoryview(b""), lambda: None, 0), "rank 0 sent a frame of kind 8; expected 0 to 7"),
+        (Frame(HOP + 2, 0, memoryview(b""), lambda: None, 0), "rank 0 sent a frame of kind 9; expected 0 to 7"),
         (Frame(HOP, 0, memoryview(b"12345"), lambda: None, 0, last=False), "rank 0 sent 5 bytes; rank 1 expected 16"),
         (
             Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, chunk=99),
