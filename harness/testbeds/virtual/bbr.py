@@ -3,8 +3,9 @@
 * It begins with 10 segments per round trip, and sends at 2.885 times the measured rate until the rate stops growing.
   Then it sends at that rate.
 * A message that ends within a round trip shows a lower rate than the path has: its bytes arrive within its time of
-  sending and a round trip. Such a sample never lowers the estimate, and does not end the start. So a connection that
-  carries only small messages spreads each over up to half a round trip.
+  sending and a round trip, or in the time since the last message was acknowledged. Such a sample never lowers the
+  estimate, and does not end the start. So a connection that carries only small messages spreads each over up to half a
+  round trip.
 * A loss costs its round trip. It changes neither rate nor window.
 * A later message that lasts longer than a round trip raises the rate by up to a quarter, if the path has more.
 * Every ten seconds or more it measures the round trip, and sends almost nothing meanwhile (`virtual.round_trips`).
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, F
 
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
+_REMEMBERED = 4  # messages of a connection
 
 
 class BbrConnections(Connections):
@@ -31,8 +34,7 @@ class BbrConnections(Connections):
         super().__init__(tcp, count, paced=paced, seed=seed, name=name)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
-        # The messages of the last round trip: when the first began, and their bytes.
-        self._begun, self._recent = np.zeros(count), np.zeros(count)
+        self._sent: dict[int, list[_Sent]] = {}  # the last messages of a connection
         self._round_trips = RoundTrips(count, seed, name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
@@ -41,14 +43,11 @@ class BbrConnections(Connections):
         path = _rates(load)
         begin, wait_ns, held_ns = self._earlier.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
-        since = begin - self._begun[index]
-        before = np.where(since < load.rtt_ns, self._recent[index], 0.0)
         known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
         slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
-            recent = (float(before[i]), float(since[i])) if before[i] else (0.0, 0.0)
-            nbytes, rtt_ns = float(load.flow_bytes[i]), float(load.rtt_ns[i])
-            stall[i] += self._start(int(index[i]), nbytes, rtt_ns, float(path[i]), recent)
+            message = _Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
+            stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(path[i]))
         again = np.zeros(len(index), np.int64) if losses is None else losses * load.rtt_ns
         if tail_lost is not None:
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
@@ -56,34 +55,65 @@ class BbrConnections(Connections):
         last = self._round_trips.last_ns(index, ready + wait_ns + held_ns, drained + stall, load)
         stall = np.rint(last - drained).astype(np.int64) + again
         self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
-        self._begun[index] = np.where(before > 0, self._begun[index], begin)
-        self._recent[index] = before + load.flow_bytes
         return Stall(again, np.rint(drained + stall).astype(np.int64))
 
-    def _start(self, connection: int, nbytes: float, rtt_ns: float, path: float, recent: tuple[float, float]) -> int:
+    def _start(self, connection: int, message: _Sent, rtt_ns: float, path: float) -> int:
         """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes.
 
         Args:
             path: its rate in bytes/ns.
-            recent: bytes of the messages that began less than a round trip ago, and how long ago they did.
         """
         rate = float(self._rate[connection]) or INITIAL_WINDOW / rtt_ns
-        left, took_ns = nbytes, 0.0
+        left, took_ns = message.nbytes, 0.0
         while True:
             pace = min(rate * (1.0 if self._filled[connection] else _STARTUP_GAIN), path)
             if left <= pace * rtt_ns:
-                took_ns += left / pace
-                rate = max(rate, min((left + recent[0]) / (left / pace + recent[1] + rtt_ns), path))
                 break
             took_ns, left, rate = took_ns + rtt_ns, left - pace * rtt_ns, max(rate, pace)
             if pace >= path or self._filled[connection]:
                 if self._filled[connection]:
                     rate = max(rate, min(path, _PROBE_GAIN * pace))
                 self._filled[connection] = True
-                took_ns += left / pace
                 break
+        message = replace(message, end_ns=message.begin_ns + took_ns + left / pace)
+        earlier = self._sent.setdefault(connection, [])
+        if took_ns == 0.0:
+            rate = max(rate, min(_measured(message, earlier, rtt_ns), path))
+        self._sent[connection] = [*earlier[1 - _REMEMBERED :], message]
         self._rate[connection] = rate
-        return max(0, round(took_ns - nbytes / path))
+        return max(0, round(message.end_ns - message.begin_ns - message.nbytes / path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A message, and when its first and its last byte are sent."""
+
+    begin_ns: float
+    end_ns: float
+    nbytes: float
+
+
+def _measured(message: _Sent, earlier: Sequence[_Sent], rtt_ns: float) -> float:
+    """The rate that the acknowledgement of a message's last byte shows, in bytes/ns. Source: `tcp_rate.c` of Linux.
+
+    It counts what was delivered since the newest acknowledgement that had arrived when that byte was sent. After a
+    silence, the time counts from the first byte.
+    """
+    begin_ns, delivered, since_ns = message.begin_ns, message.nbytes, message.begin_ns
+    for one in reversed(earlier):
+        acknowledged_ns = one.end_ns + rtt_ns
+        if acknowledged_ns <= begin_ns:
+            break
+        if acknowledged_ns <= message.end_ns:
+            since_ns = acknowledged_ns
+            break
+        if one.begin_ns + rtt_ns < message.end_ns:
+            delivered += one.nbytes * (acknowledged_ns - message.end_ns) / (one.end_ns - one.begin_ns)
+            since_ns = message.end_ns
+            break
+        delivered += one.nbytes
+        begin_ns = since_ns = one.begin_ns
+    return delivered / (message.end_ns + rtt_ns - since_ns)
 
 
 def _rates(load: Load) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -85,6 +86,31 @@ def test_small_messages_under_bbr_take_half_a_round_trip_to_leave():
     settled = stalls(BbrConnections(Tcp(congestion="bbr"), 1), [40e3] * 20, rate=1e9)[-1]
     gain = 2 / math.log(2)
     assert settled == pytest.approx(100.0 / (gain - 1), rel=0.01)
+
+
+def last_under_bbr(packets, apart_ms, rtt_ms=100.0, messages=60):
+    """How many ms the last message takes to leave, if each packet is measured as in `tcp_rate.c` of Linux."""
+    rate, now, delivered, delivered_at, first_sent = 10 / rtt_ms, 0.0, 0, 0.0, 0.0
+    flying = deque()
+    for number in range(messages):
+        now = begin = max(now, number * apart_ms)
+        for _ in range(packets):
+            while flying and flying[0][0] + rtt_ms <= now:
+                sent, before, before_at, first = flying.popleft()
+                delivered, delivered_at, first_sent = delivered + 1, sent + rtt_ms, sent
+                rate = max(rate, (delivered - before) / max(sent - first, delivered_at - before_at))
+            if not flying:
+                delivered_at = first_sent = now
+            flying.append((now, delivered, delivered_at, first_sent))
+            now += math.log(2) / 2 / rate
+    return now - begin
+
+
+@pytest.mark.parametrize("apart_ms", [60, 80, 90, 110, 120, 140, 300])
+def test_messages_under_bbr_take_as_long_as_packet_by_packet(apart_ms):
+    connections, size = BbrConnections(Tcp(congestion="bbr"), 1), 100 * S
+    settled = stalls(connections, [size] * 60, rate=1e9, apart_s=apart_ms / 1e3)[-1]
+    assert settled == pytest.approx(last_under_bbr(100, apart_ms), rel=0.3)
 
 
 def test_long_messages_under_bbr_use_the_whole_path():
