@@ -50,19 +50,25 @@ def test_nothing_is_held_up_if_the_ten_seconds_end_in_a_silence():
     assert not any(sent(trips, number * 60 * S, 0.001, connections=100).any() for number in range(20))
 
 
-def test_four_segments_pass_during_a_measurement():
-    trips = RoundTrips(1, 1, ())
-    seconds, rate = 4 * SEGMENT_BYTES / 12.5e6, 12.5e6
-    begin_s, _ = pauses(trips, 40)[-1]
-    assert sent(trips, (begin_s + 60) * S, seconds, rate=rate)[0] == 0
+def measuring():
+    """Connections of which half measure the round trip from 10.1 s to 10.3 s.
+
+    They sent a segment in ten seconds: the second round trip was shorter than the first one, or not.
+    """
+    trips = RoundTrips(4000, 7, ())
+    sent(trips, 0, 10.0, rate=SEGMENT_BYTES / 10, connections=4000)
+    return trips
 
 
 def test_a_new_round_trip_is_the_shortest_of_two_with_probability_a_half():
-    # A segment every ten seconds: the second round trip, after ten seconds, is shorter than the first one or not.
-    trips = RoundTrips(4000, 7, ())
-    sent(trips, 0, 10.0, rate=SEGMENT_BYTES / 10, connections=4000)
-    held = sent(trips, 10.15 * S, 0.001, connections=4000) > 0
+    held = sent(measuring(), 10.15 * S, 0.001, connections=4000) > 0
     assert float(np.mean(held)) == pytest.approx(0.5, abs=0.03)
+
+
+def test_four_segments_pass_during_a_measurement_and_the_fifth_waits_for_a_round_trip():
+    four, five = (sent(measuring(), 10.15 * S, n * SEGMENT_BYTES / 12.5e6, connections=4000) for n in (4, 5))
+    assert not four.any()
+    assert float(five.max()) == pytest.approx(0.1 - 5 * SEGMENT_BYTES / 12.5e6, abs=1e-6)
 
 
 def test_connections_measure_at_different_times_and_the_same_seed_draws_the_same():
