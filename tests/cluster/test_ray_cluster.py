@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from cli_session import by_numbers
-from journals import journals, left_over, measures, times_finished
+from journals import journals, measures, published_once
 
 pytestmark = pytest.mark.cluster
 
@@ -42,10 +42,8 @@ def test_a_node_that_dies_costs_nothing_but_time(bench, cluster):
     result = command.wait()
     assert result.code == 0, result.err
     assert " died; others measure what it had" in result.err
-    published = times_finished(run)
-    assert (len(published), {*published.values()}) == (REPS, {1})
+    assert published_once(run, REPS, killed=1)
     assert Counter(row["status"] for row in bench.rows("spread")) == {"ok": REPS}
-    assert left_over(run) == []
 
 
 def test_an_address_where_nobody_answers_is_refused_in_one_line(bench):

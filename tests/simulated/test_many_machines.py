@@ -14,7 +14,7 @@ import pytest
 import yaml
 from cli_session import SOON_S, by_numbers
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
-from journals import journals, left_over, measures, times_finished
+from journals import journals, measures, published_once
 from test_ci_examples import parsed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "many-machines"
@@ -25,11 +25,6 @@ def spec(window: int, repeats: int) -> str:
     """Return a spec of four cells and a one-worker cell, simulated."""
     text = by_numbers("shared", ALGORITHMS, '["10ms", "40ms"]', window, run='testbed = "virtual"')
     return text.replace("repeats = 1", f"repeats = {repeats}")
-
-
-def all_published_once(run: Path, reps: int) -> bool:
-    published = times_finished(run)
-    return (len(published), {*published.values()}, left_over(run)) == (reps, {1}, [])
 
 
 def of(command, run: Path) -> list[dict[str, Any]]:
@@ -56,7 +51,7 @@ def test_whoever_is_killed_the_others_finish_each_repetition_once(bench):
     for command in (first, helper):
         result = command.wait()
         assert (result.code, result.out) == (0, "out/shared\n"), result.err
-    assert all_published_once(run, 15)
+    assert published_once(run, 15, killed=1)
     assert len(journals(run)) == 4
 
 
@@ -161,7 +156,7 @@ def test_over_ssh_one_ctrl_c_ends_all_and_the_same_command_continues(bench, stub
     assert interrupted.left_nothing()
     done = bench.run("spec.toml", "far", program=script)
     assert (done.code, done.out) == (0, "results/shared\n"), done.err
-    assert all_published_once(run, 10)
+    assert published_once(run, 10)
     hosts = {name.partition("-")[0] for name in journals(run)}
     assert os.geteuid() != 0 or hosts == {os.uname().nodename.partition(".")[0], "far"}
 

@@ -32,3 +32,13 @@ def times_finished(run: Path) -> Counter[tuple[str, int]]:
 def left_over(run: Path) -> list[Path]:
     """Return claims and half-written files."""
     return [*run.glob("claims"), *run.rglob("*.part")]
+
+
+def published_once(run: Path, reps: int, killed: int = 0) -> bool:
+    """Return whether so many repetitions are in a run, no one was published twice, and nothing is left over.
+
+    Args:
+        killed: the number of processes that were killed. Each may have published one repetition that it did not note.
+    """
+    times, found = times_finished(run), [*run.glob("cells/*/rep-*/result.json")]
+    return len(found) == reps and reps - killed <= len(times) and {*times.values()} == {1} and left_over(run) == []

@@ -119,7 +119,8 @@ def test_plan_shows_each_collective_beside_the_limit_and_marks_the_chosen_one():
 SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns", "--emulator", "relay")
 
 
-def test_plan_says_which_payload_scale_auto_is_and_why():
+def test_plan_says_which_payload_scale_auto_is_and_why(monkeypatch):
+    monkeypatch.setattr("wanbench.harness.run.auto.ThisHost.capacity", lambda self: Capacity(4, 2**34))
     plan, lines = data("plan", *SCALED), wanbench("plan", *SCALED).stdout.splitlines()
     assert lines[1] == f"payload_scale {plan['payload_scale']:g}: {plan['why_scale']}"
     assert plan["why_scale"].startswith("the ")
