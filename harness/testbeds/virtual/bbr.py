@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from wanbench.harness.testbeds.virtual.round_trips import RoundTrips
+from wanbench.harness.testbeds.virtual.round_trips import RoundTrips, Sent
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Stall, Tcp
 
 _STARTUP_GAIN = 2 / math.log(2)
@@ -34,7 +34,7 @@ class BbrConnections(Connections):
         super().__init__(tcp, count, paced=paced, seed=seed, name=name)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
-        self._sent: dict[int, list[_Sent]] = {}  # the last messages of a connection
+        self._sent: dict[int, list[Sent]] = {}  # the last messages of a connection
         self._round_trips = RoundTrips(count, seed, name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
@@ -46,18 +46,20 @@ class BbrConnections(Connections):
         known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
         slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
-            message = _Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
+            message = Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
             stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(path[i]))
         again = np.zeros(len(index), np.int64) if losses is None else losses * load.rtt_ns
         if tail_lost is not None:
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
-        last = self._round_trips.last_ns(index, ready + wait_ns + held_ns, drained + stall, load)
+        first = ready + wait_ns + held_ns
+        silent = self._earlier.acknowledged_ns(index) <= first
+        last = self._round_trips.last_ns(index, first, drained + stall, silent, load)
         stall = np.rint(last - drained).astype(np.int64) + again
         self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
         return Stall(again, np.rint(drained + stall).astype(np.int64))
 
-    def _start(self, connection: int, message: _Sent, rtt_ns: float, path: float) -> int:
+    def _start(self, connection: int, message: Sent, rtt_ns: float, path: float) -> int:
         """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes.
 
         Args:
@@ -84,16 +86,7 @@ class BbrConnections(Connections):
         return max(0, round(message.end_ns - message.begin_ns - message.nbytes / path))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A message, and when its first and its last byte are sent."""
-
-    begin_ns: float
-    end_ns: float
-    nbytes: float
-
-
-def _measured(message: _Sent, earlier: Sequence[_Sent], rtt_ns: float) -> float:
+def _measured(message: Sent, earlier: Sequence[Sent], rtt_ns: float) -> float:
     """The rate that the acknowledgement of a message's last byte shows, in bytes/ns. Source: `tcp_rate.c` of Linux.
 
     It counts what was delivered since the newest acknowledgement that had arrived when that byte was sent. After a

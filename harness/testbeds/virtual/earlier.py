@@ -121,6 +121,10 @@ class Earlier:
                 grown += float(self._grown[number, connection]) * left
         return found, grown
 
+    def acknowledged_ns(self, index: Ints) -> Floats:
+        """When the last byte of each connection's last message is acknowledged."""
+        return np.asarray(self._acknowledged[0, index])
+
     def empty_ns(self, connection: int) -> float:
         """When the last byte leaves the queue."""
         return float(max(self._drained[connection], self._sent[connection]))

@@ -3,6 +3,7 @@
 The vector is cut into S segments of at most 1 MiB. S is at least 2N and a multiple of N. S - S/N segments pass around
 the ring to be reduced, and as many to be gathered. Segment i + 2 is posted when segment i has arrived, so two are in
 flight. A posted segment is sent only after the receiver's "ready" note has arrived, so each hop costs a round trip.
+Notes go against the ring. Two workers have one connection, so a note waits behind the segments that go the same way.
 
 If two segments share a full link, it follows that t is about R (RTT + 2 segment / rate) with R = S - S/N. If the link
 is idle between them, the second is hidden in the first's round trip, and t is close to R (RTT + segment / rate).
@@ -42,7 +43,8 @@ class Gloo(Plan):
     def rounds(self, ready: Ints, channel: int) -> Rounds:
         """The rounds of one operation."""
         count = len(self.ranks)
-        data, notes = self.connections("data", channel, count), self.connections("notes", channel, count)
+        data = self.connections("data", channel, count)
+        notes = data if count == 2 else self.connections("notes", channel, count)
         for _ in ("reduce-scatter", "all-gather"):
             even = self._chain(ready, -(-self._hops // 2), data, notes)
             odd = self._chain(ready, self._hops // 2, data, notes)

@@ -6,11 +6,14 @@ import csv
 import io
 import re
 
+import numpy as np
 import pytest
 from virtual_world import NO_RAMP, ends, on_the_wire, star
 
 from wanbench.harness.plan.law import PredictInputs, all_reduce_time, gloo_rounds
 from wanbench.harness.testbeds.virtual.collectives import COLLECTIVES
+from wanbench.harness.testbeds.virtual.collectives.gloo import Gloo
+from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
 MIB = 1 << 20
@@ -92,6 +95,15 @@ def test_gloo_runs_two_operations_on_each_channel_and_queues_the_rest():
     assert [max(times) for times in wide] == pytest.approx([0.3 * i + 6.0 for i in range(20)])
     narrow = ends(network, "gloo", 4000, joins, channels=1)
     assert [max(times) for times in narrow] == pytest.approx([6.0 * (i // 2 + 1) + 0.3 * (i % 2) for i in range(20)])
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_only_with_two_workers_do_gloos_notes_wait_behind_its_segments(workers):
+    plan = Gloo(VirtualNetwork(star([1] * workers)), 64 * MIB)
+    chain = next(plan.rounds(np.zeros(workers, np.int64), 0))[0]
+    note = next(chain)
+    segment = chain.send(note.ready)
+    assert (note.connections is segment.connections) == (workers == 2)
 
 
 def test_operations_in_flight_share_an_uplink():

@@ -16,19 +16,22 @@ S = 1e9  # of nanoseconds
 RTT = 0.1 * S
 
 
-def sent(trips, begin_ns, seconds, *, rate=12.5e6, connections=1):
-    """How much longer messages of `seconds` at the rate take that begin at once on all connections, in seconds."""
-    every = np.arange(connections)
+def sent(trips, begin_ns, seconds, *, rate=12.5e6, connections=1, silent=True):
+    """How much longer messages of `seconds` at the rate take that begin at once on all connections, in seconds.
+
+    `silent`: whether all earlier ones are acknowledged.
+    """
+    every, silent = np.arange(connections), np.full(connections, silent)
     first, length = np.full(connections, float(begin_ns)), seconds * S
     load = Load(np.full(connections, seconds * rate), np.full(connections, int(RTT)), np.full(connections, int(length)))
-    return (trips.last_ns(every, first, first + length, load) - first - length) / S
+    return (trips.last_ns(every, first, first + length, silent, load) - first - length) / S
 
 
 def pauses(trips, count):
     """When messages of a second, one behind the other, are held up, and for how long."""
     now, found = 0.0, []
-    for _ in range(count):
-        late = float(sent(trips, now, 1.0)[0])
+    for number in range(count):
+        late = float(sent(trips, now, 1.0, silent=number == 0)[0])
         if late:
             found.append((now / S, late))
         now += (1.0 + late) * S
