@@ -41,9 +41,15 @@ def bench(monkeypatch):
 
 
 def shared() -> dict[str, object]:
-    """What all programs of this host share, and a run must leave as it was; devices and processes: see `Command`."""
+    """What all programs of this host share, and a run must leave as it was; devices and processes: see `Command`.
+
+    The folders of the processes from which the tests fork commands are their own.
+    """
     return {
-        **{name: sorted(os.listdir(name)) for name in ("/dev/shm", "/tmp")},
+        **{
+            folder: sorted(name for name in os.listdir(folder) if not name.startswith("wanbench-warm-"))
+            for folder in ("/dev/shm", "/tmp")
+        },
         "mounts": Path("/proc/self/mounts").read_text(),
         "name": os.uname().nodename,
     }
