@@ -122,8 +122,8 @@ class Earlier:
         return found, grown
 
     def acknowledged_ns(self, index: Ints) -> Floats:
-        """When the last byte of each connection's last message is acknowledged."""
-        return np.asarray(self._acknowledged[0, index])
+        """When all bytes of each connection's last messages are acknowledged."""
+        return np.asarray(self._acknowledged[:, index].max(axis=0))
 
     def empty_ns(self, connection: int) -> float:
         """When the last byte leaves the queue."""
