@@ -119,8 +119,13 @@ def test_plan_shows_each_collective_beside_the_limit_and_marks_the_chosen_one():
 SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns", "--emulator", "relay")
 
 
-def test_plan_says_which_payload_scale_auto_is_and_why(monkeypatch):
-    monkeypatch.setattr("wanbench.harness.run.auto.ThisHost.capacity", lambda self: Capacity(4, 2**34))
+@pytest.fixture
+def large_host(monkeypatch):
+    """A host that would choose a payload scale above 0.02."""
+    monkeypatch.setattr("wanbench.harness.run.auto.ThisHost.capacity", lambda self: Capacity(64, 2**40))
+
+
+def test_plan_says_which_payload_scale_auto_is_and_why(large_host):
     plan, lines = data("plan", *SCALED), wanbench("plan", *SCALED).stdout.splitlines()
     assert lines[1] == f"payload_scale {plan['payload_scale']:g}: {plan['why_scale']}"
     assert plan["why_scale"].startswith("the ")
@@ -131,12 +136,6 @@ def test_a_plan_of_several_payload_scales_has_no_single_one():
     plan = data("plan", "smoke", "--set", "sweep.payload_scale=[0.5,0.1]")
     assert {cell["axes"]["payload_scale"] for cell in plan["cells"] if cell["workers"] > 1} == {0.5, 0.1}
     assert (plan["payload_scale"], plan["why_scale"]) == (None, None)
-
-
-@pytest.fixture
-def large_host(monkeypatch):
-    """A host that would choose a payload scale above 0.02."""
-    monkeypatch.setattr("wanbench.harness.run.auto.ThisHost.capacity", lambda self: Capacity(64, 2**40))
 
 
 def test_a_plan_that_continues_a_run_keeps_its_payload_scale(tmp_path, large_host):
