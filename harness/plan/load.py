@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.law import gloo_rounds, predict, rep_duration_s, sent_bytes
+from wanbench.harness.plan.law import all_reduce_time, gloo_rounds, predict, rep_duration_s, sent_bytes
 from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
@@ -178,8 +178,26 @@ def expected_seconds(cell: TrainingCell) -> float:
     if cell.workload.step_time_s is None:
         return GUESSED_STEP_S * cell.steps
     inputs, after_fill = cell.law_inputs, cell.steps - cell.window_begin
-    warm = (WARM_ROUNDS + 1) * predict(inputs).all_reduce_s
-    return rep_duration_s(inputs, after_fill) + warm + planned_outage_s(cell.changes) + 1.0
+    return rep_duration_s(inputs, after_fill) + _warm_s(cell) + planned_outage_s(cell.changes) + 1.0
+
+
+def _warm_s(cell: TrainingCell) -> float:
+    """Seconds of the rounds that open TCP's windows, and of one more that shows that they no longer grow."""
+    if cell.workers == 1 or cell.algorithm().datagrams:
+        return 0.0
+    latency_s, wire_s = all_reduce_time(cell.law_inputs, cell.law_inputs.message_bytes)
+    return (WARM_ROUNDS + 1) * (latency_s + warm_in_flight(cell) * wire_s)
+
+
+def warm_in_flight(cell: TrainingCell) -> int:
+    """The number of messages at a time that open TCP's windows as far as training needs them: at most a path full."""
+    if cell.comm.collective == "gloo":
+        return 2 * cell.channels  # gloo assigns operations to its channels round-robin: two per channel use all of them
+    inputs, together = cell.law_inputs, cell.algorithm().in_flight * cell.messages_per_sync
+    if inputs.rate_bytes_per_s is not None and inputs.message_bytes:
+        path_full = math.ceil(inputs.rate_bytes_per_s * inputs.rtt_s / inputs.message_bytes)
+        together = min(together, path_full)
+    return max(2 * cell.messages_per_sync, together)
 
 
 def _simulated_step_s(cell: TrainingCell) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import all_reduce_time, predict
-from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS
+from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS, warm_in_flight
 from wanbench.harness.plan.losses import changes_of, deadline_s
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.rep import pauses
@@ -94,7 +93,7 @@ def jobs(cell: TrainingCell, rep: int, rendezvous: str) -> list[Job]:
         "eval_every": cell.train.eval_every,
         # Datagrams have no window to open, and TCP is very slow on a path with high loss.
         "warm_rounds": 0 if cell.workers == 1 or algorithm.datagrams else WARM_ROUNDS,
-        "warm_in_flight": _warm_in_flight(cell),
+        "warm_in_flight": warm_in_flight(cell),
         "warm_numel": max(cell.workers, cell.message_bytes // 4),
         "warm_spacing_s": all_reduce_time(cell.law_inputs, cell.law_inputs.message_bytes)[1],
         # The controller reports a hang before the workers do.
@@ -135,17 +134,6 @@ def _datagram_rate(cell: TrainingCell) -> float | None:
     """Bytes per second with headers; None is unlimited."""
     payload_rate = cell.law_inputs.rate_bytes_per_s
     return None if payload_rate is None else payload_rate / PAYLOAD_SHARE
-
-
-def _warm_in_flight(cell: TrainingCell) -> int:
-    """The number of messages at a time that open TCP's windows as far as training needs them: at most a path full."""
-    if cell.comm.collective == "gloo":
-        return 2 * cell.channels  # gloo assigns operations to its channels round-robin: two per channel use all of them
-    inputs, together = cell.law_inputs, cell.algorithm().in_flight * cell.messages_per_sync
-    if inputs.rate_bytes_per_s is not None and inputs.message_bytes:
-        path_full = math.ceil(inputs.rate_bytes_per_s * inputs.rtt_s / inputs.message_bytes)
-        together = min(together, path_full)
-    return max(2 * cell.messages_per_sync, together)
 
 
 def _slow(cell: Cell) -> Sequence[Sequence[dict[str, Any]]]:
