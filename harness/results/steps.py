@@ -33,7 +33,8 @@ def step_time_s(path: Path, first: int, steps: int) -> float | None:
         last = first + steps if steps else len(ends)
         if not last - first > 0 or last > len(ends):
             continue
-        begin_ns = ends[first - 1] if first else ends[0] - times_s[mine[0]] * 1e9
+        # Not the end of the step before: on real sockets, TCP's windows are read between the two.
+        begin_ns = ends[first] - times_s[mine[first]] * 1e9
         found.append(float(ends[last - 1] - begin_ns) / 1e9 / (last - first))
     return max(found, default=None)
 

@@ -45,6 +45,12 @@ def test_every_repetition_has_its_result_steps_network_and_logs(smoke):
         assert steps.groupby("rank")["step"].apply(lambda s: list(s) == list(range(len(s)))).all()
 
 
+def test_what_was_just_measured_is_intact(smoke):
+    _, bench = smoke
+    verdicts = bench.run("verify", "out/smoke").out.splitlines()
+    assert [line.split()[0] for line in verdicts if " intact " in line] == ["ok"], verdicts
+
+
 def test_network_json_holds_the_configured_and_the_measured_network(smoke):
     _, bench = smoke
     found = sorted((bench.folder / "out/smoke").glob("cells/*-w2-*/rep-0/network.json"))

@@ -12,6 +12,7 @@ from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is use
 from wanbench.harness import api
 from wanbench.harness.results import digests, intact
 from wanbench.harness.results.record import record
+from wanbench.harness.results.steps import Steps, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import every
 
@@ -48,6 +49,14 @@ def edit(path: Path, **changes) -> None:
 def test_a_run_as_it_was_written_is_intact(run):
     assert said(run) == []
     assert intact.unknown(run) is None
+
+
+def test_a_window_begins_with_its_first_step_and_not_where_the_step_before_ended(tmp_path):
+    steps = Steps()
+    for step, end_s in enumerate((1.0, 2.5, 3.5)):  # TCP's windows were read for half a second
+        steps.add({"rank": 0, "step": step, "end_ns": int(end_s * 1e9), "step_time_s": 1.0})
+    steps.write(tmp_path / "steps.parquet")
+    assert step_time_s(tmp_path / "steps.parquet", 1, 2) == pytest.approx(1.0, rel=1e-9)
 
 
 def test_a_row_that_was_edited_is_named_with_what_the_steps_say(run):
