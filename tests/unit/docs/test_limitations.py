@@ -84,7 +84,11 @@ def world():
     speed = by(rows("dts-world", workload="resnet50-v100"), "algorithm")
     whole = [median(group, "scalability") for group in speed.values() if not group[0]["params"].get("compression")]
     yield f"The published 0.72 of DTS is not reached without compression ({max(whole):.2f} at most)"
-    yield f"(simulated: {median(speed['ssgd',], 'scalability'):.4f})"
+    real = by(rows("dts-world-emulated"), "algorithm")
+    ssgd = [median(each["ssgd",], "scalability") for each in (speed, real)]
+    yield "(simulated {:.4f}, emulated {:.4f})".format(*ssgd)
+    apart = [off(median(group, "step_time_s"), median(speed[key], "step_time_s")) for key, group in real.items()]
+    yield f"{-min(apart):.0f} % shorter to {max(apart):.0f} % longer than the simulated ones"
     digits = by(rows("dts-world", workload="digits-cnn"), "algorithm")
     mean = {algorithm: statistics.fmean(row["accuracy"] for row in group) for (algorithm,), group in digits.items()}
     lost = [
