@@ -204,8 +204,9 @@ class Connections:
             if begin >= self._steps[i][-1].message.ready:
                 self._senders[i].advance(begin)
                 window[m] = np.inf if self._senders[i].quiet else self._senders[i].window * self._senders[i].calm
+        covered = self._covers(window, load) if followed else window
         for m in followed:
-            if window[m] == np.inf or (window[m] and self._covers(window, load)[m]):
+            if window[m] == np.inf or (window[m] and covered[m]):
                 self._forget(int(index[m]))
 
     def _forget(self, connection: int) -> None:
