@@ -7,6 +7,7 @@ Layout
     tcp.py           the model of TCP: what windows and losses add to a message; bbr.py: the same under BBR
     round_trips.py   BBR's measurements of the round trip, which hold up what it sends
     sender.py        a connection followed packet by packet; packets.py: its path, and what is on its way
+    followed.py      which connections are followed, and which of them share a sender
     congestion.py    Reno and CUBIC: how windows open and close
     earlier.py       messages that follow one another on a connection
     streams.py       random numbers by counter, one stream per path

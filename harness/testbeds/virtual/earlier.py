@@ -129,11 +129,18 @@ class Earlier:
         """When the last byte leaves the queue."""
         return float(max(self._drained[connection], self._sent[connection]))
 
-    def replace(self, connection: int, left: float, rtt_ns: float) -> None:
-        """The last message, which was followed packet by packet, leaves at `left`."""
-        self._entered[connection] = self._drained[connection] = self._sent[connection] = left
-        self._acknowledged[0, connection] = left + rtt_ns
-        self._grown[0, connection] = 0.0
+    def state(self, index: Ints, ready: Ints) -> list[Floats]:
+        """What `unacknowledged` and `empty_ns` depend on. Connections with equal values are in equal state."""
+        last, flying, grown = (values[:, index] for values in (self._acknowledged, self._flying, self._grown))
+        values = np.concatenate([np.where(last > ready, each, 0.0) for each in (last, flying, grown)])
+        empty_ns = np.maximum(self._drained[index], self._sent[index])
+        return [empty_ns, *[column for column in values if column.any()]]
+
+    def replace(self, index: Ints, left: Ints, rtt_ns: Ints) -> None:
+        """The last messages, which were followed packet by packet, leave at `left`."""
+        self._entered[index] = self._drained[index] = self._sent[index] = left
+        self._acknowledged[0, index] = left + rtt_ns
+        self._grown[0, index] = 0.0
 
     def _quick(self, index: Ints) -> Ints | slice:
         """The same index, which numpy follows faster if it is all connections in order."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ from wanbench.harness.testbeds.virtual.congestion import (
     Rules,
 )
 from wanbench.harness.testbeds.virtual.earlier import Bursts, Earlier
+from wanbench.harness.testbeds.virtual.followed import Followed, FollowedConnections, Group, Message, alike
 from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS, Lost, Way, attempts
 from wanbench.harness.testbeds.virtual.sender import PARTS, Sender
 from wanbench.harness.testbeds.virtual.streams import Stream, key
@@ -71,30 +73,6 @@ class Tcp:
 
 
 _RENO = Reno()
-_REMEMBERED = 8  # messages of a connection
-
-
-@dataclass(frozen=True, slots=True)
-class _Message:
-    """A message for a sender that is followed packet by packet."""
-
-    ready: float
-    nbytes: float
-    losses: int
-    tail_lost: bool
-    way: Way
-
-    def by(self, sender: Sender) -> float:
-        """Send it. Return when all of it has left the narrowest queue."""
-        return sender.send(self.ready, self.nbytes, self.losses, self.tail_lost, self.way)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A message of a connection, and the connection before it."""
-
-    before: Sender
-    message: _Message
 
 
 class Connections:
@@ -110,15 +88,12 @@ class Connections:
     """
 
     def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
-        self._tcp, self.paced, self._seed, self._name = tcp, paced, seed, name
+        self._tcp, self.paced = tcp, paced
         self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
-        self._random: dict[int, Stream] = {}
-        self._followed = np.zeros(count, np.bool_)
-        self._senders: dict[int, Sender] = {}
-        self._steps: dict[int, list[_Step]] = {}  # the last messages, by the time when they are ready
+        self._followed = FollowedConnections(count, lambda connection: Stream(key(seed, *name, connection)))
         self._earlier = Earlier(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
@@ -135,13 +110,14 @@ class Connections:
         if not self._tcp.ramp:
             return self._without_windows(ready, load, losses, tail_lost)
         load = self._at_pace(load)
-        self._forget_quiet(index, ready, load)
+        messages = self._told_apart(index, ready, load, losses)
+        groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
         window = self._after_idle(index, ready, load)
         bursts = self._bursts(index, ready, load, window)
         slow = (load.flow_bytes > np.minimum(bursts.free, bursts.room)) & ~self._covers(window, load)
         if losses is not None:
             slow = slow | (losses > 0)
-        slow = slow | self._followed[index]
+        slow = slow | self._followed.among(index)
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
@@ -149,19 +125,12 @@ class Connections:
         stall = np.rint(bursts.held_ns + self._paced_ns(index, window, load)).astype(np.int64)
         drained = ready + bursts.wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
-        before = [(i, self._sender(int(index[i]), window, load, i, ready)) for i in np.flatnonzero(slow).tolist()]
+        groups += self._begin(slow, messages, index, window, ready, load)
         last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
         self._window[index] = after
         self._earlier.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
         left = np.rint(drained + stall).astype(np.int64)
-        sent = left.copy()
-        for i, sender in before:
-            lost = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
-            left[i] = self._follow(
-                int(index[i]), sender, _Message(float(ready[i]), float(load.flow_bytes[i]), *lost, self._way(load, i))
-            )
-            self._earlier.replace(int(index[i]), float(left[i]), float(load.rtt_ns[i]))
-            sent[i] = round(self._senders[int(index[i])].sent_ns)
+        sent = self._follow(groups, index, ready, load, (losses, tail_lost), left)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
         return Stall(np.zeros(len(index), np.int64), left)
 
@@ -195,29 +164,40 @@ class Connections:
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
         return Stall(again, ready + load.drain_ns + again)
 
-    def _forget_quiet(self, index: Ints, ready: Ints, load: Load) -> None:
-        """Stop to follow connections whose bytes are all acknowledged, or that neither a loss nor the window delays."""
-        followed = np.flatnonzero(self._followed[index]).tolist()
-        window = np.zeros(len(index))
-        for m in followed:
-            i, begin = int(index[m]), float(ready[m])
-            if begin >= self._steps[i][-1].message.ready:
-                self._senders[i].advance(begin)
-                window[m] = np.inf if self._senders[i].quiet else self._senders[i].window * self._senders[i].calm
-        covered = self._covers(window, load) if followed else window
-        for m in followed:
-            if window[m] == np.inf or (window[m] and covered[m]):
-                self._forget(int(index[m]))
+    def _told_apart(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> list[NDArray[Any]]:
+        """What tells the messages of a round apart. One that draws random numbers is like no other."""
+        draws = np.zeros(len(index), np.bool_) if losses is None else losses > 0
+        if load.loss is not None and not self.paced:
+            draws = draws | (load.loss > 0)
+        sizes = [load.flow_bytes, load.rtt_ns, load.drain_ns, load.loss, load.buffer_bytes]
+        return [ready, *[size for size in sizes if size is not None], np.where(draws, index, -1)]
 
-    def _forget(self, connection: int) -> None:
-        """Keep what remains of a connection that is no longer followed."""
-        sender = self._senders.pop(connection)
-        self._window[connection], self._threshold[connection] = sender.window, sender.threshold
-        self._random[connection] = sender.random
+    def _forget_quiet(self, groups: list[Group], index: Ints, ready: Ints, load: Load) -> list[Group]:
+        """Stop to follow connections whose bytes are all acknowledged, or that neither a loss nor the window delays.
+
+        Return the groups that are left.
+        """
+        window = np.zeros(len(index))
+        for group in groups:
+            sender, begin = group.followed.sender, float(ready[group.first])
+            if begin >= group.followed.last_ready_ns:
+                sender.advance(begin)
+                window[group.first] = np.inf if sender.quiet else sender.window * sender.calm
+        covered = self._covers(window, load) if groups else window
+        left = []
+        for group in groups:
+            if window[group.first] == np.inf or (window[group.first] and covered[group.first]):
+                self._forget(index[group.positions])
+            else:
+                left.append(group)
+        return left
+
+    def _forget(self, connections: Ints) -> None:
+        """Keep what remains of connections that shared a sender and are no longer followed."""
+        sender = self._followed.end(connections)
+        self._window[connections], self._threshold[connections] = sender.window, sender.threshold
         if isinstance(sender.rules, Cubic):
-            self._cubic[connection] = sender.rules
-        del self._steps[connection]
-        self._followed[connection] = False
+            self._cubic.update((connection, sender.rules.copy()) for connection in connections.tolist())
 
     def _pass_idle(self, index: Ints, ready: Ints, load: Load, among: NDArray[np.bool_]) -> None:
         """CUBIC's clock stands still while a connection is idle. A sender does this by itself."""
@@ -228,34 +208,58 @@ class Connections:
             if (rules := self._cubic.get(int(index[i]))) is not None:
                 rules.resumed(float(idle[i]))
 
+    def _begin(
+        self,
+        slow: NDArray[np.bool_],
+        messages: Sequence[NDArray[Any]],
+        index: Ints,
+        window: Floats,
+        ready: Ints,
+        load: Load,
+    ) -> list[Group]:
+        """Follow those slow connections that are not followed yet: one sender for all in equal state."""
+        positions = np.flatnonzero(slow & ~self._followed.among(index))
+        if not len(positions):
+            return []
+        state = [window, self._threshold[index], self._last_sent[index], *self._earlier.state(index, ready)]
+        if self._cubic:
+            state.append(np.array([str(self._cubic.get(connection)) for connection in index.tolist()]))
+        groups = []
+        for some in alike(positions, [*messages, *state]):
+            sender = self._sender(int(index[some[0]]), window, load, int(some[0]), ready)
+            groups.append(Group(some, self._followed.begin(index[some], Followed(sender, len(some)))))
+        return groups
+
     def _sender(self, connection: int, window: Floats, load: Load, i: int, ready: Ints) -> Sender:
         """The state of a connection when its message begins."""
-        if connection in self._senders:
-            return self._senders[connection]
-        rules = _RENO if self._tcp.congestion == "reno" else self._cubic.setdefault(connection, Cubic())
-        random = self._random.setdefault(connection, Stream(key(self._seed, *self._name, connection)))
+        rules = _RENO if self._tcp.congestion == "reno" else self._cubic.get(connection, Cubic())
         begin, way = float(ready[i]), self._way(load, i)
         flying, grown = self._earlier.unacknowledged(connection, begin, way.ns_per_byte)
-        sender = Sender(rules, float(window[i]) - grown, float(self._threshold[connection]), random)
+        sender = Sender(rules.copy(), float(window[i]) - grown, float(self._threshold[connection]), Stream(0))
         sent_ns, empty_ns = float(self._last_sent[connection]), self._earlier.empty_ns(connection)
         sender.take_over(begin, sent_ns, empty_ns, flying, way)
         return sender
 
-    def _follow(self, connection: int, sender: Sender, message: _Message) -> int:
-        """Send a message packet by packet. One that was ready before the last ones goes before them."""
-        steps = self._steps.setdefault(connection, [])
-        later = [step.message for step in steps if step.message.ready > message.ready]
-        if later:
-            sender = steps[len(steps) - len(later)].before
-            del steps[len(steps) - len(later) :]
-        lefts = []
-        for each in (message, *later):
-            steps.append(_Step(sender.copy(), each))
-            lefts.append(each.by(sender))
-        del steps[:-_REMEMBERED]
-        self._senders[connection] = sender
-        self._followed[connection] = True
-        return round(lefts[0])
+    def _follow(
+        self,
+        groups: list[Group],
+        index: Ints,
+        ready: Ints,
+        load: Load,
+        lost: tuple[Ints | None, Ints | None],
+        left: Ints,
+    ) -> Ints:
+        """Send messages packet by packet, and set when they leave. Return when all messages of the round are sent."""
+        losses, tail_lost = lost
+        sent = left.copy()
+        for group in groups:
+            i, some = group.first, group.positions
+            lost_of_it = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
+            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._way(load, i))
+            left[some] = self._followed.send(group.followed, int(index[i]), message)
+            self._earlier.replace(index[some], left[some], load.rtt_ns[some])
+            sent[some] = round(group.followed.sender.sent_ns)
+        return sent
 
     def _way(self, load: Load, i: int) -> Way:
         ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
@@ -313,8 +317,9 @@ class Connections:
 
     def _restart(self, index: int, lost: Lost, *, probe: bool) -> int:
         """The nanoseconds that the window adds to a retransmission."""
-        if self._followed[index]:
-            self._forget(index)
+        connection = np.array([index])
+        if self._followed.among(connection)[0]:
+            self._forget(connection)
         if probe:  # it only waits for the acknowledgement of the probe
             self._window[index] = max(self._window[index] / 2, MIN_WINDOW)
             self._threshold[index] = self._window[index]
