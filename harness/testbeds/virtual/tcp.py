@@ -114,7 +114,9 @@ class Connections:
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
         window = self._after_idle(index, ready, load)
         bursts = self._bursts(index, ready, load, window)
-        slow = (load.flow_bytes > np.minimum(bursts.free, bursts.room)) & ~self._covers(window, load)
+        slow = (load.flow_bytes > np.minimum(bursts.free, bursts.room)) & ~self._covers(
+            window, self._threshold[index], load
+        )
         if losses is not None:
             slow = slow | (losses > 0)
         slow = slow | self._followed.among(index)
@@ -138,12 +140,15 @@ class Connections:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
         return replace(load, drain_ns=np.rint(load.drain_ns / ROOM).astype(np.int64)) if self.paced else load
 
-    def _covers(self, window: Floats, load: Load) -> NDArray[np.bool_]:
-        """Whether a sender never waits: it is paced, its path loses nothing, and its window fills it."""
+    def _covers(self, window: Floats, threshold: Floats, load: Load) -> NDArray[np.bool_]:
+        """Whether a sender never waits: it is paced, and its window fills the path.
+
+        If packets can be lost, a window that has once been reduced is followed, because the next loss depends on it.
+        """
         if not self.paced:
             return np.zeros(len(window), np.bool_)
         fills: NDArray[np.bool_] = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
-        return fills if load.loss is None else fills & (load.loss == 0)
+        return fills if load.loss is None else fills & ((load.loss == 0) | np.isinf(threshold))
 
     def _paced_ns(self, index: Ints, window: Floats, load: Load) -> Floats:
         """How much longer the kernel's pacing, by the window, makes messages that fit into it."""
@@ -177,13 +182,14 @@ class Connections:
 
         Return the groups that are left.
         """
-        window = np.zeros(len(index))
+        window, threshold = np.zeros((2, len(index)))
         for group in groups:
             sender, begin = group.followed.sender, float(ready[group.first])
             if begin >= group.followed.last_ready_ns:
                 sender.advance(begin)
                 window[group.first] = np.inf if sender.quiet else sender.window * sender.calm
-        covered = self._covers(window, load) if groups else window
+                threshold[group.first] = sender.threshold
+        covered = self._covers(window, threshold, load) if groups else window
         left = []
         for group in groups:
             if window[group.first] == np.inf or (window[group.first] and covered[group.first]):

@@ -175,10 +175,11 @@ def test_a_message_waits_for_the_window_that_the_one_before_it_occupies():
     assert second == pytest.approx(100.0, rel=0.02)
 
 
-def left_ms(connections, at_ms, segments, *, losses=0, rate=1e6):
+def left_ms(connections, at_ms, segments, *, losses=0, rate=1e6, loss=None):
     """When a message that is ready at `at_ms` has left; `rate` in bytes/s."""
     size, ready = segments * S, np.array([round(at_ms * MS)])
-    load = Load(np.array([size]), np.array([100 * MS]), np.array([round(size / rate * 1e9)]), np.array([np.inf]))
+    path = np.array([np.inf]), None if loss is None else np.array([loss])
+    load = Load(np.array([size]), np.array([100 * MS]), np.array([round(size / rate * 1e9)]), *path)
     lost = np.array([losses]) if losses else None
     none_last = None if lost is None else np.zeros(1, np.int64)
     return float(connections.stall(np.zeros(1, np.int64), ready, load, lost, none_last).left_ns[0]) / MS
@@ -201,10 +202,23 @@ def test_a_message_that_was_ready_earlier_goes_before_those_that_were_computed_e
 def test_a_connection_is_followed_only_until_everything_is_acknowledged():
     connections = opened()
     left_ms(connections, 100_000, 40, losses=1)
-    assert connections._followed[0]
+    assert connections._followed.among(np.array([0]))
     left_ms(connections, 200_000, 10)
-    assert not connections._followed[0]
+    assert not connections._followed.among(np.array([0]))
     assert connections._window[0] == connections._threshold[0] < 80 * S
+
+
+def test_a_full_path_is_followed_from_the_first_loss_until_everything_is_acknowledged():
+    connections, one = Connections(Tcp(), 1), np.array([0])
+    full = 80 * S / 0.1  # a window of 80 segments fills the path
+    for number in range(10):
+        left_ms(connections, 1000 * number, 400, rate=full, loss=1e-7)
+    assert not connections._followed.among(one)
+    left_ms(connections, 10_000, 400, rate=full, loss=1e-7, losses=1)
+    left_ms(connections, 10_050, 400, rate=full, loss=1e-7)
+    assert connections._followed.among(one)
+    left_ms(connections, 60_000, 10, rate=full, loss=1e-7)
+    assert not connections._followed.among(one)
 
 
 def test_lost_packets_follow_from_the_seed_and_the_name():
