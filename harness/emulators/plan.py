@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from wanbench.harness.emulators.impairments.delay import Delay
 from wanbench.harness.emulators.impairments.jitter import Jitter
 from wanbench.harness.emulators.impairments.loss import Loss, LossBurst
 from wanbench.harness.emulators.impairments.queue import Rate
+from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 if TYPE_CHECKING:  # the relay process imports this module and must start fast
     from wanbench.netprofiles import units
@@ -33,6 +35,7 @@ PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
 SEGMENT_BYTES = 46 * MTU
 """IP bytes of the longest segment that a kernel makes: 64 KB of payload, and the headers of all packets."""
 MAX_WORKERS = 250 * 256
+_LARGEST_BUFFER_BYTES = (1 << 31) - 1
 
 # On a network without delay, a buffer of one round trip would be empty, yet TCP sends bursts of up to 64 kB
 # (44 packets), and N-1 peers can do so at once. 50 ms of line rate, and at least 64 packets, hold such a burst
@@ -129,6 +132,18 @@ class EmulatedNetwork:
     def rate(self, src: int, dst: int) -> float | None:
         """The rate in bytes/s that one flow can reach; None is unlimited."""
         return slowest(*self.queues(src, dst))
+
+    @property
+    def socket_buffer_bytes(self) -> int:
+        """The largest socket buffer of workers: four times what fills a path, so that it limits no connection.
+
+        Half of it is TCP's window. At least `BUFFER_BYTES`; at most what Linux takes, which makes a window of 1 GiB.
+        """
+        filled = [
+            (self.rate(src, dst) or 0.0) * (link.delay_ns + self.links[dst, src].delay_ns) / 1e9
+            for (src, dst), link in self.links.items()
+        ]
+        return min(max(BUFFER_BYTES, math.ceil(4 * max(filled, default=0.0))), _LARGEST_BUFFER_BYTES)
 
     def longest_segment(self, src: int, dst: int) -> float:
         """The IP bytes of the longest segment that an emulator moves together between two sites.

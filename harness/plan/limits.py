@@ -18,7 +18,7 @@ from wanbench.netprofiles.profile import Profile
 _CLOSE = 1.1
 _SEGMENT_BYTES = 1448  # TCP payload of a packet
 _INITIAL_WINDOW = 10 * _SEGMENT_BYTES
-_LARGEST_WINDOW = 32 << 20  # half of the buffers that workers pin
+_WINDOWS = 32 << 20, 1 << 30  # of TCP: half of the smallest and of the largest buffers that workers pin
 _TIMEOUT_S = 0.2  # in addition to a round trip
 _MESSAGES_IN_A_REP = 60
 # Simulated times of gloo and halving-doubling on paths that differ are between these multiples of the law's.
@@ -61,8 +61,8 @@ def _doubts(
     loss = _worst_loss(profile, ranks)
     if loss:
         yield Doubt("packet loss", inputs, _with_losses(inputs, loss))
-    if inputs.rtt_s and _piece_bytes(inputs) > _LARGEST_WINDOW:
-        yield Doubt("TCP's window", inputs, _capped(inputs, _LARGEST_WINDOW))
+    if inputs.rtt_s and _piece_bytes(inputs) > (window := _largest_window(inputs)):
+        yield Doubt("TCP's window", inputs, _capped(inputs, window))
     if slow_start_after_idle:
         yield Doubt("TCP's slow start after a pause", inputs, _from_slow_start(inputs))
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
@@ -88,6 +88,11 @@ def _times(inputs: PredictInputs, factor: float) -> PredictInputs:
 def _faster(inputs: PredictInputs, factor: float) -> PredictInputs:
     rate = inputs.rate_bytes_per_s
     return inputs if rate is None else replace(inputs, rate_bytes_per_s=rate * factor)
+
+
+def _largest_window(inputs: PredictInputs) -> float:
+    """Half of the buffers that workers pin on a path of this rate and round trip (`socket_buffer_bytes`)."""
+    return min(max(_WINDOWS[0], 2 * (inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s), _WINDOWS[1])
 
 
 def _piece_bytes(inputs: PredictInputs) -> float:

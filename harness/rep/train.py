@@ -252,8 +252,9 @@ def patience_s(cell: TrainingCell) -> float:
 
 def tcp_of(cell: Cell) -> Mapping[str, Any]:
     """Return the TCP settings of the workers' network namespaces; empty for a single worker, which has no TCP."""
-    settings: Mapping[str, Any] = cell.tcp.model_dump()
-    return settings if cell.workers > 1 else {}
+    if cell.workers == 1:
+        return {}
+    return {**cell.tcp.model_dump(), "buffer_bytes": network_of(cell).socket_buffer_bytes}
 
 
 def write_network(

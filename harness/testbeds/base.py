@@ -51,7 +51,7 @@ class Group:
 
     workers: int
     sites: tuple[str, ...] = ()
-    tcp: tuple[tuple[str, str | bool], ...] = ()
+    tcp: tuple[tuple[str, str | int], ...] = ()
     image: str | None = None
     memory_bytes: int | None = None
     cpuset: tuple[str, ...] = ()

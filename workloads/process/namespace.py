@@ -29,13 +29,11 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _THREAD_END_S = 5.0
 
 _IPV4 = Path("/proc/sys/net/ipv4")
-# Default socket buffers limit one flow to about 150 Mbit/s on a path of 150 ms. Metrics cached from an earlier
-# connection would make a repetition depend on the previous one.
-_PINNED = {
-    "tcp_no_metrics_save": "1",
-    "tcp_rmem": "4096 131072 67108864",
-    "tcp_wmem": "4096 65536 67108864",
-}
+BUFFER_BYTES = 64 << 20
+"""The largest socket buffer. Linux's own limits one flow to about 150 Mbit/s on a path of 150 ms."""
+_BUFFERS = {"tcp_rmem": "4096 131072", "tcp_wmem": "4096 65536"}  # the smallest and the first size
+# Metrics cached from an earlier connection would make a repetition depend on the previous one.
+_PINNED = {"tcp_no_metrics_save": "1"}
 _SETTINGS = {"congestion": "tcp_congestion_control", "slow_start_after_idle": "tcp_slow_start_after_idle"}
 
 # Capabilities to change a network, inspect other processes or access the kernel. The worker keeps its file rights: if
@@ -182,7 +180,8 @@ def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[s
     """Set TCP in this namespace, read all settings back, and return the values in force by sysctl name.
 
     Args:
-        settings: `congestion` (name) and `slow_start_after_idle` (bool); a missing setting is not changed.
+        settings: `congestion` (name) and `slow_start_after_idle` (bool), which are not changed if missing, and
+            `buffer_bytes` (the largest socket buffer, default `BUFFER_BYTES`).
         routed: the congestion control that the route to the peers already has (`workloads.process.route`).
 
     Raises:
@@ -193,7 +192,7 @@ def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[s
         assert wanted.pop("tcp_congestion_control", routed) == routed
     for name, text in wanted.items():
         _write_sysctl(name, text)
-    effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED)}
+    effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED, *_BUFFERS)}
     for name, text in wanted.items():
         if effective[name] != text:
             raise NamespaceError(f"{name}: wrote {text!r}, but the kernel reports {effective[name]!r}")
@@ -206,12 +205,15 @@ def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
     Raises:
         NamespaceError: an unknown key.
     """
+    known = ("buffer_bytes", *_SETTINGS)
     for key in settings:
-        if key not in _SETTINGS:
-            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(_SETTINGS)}")
-    wanted = dict(_PINNED)
+        if key not in known:
+            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(known)}")
+    largest = settings.get("buffer_bytes", BUFFER_BYTES)
+    wanted = _PINNED | {name: f"{sizes} {largest}" for name, sizes in _BUFFERS.items()}
     for key, value in settings.items():
-        wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
+        if key in _SETTINGS:
+            wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
     return wanted
 
 

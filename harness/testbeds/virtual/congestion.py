@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 SEGMENT_BYTES = 1448
-MAX_WINDOW = float(32 << 20)
 MIN_WINDOW = 2.0 * SEGMENT_BYTES
 BURST_BYTES = 2.0 * SEGMENT_BYTES
 BURST_NS = 1e6
@@ -147,19 +146,19 @@ _STEPS = 4  # of a round trip
 
 
 def pass_rounds(
-    rules: Rules, window: float, most: float, nbytes: float, now: float, rtt_ns: float
+    rules: Rules, window: float, limits: tuple[float, float], nbytes: float, now: float, rtt_ns: float
 ) -> tuple[float, int, float]:
     """Let round trips of congestion avoidance pass. Return (the window, their number, the bytes that they sent).
 
     Args:
-        window: at `now`. most: no window gets larger than this. nbytes: at most so many are sent.
+        window: at `now`. limits: of the windows of these round trips, and of every window.
+        nbytes: at most so many are sent.
     """
     number, sent = 0, 0.0
+    most, largest = limits
     while 1.5 * window <= most and sent + 1.5 * window <= nbytes:  # no window grows by more in a round trip
         acked = whole(window)
         for step in range(_STEPS):
-            window = min(
-                rules.avoid(window, acked / _STEPS, now + (number + step / _STEPS) * rtt_ns, rtt_ns), MAX_WINDOW
-            )
+            window = min(rules.avoid(window, acked / _STEPS, now + (number + step / _STEPS) * rtt_ns, rtt_ns), largest)
         number, sent = number + 1, sent + whole(window)
     return window, number, sent

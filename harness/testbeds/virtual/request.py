@@ -27,4 +27,6 @@ class Request:
         """Return the request for a training run."""
         settings = dict(training.group.tcp)
         idle, congestion = bool(settings.get("slow_start_after_idle", True)), str(settings.get("congestion", "reno"))
-        return cls(training.jobs, training.network, training.schedule, Tcp(training.tcp_ramp, idle, congestion))
+        largest_window = training.network.socket_buffer_bytes / 2
+        tcp = Tcp(training.tcp_ramp, idle, congestion, largest_window)
+        return cls(training.jobs, training.network, training.schedule, tcp)

@@ -26,7 +26,6 @@ from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
     BURST_NS,
     GAIN,
-    MAX_WINDOW,
     MIN_WINDOW,
     SEGMENT_BYTES,
     SLOW_START_GAIN,
@@ -46,12 +45,14 @@ class Sender:
 
     Args:
         rules: its congestion control.
-        window: in bytes. threshold: window at which slow start ends.
+        window: in bytes. threshold: window at which slow start ends. largest: window that TCP allows.
         random: decides which packets are lost, of a message that loses some, and of those sent again.
     """
 
-    def __init__(self, rules: Rules, window: float, threshold: float, random: Stream) -> None:
-        self.rules, self.window, self.threshold, self.random = rules, window, threshold, random
+    def __init__(
+        self, rules: Rules, window: float, threshold: float, random: Stream, *, largest: float = math.inf
+    ) -> None:
+        self.rules, self.window, self.threshold, self._largest, self.random = rules, window, threshold, largest, random
         self.now = self.queue_ns = self.latest_ns = 0.0  # clock; when the queue is empty; when the last byte leaves it
         self.sent_ns = 0.0  # when something was last sent
         self.flying: deque[Sent] = deque()
@@ -167,7 +168,9 @@ class Sender:
         if self.flying[-1].acked_ns - self.flying[0].acked_ns > way.rtt_ns or self.queue_ns > self.now + way.rtt_ns:
             return False
         most = min(way.full, math.inf if way.paced else way.room)
-        self.window, count, sent = pass_rounds(self.rules, before, most, nbytes - before, self.now, period_ns)
+        self.window, count, sent = pass_rounds(
+            self.rules, before, (most, self._largest), nbytes - before, self.now, period_ns
+        )
         if not count:
             return False
         self._unsent[0] = nbytes - sent, lost
@@ -393,6 +396,6 @@ class Sender:
             if self.rules.slow_start_ends(self.window, acked, self.now, rtt_ns, paced=self._way.paced):
                 self.threshold = self.window
             elif self.window < 2 * self._most:
-                self.window = min(self.window + acked, max(self.threshold, self.window), MAX_WINDOW)
+                self.window = min(self.window + acked, max(self.threshold, self.window), self._largest)
         elif self._limited:
-            self.window = min(self.rules.avoid(self.window, acked, self.now, rtt_ns), MAX_WINDOW)
+            self.window = min(self.rules.avoid(self.window, acked, self.now, rtt_ns), self._largest)

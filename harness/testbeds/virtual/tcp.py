@@ -4,8 +4,8 @@ The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has 
 
 * It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss, or
   with CUBIC until acknowledgements show a full path. After that the window grows as the congestion control says.
-* The window grows to at most twice the bytes last in flight, as in Linux, and to at most 32 MiB, half of the buffers
-  that workers pin (tcp_rmem, tcp_wmem).
+* The window grows to at most twice the bytes last in flight, as in Linux, and to at most half of the buffers that
+  workers pin (tcp_rmem, tcp_wmem).
 * A message that its window lets through at once takes the time of its bytes; if its sender is paced, also the time in
   which Linux's pacing spreads them over a part of a round trip.
 * A message that must wait for its window, loses packets or overflows a buffer is followed packet by packet
@@ -35,7 +35,6 @@ from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
     BURST_NS,
     GAIN,
-    MAX_WINDOW,
     MIN_WINDOW,
     SEGMENT_BYTES,
     SLOW_START_GAIN,
@@ -48,6 +47,7 @@ from wanbench.harness.testbeds.virtual.followed import Followed, FollowedConnect
 from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS, Lost, Way, attempts
 from wanbench.harness.testbeds.virtual.sender import PARTS, Sender
 from wanbench.harness.testbeds.virtual.streams import Stream, key
+from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
 
@@ -65,11 +65,13 @@ class Tcp:
         ramp: windows. Without them only rates limit a message, and a loss costs only its round trip.
         slow_start_after_idle: the Linux setting of that name.
         congestion: "reno", "cubic" or "bbr".
+        largest_window: in bytes.
     """
 
     ramp: bool = True
     slow_start_after_idle: bool = False
     congestion: str = "reno"
+    largest_window: float = BUFFER_BYTES / 2
 
 
 _RENO = Reno()
@@ -123,7 +125,7 @@ class Connections:
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
-        after = np.minimum(opened, MAX_WINDOW)
+        after = np.minimum(opened, self._tcp.largest_window)
         stall = np.rint(bursts.held_ns + self._paced_ns(index, window, load)).astype(np.int64)
         drained = ready + bursts.wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
@@ -241,7 +243,13 @@ class Connections:
         rules = _RENO if self._tcp.congestion == "reno" else self._cubic.get(connection, Cubic())
         begin, way = float(ready[i]), self._way(load, i)
         flying, grown = self._earlier.unacknowledged(connection, begin, way.ns_per_byte)
-        sender = Sender(rules.copy(), float(window[i]) - grown, float(self._threshold[connection]), Stream(0))
+        sender = Sender(
+            rules.copy(),
+            float(window[i]) - grown,
+            float(self._threshold[connection]),
+            Stream(0),
+            largest=self._tcp.largest_window,
+        )
         sent_ns, empty_ns = float(self._last_sent[connection]), self._earlier.empty_ns(connection)
         sender.take_over(begin, sent_ns, empty_ns, flying, way)
         return sender
@@ -330,7 +338,7 @@ class Connections:
             self._window[index] = max(self._window[index] / 2, MIN_WINDOW)
             self._threshold[index] = self._window[index]
             return lost.rtt_ns
-        sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0))
+        sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0), largest=self._tcp.largest_window)
         sender.send(0.0, lost.nbytes, 0, False, Way(float(lost.rtt_ns), 0.0))
         self._window[index], self._threshold[index] = sender.window, math.inf
         return round(sender.latest_ns)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from free_network import free
+from virtual_world import star
 
 from wanbench.harness.emulators.plan import (
     UNLIMITED,
@@ -15,6 +16,7 @@ from wanbench.harness.emulators.plan import (
     worker_address,
 )
 from wanbench.netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
+from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 
 def test_a_uniform_profile_limits_its_sites_and_not_its_paths():
@@ -118,3 +120,11 @@ def test_addresses_skip_zero_and_broadcast():
 def test_a_rank_outside_the_address_plan_is_refused(rank):
     with pytest.raises(PlanError, match=f"^rank {rank}: the address plan holds ranks 0 to 63999$"):
         worker_address(rank)
+
+
+@pytest.mark.parametrize(
+    ("rate", "rtt_ms", "expected"),
+    [(None, 8000, BUFFER_BYTES), (12.5e6, 200, BUFFER_BYTES), (1.25e9, 100, 500_000_000), (1.25e9, 8000, 2**31 - 1)],
+)
+def test_socket_buffers_hold_what_fills_a_path_four_times_or_what_linux_takes(rate, rtt_ms, expected):
+    assert star([1, 1, 1], rtt_ms, rate).socket_buffer_bytes == expected

@@ -43,6 +43,7 @@ def cell(
     return found
 
 
+RATE = {"rate": "10Gbit"}
 SSGD, HIDDEN = {"kind": "ssgd"}, {"kind": "delayed", "delay": 20}
 
 
@@ -70,9 +71,9 @@ def test_losses_that_do_not_show_leave_the_prediction(algorithm, megabytes, loss
     assert lossy.predicted_step_time_s == whole.predicted_step_time_s
 
 
-@pytest.mark.parametrize(("megabytes", "gap"), [(100, None), (400, "TCP's window")])
-def test_a_piece_larger_than_a_window_silences_the_law_on_a_long_fat_path(megabytes, gap):
-    assert cell(SSGD, megabytes, rtt="250ms", rate="10Gbit").law_gap == gap
+@pytest.mark.parametrize(("megabytes", "rate", "gap"), [(100, {}, None), (400, {}, "TCP's window"), (400, RATE, None)])
+def test_a_piece_larger_than_a_window_silences_the_law_unless_buffers_are_made_for_the_rate(megabytes, rate, gap):
+    assert cell(SSGD, megabytes, rtt="250ms", **rate).law_gap == gap
 
 
 @pytest.mark.parametrize(("period", "gap"), [(1, None), (20, "TCP's slow start after a pause")])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wanbench.harness.plan.pacing import ROOM
-from wanbench.harness.testbeds.virtual.congestion import MAX_WINDOW, SEGMENT_BYTES
+from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
 
@@ -57,7 +57,7 @@ def test_a_round_trip_filled_by_the_rate_is_no_stall():
 
 
 def test_the_window_has_a_maximum():
-    long = 3.9 * MAX_WINDOW
+    long = 3.9 * Tcp().largest_window
     assert stalls([long, long, long], at=[0, 100, 200])[1:] == [3 * RTT_MS] * 2
 
 
