@@ -61,7 +61,7 @@ def _doubts(
     loss = _worst_loss(profile, ranks)
     if loss:
         yield Doubt("packet loss", inputs, _with_losses(inputs, loss))
-    if inputs.rtt_s and _piece_bytes(inputs) > (window := _largest_window(inputs)):
+    if inputs.rtt_s and _flying_bytes(inputs) > (window := _largest_window(inputs)):
         yield Doubt("TCP's window", inputs, _capped(inputs, window))
     if slow_start_after_idle:
         yield Doubt("TCP's slow start after a pause", inputs, _from_slow_start(inputs))
@@ -103,6 +103,11 @@ def _piece_bytes(inputs: PredictInputs) -> float:
     if inputs.collective == "halving-doubling":
         return nbytes / 2
     return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
+
+
+def _flying_bytes(inputs: PredictInputs) -> float:
+    """The bytes of the messages that a connection has in flight."""
+    return _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)
 
 
 def _connections(inputs: PredictInputs) -> int:

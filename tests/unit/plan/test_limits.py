@@ -76,6 +76,11 @@ def test_a_piece_larger_than_a_window_silences_the_law_unless_buffers_are_made_f
     assert cell(SSGD, megabytes, rtt="250ms", **rate).law_gap == gap
 
 
+@pytest.mark.parametrize(("rtt", "gap"), [("1s", None), ("8s", "TCP's window")])
+def test_messages_in_flight_that_need_more_than_the_largest_window_silence_the_law(rtt, gap):
+    assert cell(HIDDEN, 100, rtt=rtt, rate="10Gbit").law_gap == gap
+
+
 @pytest.mark.parametrize(("period", "gap"), [(1, None), (20, "TCP's slow start after a pause")])
 def test_a_pause_silences_the_law_if_tcp_starts_slowly_after_it(period, gap):
     idle = {"slow_start_after_idle": True}
