@@ -18,7 +18,7 @@ import pandas as pd
 from wanbench.harness.analysis.labels import AXES, tell_apart
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.pooling import grouped
-from wanbench.harness.plan.law import PredictInputs, predict
+from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.scalability import rescale
@@ -171,8 +171,10 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
     known = line.get("predicted_step_time_s", 1.0)
     if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
         return None
-    steps = (predict(replace(inputs, rtt_s=rtt_ms / 1e3)).step_time_s for rtt_ms in rtts_ms)
-    return [inputs.base_step_time_s / step_s for step_s in steps]
+    others = [replace(inputs, rtt_s=rtt_ms / 1e3) for rtt_ms in rtts_ms]
+    if "one_shot_bytes" in line["law_inputs"]:  # it depends on the round trip
+        others = [replace(other, one_shot_bytes=one_shot_bytes(other)) for other in others]
+    return [inputs.base_step_time_s / predict(other).step_time_s for other in others]
 
 
 def axis_value(axis: str, value: object) -> str:

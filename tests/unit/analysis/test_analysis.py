@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from pathlib import Path
 
 import pytest
 import synthetic_rows
@@ -82,8 +84,17 @@ def test_real_compute_has_no_prediction():
 
 
 def test_the_law_curve_passes_through_the_cells_predictions():
-    line = summary(synthetic_rows.latency_sweep(reps=1), algorithm="sparse-p4", rtt_ms=500.0)
+    line = summary(synthetic_rows.latency_sweep(reps=1, collective="gloo"), algorithm="sparse-p4", rtt_ms=500.0)
     assert law_curve(line, [500.0]) == [pytest.approx(line["predicted_scalability"])]
+
+
+def test_the_law_curve_passes_through_the_predictions_of_a_recorded_sweep():
+    """Above some round-trip time, `direct` sends short vectors whole."""
+    path = Path(__file__).resolve().parents[3] / "results" / "reference" / "dts-latency" / "rows.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = records(cells(frame(only(rows, algorithm="ssgd"))))
+    expected = [pytest.approx(line["predicted_scalability"]) for line in lines]
+    assert law_curve(lines[0], [line["rtt_ms"] for line in lines]) == expected
 
 
 def test_the_order_of_execution_does_not_matter():
