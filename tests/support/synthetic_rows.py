@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 
-from wanbench.harness.plan.law import PredictInputs, predict
+from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 
 ALGORITHMS = {
     "ssgd": ("ssgd", {}),
@@ -61,6 +61,7 @@ def algorithms(base: PredictInputs, reps: int, **change) -> list[dict]:
     rows = []
     for label, (kind, params) in ALGORITHMS.items():
         inputs = replace(base, delay=params.get("delay", 0), period=params.get("period", 1), channels=11)
+        inputs = replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
         name = {"algorithm": label, "kind": kind, "params": params}
         rows += [row(inputs, rep, **{**name, **change}) for rep in range(reps)]
     return rows

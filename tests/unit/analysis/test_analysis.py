@@ -84,7 +84,7 @@ def test_real_compute_has_no_prediction():
 
 
 def test_the_law_curve_passes_through_the_cells_predictions():
-    line = summary(synthetic_rows.latency_sweep(reps=1, collective="gloo"), algorithm="sparse-p4", rtt_ms=500.0)
+    line = summary(synthetic_rows.latency_sweep(reps=1), algorithm="sparse-p4", rtt_ms=500.0)
     assert law_curve(line, [500.0]) == [pytest.approx(line["predicted_scalability"])]
 
 
