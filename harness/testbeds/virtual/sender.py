@@ -168,9 +168,8 @@ class Sender:
         if self.flying[-1].acked_ns - self.flying[0].acked_ns > way.rtt_ns or self.queue_ns > self.now + way.rtt_ns:
             return False
         most = min(way.full, math.inf if way.paced else way.room)
-        self.window, count, sent = pass_rounds(
-            self.rules, before, (most, self._largest), nbytes - before, self.now, period_ns
-        )
+        limits = most, self._largest
+        self.window, count, sent = pass_rounds(self.rules, before, limits, nbytes - before, self.now, period_ns)
         if not count:
             return False
         self._unsent[0] = nbytes - sent, lost
