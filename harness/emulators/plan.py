@@ -135,15 +135,12 @@ class EmulatedNetwork:
 
     @property
     def socket_buffer_bytes(self) -> int:
-        """The largest socket buffer of workers: four times what fills a path, so that it limits no connection.
-
-        Half of it is TCP's window. At least `BUFFER_BYTES`; at most what Linux takes, which makes a window of 1 GiB.
-        """
+        """The largest socket buffer of workers (`buffer_that_holds`)."""
         filled = [
             (self.rate(src, dst) or 0.0) * (link.delay_ns + self.links[dst, src].delay_ns) / 1e9
             for (src, dst), link in self.links.items()
         ]
-        return min(max(BUFFER_BYTES, math.ceil(4 * max(filled, default=0.0))), _LARGEST_BUFFER_BYTES)
+        return buffer_that_holds(max(filled, default=0.0))
 
     def longest_segment(self, src: int, dst: int) -> float:
         """The IP bytes of the longest segment that an emulator moves together between two sites.
@@ -201,6 +198,14 @@ class EmulatedNetwork:
         """The sha256 of the canonical JSON. Equal networks have equal keys, so one probe serves them all."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def buffer_that_holds(filled_bytes: float) -> int:
+    """The largest socket buffer: four times what fills the path, so that it limits no connection.
+
+    Half of it is TCP's window. At least `BUFFER_BYTES`; at most what Linux takes, which makes a window of 1 GiB.
+    """
+    return min(max(BUFFER_BYTES, math.ceil(4 * filled_bytes)), _LARGEST_BUFFER_BYTES)
 
 
 def worker_address(rank: int) -> str:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from wanbench.harness.emulators.plan import buffer_that_holds
 from wanbench.harness.plan.conditions import unlike
 from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, PredictInputs, predict, round_trips, sent_bytes
 from wanbench.netprofiles.path import SamePaths
@@ -18,7 +19,6 @@ from wanbench.netprofiles.profile import Profile
 _CLOSE = 1.1
 _SEGMENT_BYTES = 1448  # TCP payload of a packet
 _INITIAL_WINDOW = 10 * _SEGMENT_BYTES
-_WINDOWS = 32 << 20, 1 << 30  # of TCP: half of the smallest and of the largest buffers that workers pin
 _TIMEOUT_S = 0.2  # in addition to a round trip
 _MESSAGES_IN_A_REP = 60
 # Simulated times of gloo and halving-doubling on paths that differ are between these multiples of the law's.
@@ -91,8 +91,8 @@ def _faster(inputs: PredictInputs, factor: float) -> PredictInputs:
 
 
 def _largest_window(inputs: PredictInputs) -> float:
-    """Half of the buffers that workers pin on a path of this rate and round trip (`socket_buffer_bytes`)."""
-    return min(max(_WINDOWS[0], 2 * (inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s), _WINDOWS[1])
+    """Half of the socket buffers that workers pin on a path of this rate and round trip."""
+    return buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
 
 
 def _piece_bytes(inputs: PredictInputs) -> float:
