@@ -23,12 +23,16 @@ def cluster(monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    from ray.cluster_utils import Cluster
-
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # pytest's are too long for names of sockets
-        made = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "temp_dir": folder})
-        yield made
-        made.shutdown()
+        monkeypatch.setenv("RAY_TMPDIR", folder)  # also of the file that names this cluster to others
+        from ray.cluster_utils import Cluster
+
+        made = Cluster()
+        try:
+            made.add_node(**NODE, include_dashboard=False)
+            yield made
+        finally:
+            made.shutdown()
 
 
 def test_a_node_that_dies_costs_nothing_but_time(bench, cluster):
