@@ -46,16 +46,18 @@ class Capacity:
 
     Attributes:
         slowness: processor time of the same work, as a multiple of that on the machine of the constants above.
+        budget: share of the processors that may be busy.
     """
 
     cores: int
     memory_bytes: float
     slowness: float = 1.0
+    budget: float = BUDGET_SHARE
 
     @property
     def cpu_limit(self) -> float:
         """The number of processors that may be busy."""
-        return BUDGET_SHARE * self.cores
+        return self.budget * self.cores
 
     @property
     def memory_limit(self) -> float:

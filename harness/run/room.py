@@ -2,21 +2,29 @@
 
 A prediction alone is wrong on a host whose speed changes, or that runs other programs. A repetition counts with its
 predicted load while it starts and warms up, and with what is measured afterwards. Simulations take whole processors.
+
+How busy the processors may be is learned, too: a virtual machine whose physical host is busy stops for a tenth of a
+second at a load that it usually carries, and all that runs is then invalid. So fewer run side by side after an invalid
+repetition, and more again after valid ones.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.harness.plan.load import Capacity, Load, first_that_fits
+from wanbench.harness.plan.load import BUDGET_SHARE, Capacity, Load, first_that_fits
 
 SETTLE_S = 8.0  # from the start of a repetition until its load is measured
 WINDOW_S = 3.0
+_LESS = 0.7  # of the processors may be busy after an invalid repetition
+_MORE = 0.01  # after a valid one, as a share of all processors
 
 
 class Running(NamedTuple):
@@ -38,12 +46,16 @@ class Room:
 
     Args:
         host: processors, memory and speed. busy_s: as above. clock: seconds.
+
+    Attributes:
+        host: with the share of its processors that may be busy at present.
     """
 
     def __init__(
         self, host: Capacity, busy_s: Callable[[], float] = busy_s, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._host, self._busy_s, self._clock = host, busy_s, clock
+        self.host, self._busy_s, self._clock = host, busy_s, clock
+        self._narrowed_s = -math.inf
         self._samples: deque[tuple[float, float]] = deque()
 
     def for_another(self, load: Load, running: Sequence[Running]) -> bool:
@@ -55,7 +67,7 @@ class Room:
 
         What runs is added up once, because thousands can be waiting. Simulations and emulations are not mixed.
         """
-        host = self._host
+        host = self.host
         if all(one.load.simulated for one in running):
             return first_that_fits(loads, [one.load for one in running], host)
         now = self._clock()
@@ -67,6 +79,14 @@ class Room:
             if own_cpus + cpus <= host.cpu_limit and load.memory_bytes + memory <= host.memory_limit:
                 return place
         return None
+
+    def judged(self, began_s: float, *, valid: bool) -> None:
+        """Learn from a repetition. Those that ran side by side are invalid together, which counts once."""
+        if valid:
+            self.host = replace(self.host, budget=min(self.host.budget + _MORE, BUDGET_SHARE))
+        elif began_s > self._narrowed_s:
+            self.host = replace(self.host, budget=_LESS * self.host.budget)
+            self._narrowed_s = self._clock()
 
     def sample(self) -> None:
         """Measure; call this a few times per second."""

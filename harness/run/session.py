@@ -116,7 +116,7 @@ class _Session:
     ) -> None:
         self.folder, self.claims, self.engine, self.control = folder, claims, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
-        self.host, self.slots, self.room = host, slots, Room(host)
+        self.slots, self.room = slots, Room(host)
         self._compare_with(folder.rows())
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
@@ -246,12 +246,12 @@ class _Session:
         if self.lasted_s:
             mean_s = statistics.fmean(self.lasted_s)
             loads = [replace(i.load, seconds=mean_s) if isinstance(i.cell, CommandCell) else i.load for i in items]
-        return makespan(loads, slots, self.host) + self.later_s
+        return makespan(loads, slots, self.room.host) + self.later_s
 
     def _expect_later(self, begun: Sequence[Item], slots: int) -> None:
         now = set(map(id, begun))
         self.later = [item for item in self.later if id(item) not in now]
-        self.later_s = makespan([item.load for item in self.later], slots, self.host)
+        self.later_s = makespan([item.load for item in self.later], slots, self.room.host)
 
     def _choose(self, queue: list[Item], items: list[Item], slots: int) -> int | None:
         """The place of the first repetition that may start beside those that run; lower numbers go first."""
@@ -279,6 +279,7 @@ class _Session:
             row = describe(item.cell, item.rep) | known | {"status": "failed", "reason": str(error)}
             self._keep_failure(item, part, row, error.log_tail)
             return
+        self.room.judged(item.began, valid=row["status"] != "invalid")
         if row["status"] == "invalid":
             item.tries += 1
             if item.tries < TRIES:

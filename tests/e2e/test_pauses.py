@@ -43,7 +43,7 @@ def stop_for_a_while(*pids: int) -> float:
 
 
 def stopped(bench, who: str) -> tuple[float, Path | None]:
-    """Return for how many seconds it was stopped, and the folder of the invalid repetition; None if it came too late."""
+    """Return for how many seconds it was stopped, and the folder of the invalid repetition, or None if it is valid."""
     shutil.rmtree(bench.out, ignore_errors=True)
     command = bench.start(*RUN)
     worker = command.until(lambda: command.training("ssgd", 1))

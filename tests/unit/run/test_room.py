@@ -77,6 +77,32 @@ def test_what_was_busy_long_ago_does_not_count():
     assert host.room.for_another(LIGHT, [Running(LIGHT, 0.0)])
 
 
+def test_fewer_run_side_by_side_after_an_invalid_repetition_and_more_again_after_valid_ones():
+    host = Processors()
+    host.run(20, busy=0.65 * LIMIT)
+    running = [Running(LIGHT, 0.0)]
+    assert host.room.for_another(LIGHT, running)
+    host.room.judged(1.0, valid=False)
+    assert not host.room.for_another(LIGHT, running)
+    assert host.room.for_another(Load(1.0, math.inf), [])
+    narrow = host.room.host.cpu_limit
+    for _ in range(100):
+        host.room.judged(1.0, valid=True)
+    assert narrow < host.room.host.cpu_limit == LIMIT
+    assert host.room.for_another(LIGHT, running)
+
+
+def test_repetitions_that_are_invalid_together_count_once():
+    host = Processors()
+    host.run(20, busy=0.0)
+    for began in (1.0, 2.0, 19.0):
+        host.room.judged(began, valid=False)
+    once = host.room.host.cpu_limit
+    host.run(20, busy=0.0)
+    host.room.judged(21.0, valid=False)
+    assert host.room.host.cpu_limit < once < LIMIT
+
+
 def test_the_kernel_counts_the_seconds_of_busy_processors():
     before = busy_s()
     while busy_s() == before:
