@@ -23,8 +23,8 @@ from wanbench.harness.plan.load import BUDGET_SHARE, Capacity, Load, first_that_
 
 SETTLE_S = 8.0  # from the start of a repetition until its load is measured
 WINDOW_S = 3.0
-_LESS = 0.7  # of the processors may be busy after an invalid repetition
-_MORE = 0.01  # after a valid one, as a share of all processors
+_LESS = 0.5  # of what could be busy so far, after an invalid repetition
+_MORE = 0.02  # of all processors, after a valid one
 
 
 class Running(NamedTuple):
