@@ -17,7 +17,7 @@ from cli_session import CARRIED, by_numbers, patiently
 
 pytestmark = pytest.mark.timed
 
-SPEC = by_numbers("steady", "ssgd = {}", window=80, network=CARRIED)
+SPEC = by_numbers("steady", "ssgd = {}", window=60, network=CARRIED)
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 PROGRAM = Path(__file__).parent / "programs" / "steady.py"
 PAUSE_S = 0.3
@@ -34,11 +34,11 @@ def pauses(folder: Path) -> dict[str, float]:
 def stop_for_a_while(*pids: int) -> float:
     """Stop processes, and return for how many seconds: on a busy host, longer than asked for."""
     began = time.monotonic()
-    for number in (signal.SIGSTOP, signal.SIGCONT):
-        for pid in pids:
-            os.kill(pid, number)
-        if number == signal.SIGSTOP:
-            time.sleep(PAUSE_S)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(PAUSE_S)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
     return time.monotonic() - began
 
 
@@ -64,13 +64,13 @@ def stopped(bench, who: str) -> tuple[float, Path | None]:
 @pytest.mark.parametrize("who", ["worker 1", "the relay", "the controller"])
 def test_whoever_is_stopped_in_the_window_is_named_and_the_repetition_is_not_published(bench, who):
     bench.spec(SPEC)
-    stopped_s, folder = patiently(lambda: stopped(bench, who), lambda outcome: outcome[1] is None)
+    _, folder = patiently(lambda: stopped(bench, who), lambda found: found[0] > 2 * PAUSE_S or found[1] is None)
     assert folder is not None, bench.commands[-1].log.read_text()
     row = json.loads((folder / "error.json").read_text())["row"]
     assert row["status"] == "invalid"
-    assert " did not run for " in row["reason"]
+    assert " did not run for 0." in row["reason"]
     assert row["paused_pct"] > 2
-    assert 0.8 * PAUSE_S < pauses(folder)[who] < 2 * stopped_s
+    assert 0.8 * PAUSE_S < pauses(folder)[who] < 5 * PAUSE_S
 
 
 def test_an_undisturbed_repetition_is_valid_and_says_so(bench):
