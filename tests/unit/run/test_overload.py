@@ -12,6 +12,7 @@ from on_relay import expand
 from overloaded_host import overload, relay_stats
 
 from wanbench.harness.rep.train import network_of
+from wanbench.harness.run.room import Room
 from wanbench.harness.spec.experiment import Spec
 
 SPEC = """
@@ -68,6 +69,14 @@ def test_a_relay_that_is_called_in_time_is_not_late_and_one_that_is_called_late_
     late = relay_stats(network, LATE_MS, monkeypatch)
     assert 25 < late.lateness_p99_ms <= LATE_MS
     assert (late.read_lag_p99_ms, late.overdue_pct) == (LATE_MS, pytest.approx(100.0))
+
+
+def test_how_many_run_side_by_side_is_learned_from_every_repetition(host, run, monkeypatch):
+    host(lambda kind, tries: LATE_MS if kind == "delayed" else PUNCTUAL_MS)
+    learned = []
+    monkeypatch.setattr(Room, "judged", lambda self, began_s, *, valid: learned.append(valid))
+    run()
+    assert Counter(learned) == {True: 6, False: 6}  # of one worker and ssgd; of delayed, tried twice
 
 
 def test_an_overloaded_repetition_is_measured_once_more_and_never_published(host, run):
