@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import all_reduce_time, gloo_rounds, predict, rep_duration_s, sent_bytes
+from wanbench.harness.plan.pacing import paces
 from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
-# Measured as the busy time of a 2-core machine, with four workers, paced `direct`, 0.1 to 1 Gbit/s, 0 and 100 ms, and
-# divided by its `slowness` of 1.2. The measured loads are 0.7 to 1.5 times those by these constants.
-_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
+# Measured as the busy time of a machine of 2 x 2.4 GHz and `slowness` 1, with four workers and paced `direct`. The load
+# of other machines is learned from their first repetitions (harness/run/room.py).
+_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 170e-6, 1.7e-9
+_TSO_S, _TSO_PACKETS = 2**-10, 2  # Linux sends a paced connection's bytes of 1 ms together, at least two packets
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
 # To compress a byte of a vector, and to restore it from the messages of three others: top-k. With one message other
@@ -28,7 +31,8 @@ _LEARNING_S = 1e-3  # per real gradient, besides its matrix products
 GUESSED_STEP_S = 5.0  # one step of real compute
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_COMMAND_S = 30.0  # a program, until one like it has ended
-DEFAULT_SLOTS = 10  # emulated repetitions at a time
+SETTLE_S = 8.0  # of a repetition's time, in which it starts; afterwards its load can be measured
+_SLOTS, _SLOTS_PER_CORE = 10, 2  # emulated repetitions at a time
 _SIMULATORS_S = 2.0  # until processes that simulate have imported torch
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
 BUDGET_SHARE = 0.6
@@ -58,6 +62,16 @@ class Capacity:
     def cpu_limit(self) -> float:
         """The number of processors that may be busy."""
         return self.budget * self.cores
+
+    @property
+    def starts(self) -> int:
+        """How many emulated repetitions may start at a time. To start one keeps a processor busy."""
+        return max(1, self.cores // 2)
+
+    @property
+    def slots(self) -> int:
+        """How many emulated repetitions may run at a time, if nothing else limits them."""
+        return min(_SLOTS_PER_CORE * self.cores, _SLOTS)
 
     @property
     def memory_limit(self) -> float:
@@ -109,7 +123,7 @@ def load_of(cell: Cell) -> Load:
     inputs = cell.law_inputs
     messages = [inputs.message_bytes] * inputs.messages if inputs.buckets is None else [m for m, _ in inputs.buckets]
     sent = cell.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
-    per_byte = _cpu_s_per_byte(build(cell.profile, cell.placement), segments=cell.emulator == "relay")
+    per_byte = _cpu_s_per_byte(cell, build(cell.profile, cell.placement))
     computing = cell.workers * (_CPU_SHARE_PER_WORKER + (0.5 if cell.workload.learns else 0.0))
     computing += compressing_cpus(cell)
     return Load(
@@ -136,11 +150,14 @@ def compressing_cpus(cell: TrainingCell) -> float:
     return cell.workers * _COMPRESSION_S_PER_BYTE * nbytes / predict(cell.law_inputs).step_time_s
 
 
-def _cpu_s_per_byte(network: EmulatedNetwork, *, segments: bool) -> float:
-    """Processor seconds per byte, in segments as long as the fastest path allows, or in single packets."""
-    if not segments:
+def _cpu_s_per_byte(cell: TrainingCell, network: EmulatedNetwork) -> float:
+    """Processor seconds per byte, in segments as long as the fastest path and the pace allow, or in single packets."""
+    if cell.emulator != "relay":
         return _CPU_S_PER_PACKET / MTU
     longest = max((network.longest_segment(*pair) for pair in network.links), default=SEGMENT_BYTES)
+    if cell.comm.collective == "direct":
+        pace = max((pace for pace, _ in paces(network, 0) if pace is not None), default=math.inf)
+        longest = min(longest, max(pace * _TSO_S // MTU, _TSO_PACKETS) * MTU)
     return _CPU_S_PER_SEGMENT / max(longest, MTU) + _CPU_S_PER_BYTE
 
 
@@ -247,7 +264,7 @@ def slots_for(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
     """The largest number of repetitions at a time: `jobs` or a default; of simulations, at most one per processor."""
     if loads and all(load.simulated for load in loads):
         return min(jobs or host.cores, host.cores)
-    return jobs or DEFAULT_SLOTS
+    return jobs or host.slots
 
 
 def simulators(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
@@ -260,17 +277,23 @@ def simulators(loads: Sequence[Load], jobs: int | None, host: Capacity) -> int:
 def makespan(loads: Sequence[Load], slots: int, host: Capacity) -> float:
     """Predicted seconds until all repetitions end, if they start in order under the rules of a real run."""
     pending = [load.on(host) for load in loads]
+    emulated = any(load.emulated for load in loads)
     running: list[tuple[float, int]] = []
     active: dict[int, Load] = {}
+    started: deque[float] = deque(maxlen=host.starts)
     now, serial = 0.0, 0
     while pending or running:
+        next_s = started[0] + SETTLE_S if emulated and active and len(started) == host.starts else now
         chosen = first_that_fits(pending, list(active.values()), host) if len(active) < slots else None
-        if chosen is not None:
+        if chosen is not None and next_s <= now:
             load = pending.pop(chosen)
             heapq.heappush(running, (now + load.seconds, serial))
             active[serial] = load
+            started.append(now)
             serial += 1
-            continue
-        now, ended = heapq.heappop(running)
-        del active[ended]
+        elif chosen is not None and next_s < running[0][0]:
+            now = next_s
+        else:
+            now, ended = heapq.heappop(running)
+            del active[ended]
     return now

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
-from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, Load, compressing_cpus, load_of, makespan
+from wanbench.harness.plan.load import Capacity, Load, compressing_cpus, load_of, makespan
 from wanbench.harness.spec.experiment import Spec
 
-SCALES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+SCALES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 _LONGER = 1.2  # the experiment may take this much longer than at the smallest scale
 _COMPRESSING = 0.05  # of the time on all processors: it lengthens steps, here more than on hosts of their own
 _GIB = 2**30
@@ -81,7 +81,7 @@ def _excess(cells: Sequence[Cell], host: Capacity, limit_s: float) -> str | None
 
 def _seconds(loads: Sequence[Load], host: Capacity) -> float:
     """Predicted duration of one repetition of all cells."""
-    return makespan(sorted(loads, key=lambda load: -load.seconds), DEFAULT_SLOTS, host)
+    return makespan(sorted(loads, key=lambda load: -load.seconds), host.slots, host)
 
 
 def _in_words(host: Capacity) -> str:

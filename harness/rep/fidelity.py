@@ -11,6 +11,8 @@ from typing import Any, Self
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.columns import Row
+from wanbench.harness.results.consistency import MAX_PAUSED_PCT
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
@@ -93,6 +95,11 @@ def _sample() -> tuple[int, list[int]]:
     fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     softnet = Path("/proc/net/softnet_stat").read_text().splitlines()
     return sum(int(line.split()[1], 16) for line in softnet), fields
+
+
+def strain(row: Row) -> float:
+    """How near a repetition came to the limits of fidelity, by its load on the host: 0 idle, 1 at a limit."""
+    return max((row["overdue_pct"] or 0.0) / BEHIND_PCT, (row["paused_pct"] or 0.0) / MAX_PAUSED_PCT)
 
 
 def judge(

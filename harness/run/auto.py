@@ -25,8 +25,8 @@ class ThisHost:
         return choice.chosen(testbeds.home_of(testbed))[0]
 
     def capacity(self) -> Capacity:
-        """All processors and their speed, and the memory that is available now."""
-        return Capacity(os.cpu_count() or 1, available_bytes(), slowness())
+        """The processors that this process may use, their speed, and the memory that is available now."""
+        return Capacity(len(os.sched_getaffinity(0)), available_bytes(), slowness())
 
 
 def explained(plan: Plan) -> Iterator[str]:

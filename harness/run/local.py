@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -40,19 +41,20 @@ class LocalEngine:
         self._open_testbed = open_testbed
         self._opening = threading.Lock()
         self._testbeds: dict[str, Testbed] = {}
+        self._slots, self._opened = slots, Counter[Kind]()
         self._idle: dict[Kind, list[Slot]] = {}
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
         for thread in self._threads:
             thread.start()
 
-    def submit(self, kind: Kind, task: Callable[[Slot], T]) -> Future[T]:
-        """Run `task` in a free slot of this kind."""
+    def submit(self, kind: Kind, task: Callable[[Slot], T], *, in_new: bool = False) -> Future[T]:
+        """Run `task` in a free slot of this kind, or `in_new` in one that is opened for it, while there may be more."""
         future: Future[T] = Future()
 
         def run() -> None:
             try:
-                with self._slot(kind) as slot:
+                with self._slot(kind, in_new) as slot:
                     result = task(slot)
             except BaseException as error:
                 future.set_exception(error)
@@ -78,10 +80,11 @@ class LocalEngine:
             task()
 
     @contextmanager
-    def _slot(self, kind: Kind) -> Iterator[Slot]:
+    def _slot(self, kind: Kind, in_new: bool) -> Iterator[Slot]:
         with self._opening:
             idle = self._idle.setdefault(kind, [])
-            slot = idle.pop() if idle else None
+            slot = idle.pop() if idle and not (in_new and self._opened[kind] < self._slots) else None
+            self._opened[kind] += slot is None
         slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator or "")
         try:
             yield slot

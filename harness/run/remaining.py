@@ -9,17 +9,28 @@ _AGAIN_AT = 0.98  # of those that waited: each starts in less time than it takes
 
 
 class Remaining:
-    """Computes the remaining time again after each fiftieth of a queue. Between, it falls with the queue's length."""
+    """Computes the remaining time again after each fiftieth of a queue. Between, it falls with the queue's length.
+
+    Repetitions that have ended tell how much longer than predicted the others take.
+    """
 
     def __init__(self) -> None:
         self._waiting, self._seconds = math.inf, 0.0
+        self._predicted_s = self._took_s = 0.0
+
+    def ended(self, predicted_s: float, took_s: float) -> None:
+        """Take notice of a repetition that has ended."""
+        self._predicted_s += predicted_s
+        self._took_s += took_s
 
     def seconds(self, waiting: int, computed: Callable[[], float]) -> float:
         """The remaining seconds.
 
         Args:
-            waiting: how many repetitions wait. computed: the seconds until they and those that run have ended.
+            waiting: how many repetitions wait. computed: the predicted seconds until they and those that run have
+                ended.
         """
-        if waiting <= _AGAIN_AT * self._waiting:
-            self._waiting, self._seconds = waiting, computed()
+        if not _AGAIN_AT * self._waiting < waiting <= self._waiting:
+            longer = self._took_s / self._predicted_s if self._predicted_s else 1.0
+            self._waiting, self._seconds = waiting, computed() * longer
         return self._seconds * (waiting + 1) / (self._waiting + 1)

@@ -1,11 +1,14 @@
 """When another repetition may start: where the measured load of the processors leaves room for the predicted one.
 
-A prediction alone is wrong on a host whose speed changes, or that runs other programs. A repetition counts with its
-predicted load while it starts and warms up, and with what is measured afterwards. Simulations take whole processors.
+Loads are predicted for a machine of some speed, and a host can be several times slower, and can change. An invalid
+repetition costs more than a free processor. So the first repetition runs alone until its load is known, which tells
+what all others cost here. Only a few start at a time, because a start needs a whole processor. How busy the
+processors may be is learned, too: a virtual machine whose physical host is busy stops for a tenth of a second at a load
+that it usually carries. So fewer run side by side after an invalid repetition, and more after those that were far from
+the limits of fidelity.
 
-How busy the processors may be is learned, too: a virtual machine whose physical host is busy stops for a tenth of a
-second at a load that it usually carries, and all that runs is then invalid. So fewer run side by side after an invalid
-repetition, and more again after valid ones.
+A repetition counts with its predicted load while it starts, and with what is measured afterwards. Simulations take whole
+processors.
 """
 
 from __future__ import annotations
@@ -19,12 +22,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.harness.plan.load import BUDGET_SHARE, Capacity, Load, first_that_fits
+from wanbench.harness.plan.load import BUDGET_SHARE, SETTLE_S, Capacity, Load, first_that_fits
 
-SETTLE_S = 8.0  # from the start of a repetition until its load is measured
 WINDOW_S = 3.0
+_FIRST_SHARE = 0.5  # of the processors may be busy at first
 _LESS = 0.5  # of what could be busy so far, after an invalid repetition
 _MORE = 0.02  # of all processors, after a valid one
+_ROOM = 0.5  # of the limits of fidelity: above it, a valid repetition does not let more run
+_KNOWN_S, _REMEMBERED_S = 5.0, 60.0  # of measuring: until the host's cost is known, and before older measurements fade
 
 
 class Running(NamedTuple):
@@ -48,15 +53,17 @@ class Room:
         host: processors, memory and speed. busy_s: as above. clock: seconds.
 
     Attributes:
-        host: with the share of its processors that may be busy at present.
+        host: with the slowness that was measured so far, and the share of its processors that may be busy at present.
     """
 
     def __init__(
         self, host: Capacity, busy_s: Callable[[], float] = busy_s, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.host, self._busy_s, self._clock = host, busy_s, clock
+        self.host = replace(host, budget=_FIRST_SHARE * host.budget / BUDGET_SHARE)
+        self._most, self._busy_s, self._clock = host.budget, busy_s, clock
         self._narrowed_s = -math.inf
         self._samples: deque[tuple[float, float]] = deque()
+        self._watched_s = self._measured_s = self._predicted_s = 0.0
 
     def for_another(self, load: Load, running: Sequence[Running]) -> bool:
         """Whether a repetition of this load may start beside those that run. The first may always."""
@@ -70,8 +77,9 @@ class Room:
         host = self.host
         if all(one.load.simulated for one in running):
             return first_that_fits(loads, [one.load for one in running], host)
-        now = self._clock()
-        starting = [one.load for one in running if now - one.began_s < SETTLE_S]
+        starting = [one.load for one in running if self._is_starting(one)]
+        if len(starting) >= host.starts or self._watched_s < _KNOWN_S:
+            return None
         cpus = self._busy() + sum(each.on(host).cpus for each in starting)
         memory = sum(one.load.memory_bytes for one in running)
         for place, load in enumerate(loads):
@@ -80,20 +88,38 @@ class Room:
                 return place
         return None
 
-    def judged(self, began_s: float, *, valid: bool) -> None:
-        """Learn from a repetition. Those that ran side by side are invalid together, which counts once."""
-        if valid:
-            self.host = replace(self.host, budget=min(self.host.budget + _MORE, BUDGET_SHARE))
-        elif began_s > self._narrowed_s:
+    def judged(self, began_s: float, *, valid: bool, strain: float = 0.0) -> None:
+        """Learn from a repetition. Those that ran side by side are invalid together, which counts once.
+
+        Args:
+            strain: how near a valid one came to the limits of fidelity; 1 at the limit.
+        """
+        if valid and strain <= _ROOM:
+            self.host = replace(self.host, budget=min(self.host.budget + _MORE, self._most))
+        elif not valid and began_s > self._narrowed_s:
             self.host = replace(self.host, budget=_LESS * self.host.budget)
             self._narrowed_s = self._clock()
 
-    def sample(self) -> None:
-        """Measure; call this a few times per second."""
-        now = self._clock()
-        self._samples.append((now, self._busy_s()))
+    def sample(self, running: Sequence[Running] = ()) -> None:
+        """Measure; call this a few times per second with what runs."""
+        now, busy = self._clock(), self._busy_s()
+        if self._samples and running and all(one.load.emulated and not self._is_starting(one) for one in running):
+            self._learn(now - self._samples[-1][0], busy - self._samples[-1][1], running)
+        self._samples.append((now, busy))
         while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
+
+    def _learn(self, seconds: float, busy_s: float, running: Sequence[Running]) -> None:
+        """Compare what was busy with what was predicted, over all that was measured of late."""
+        fading = 1.0 - seconds / _REMEMBERED_S
+        self._watched_s += seconds
+        self._measured_s = fading * self._measured_s + busy_s
+        self._predicted_s = fading * self._predicted_s + seconds * sum(one.load.cpus for one in running)
+        if self._watched_s >= _KNOWN_S and self._predicted_s:
+            self.host = replace(self.host, slowness=self._measured_s / self._predicted_s)
+
+    def _is_starting(self, one: Running) -> bool:
+        return self._clock() - one.began_s < SETTLE_S
 
     def _busy(self) -> float:
         """The number of processors that were busy of late."""

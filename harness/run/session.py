@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed
 from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, makespan, simulators
+from wanbench.harness.plan.load import Capacity, makespan, simulators
 from wanbench.harness.process.awake import processors_awake
+from wanbench.harness.rep.fidelity import strain
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.results.claims import TRIES, Answer, Claims
@@ -74,7 +73,7 @@ def execute(
     if not todo:
         return tally
     check_host([item.cell for item in todo])
-    emulated = side_by_side(jobs or DEFAULT_SLOTS) if not all(map(_simulated, todo)) else 0
+    emulated = side_by_side(jobs or host.slots) if not all(map(_simulated, todo)) else 0
     processes = simulators([item.load for item in todo if _simulated(item)], jobs, host)
     with control_folder() as control, stoppable() as stopped:
         trains = any(not isinstance(item.cell, CommandCell) for item in todo)
@@ -119,7 +118,7 @@ class _Session:
         self.slots, self.room = slots, Room(host)
         self._compare_with(folder.rows())
         self.probes: dict[_Network, Mapping[str, Any]] = {}
-        self.lasted_s: list[float] = []  # durations of commands
+        self.remaining = Remaining()
         self.again: list[Item] = []  # invalid at the first try
         self.later, self.later_s = list(todo), 0.0  # what no pass has begun with, and how long that takes
 
@@ -173,7 +172,8 @@ class _Session:
 
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
-            future = self.engine.submit(_kind(cell), partial(probe_cell, cell))
+            # Slots are opened now, because to open one disturbs what is measured beside it.
+            future = self.engine.submit(_kind(cell), partial(probe_cell, cell), in_new=True)
             while not self._ended({future}):
                 pass
             return future.result()
@@ -193,7 +193,6 @@ class _Session:
         self._expect_later(items, slots)
         elsewhere: list[Item] = []
         running: dict[Future[Row], tuple[Item, Path]] = {}
-        remaining = Remaining()
         while queue or running or elsewhere:
             place = self._choose(queue, [item for item, _ in running.values()], slots)
             if place is not None:
@@ -202,9 +201,10 @@ class _Session:
                     future, part = self._start(chosen)
                     running[future] = (chosen, part)
                     left = partial(self._left_s, running, queue, slots)
-                    self.say.eta(remaining.seconds(len(queue), left))
+                    self.say.eta(self.remaining.seconds(len(queue), left))
             elif running:
-                for future in self._ended(set(running) if not in_order else {next(iter(running))}):
+                awaited = set(running) if not in_order else {next(iter(running))}
+                for future in self._ended(awaited, [item for item, _ in running.values()]):
                     item, part = running.pop(future)
                     self._settle(item, part, future)
             else:  # what others have may become free, if they are killed
@@ -240,13 +240,10 @@ class _Session:
         return self._submit(item, part), part
 
     def _left_s(self, running: Mapping[Any, tuple[Item, Path]], queue: list[Item], slots: int) -> float:
-        """The remaining time; commands are expected to last as long as those that have ended, on average."""
-        items = [*(item for item, _ in running.values()), *queue]
-        loads = [item.load for item in items]
-        if self.lasted_s:
-            mean_s = statistics.fmean(self.lasted_s)
-            loads = [replace(i.load, seconds=mean_s) if isinstance(i.cell, CommandCell) else i.load for i in items]
-        return makespan(loads, slots, self.room.host) + self.later_s
+        """The predicted seconds until all has ended, second tries of invalid repetitions included."""
+        loads = [item.load for item in (*(item for item, _ in running.values()), *queue)]
+        again_s = sum(item.load.seconds for item in self.again)
+        return makespan(loads, slots, self.room.host) + again_s + self.later_s
 
     def _expect_later(self, begun: Sequence[Item], slots: int) -> None:
         now = set(map(id, begun))
@@ -257,8 +254,7 @@ class _Session:
         """The place of the first repetition that may start beside those that run; lower numbers go first."""
         if len(items) >= slots:
             return None
-        running = [Running(item.load, item.began) for item in items]
-        return self.room.first((item.load for item in queue), running)
+        return self.room.first((item.load for item in queue), _running(items))
 
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
@@ -279,7 +275,8 @@ class _Session:
             row = describe(item.cell, item.rep) | known | {"status": "failed", "reason": str(error)}
             self._keep_failure(item, part, row, error.log_tail)
             return
-        self.room.judged(item.began, valid=row["status"] != "invalid")
+        self.remaining.ended(item.load.seconds, time.monotonic() - item.began)
+        self.room.judged(item.began, valid=row["status"] != "invalid", strain=strain(row))
         if row["status"] == "invalid":
             item.tries += 1
             if item.tries < TRIES:
@@ -287,8 +284,6 @@ class _Session:
             else:
                 self._keep_failure(item, part, row, ())
             return
-        if isinstance(item.cell, CommandCell):
-            self.lasted_s.append(time.monotonic() - item.began)
         self.alone.add(row)
         self.undisturbed.add(row)
         row["calibration_s"], row["scalability"] = calibration(row, self.alone), scalability(row, self.alone)
@@ -328,13 +323,17 @@ class _Session:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
 
-    def _ended(self, futures: set[Future[_Result]]) -> set[Future[_Result]]:
+    def _ended(self, futures: set[Future[_Result]], items: Sequence[Item] = ()) -> set[Future[_Result]]:
         """Those that end within a fifth of a second, if any."""
         done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
         if self.stopped.is_set():
             raise Interrupted(_STOPPED)
-        self.room.sample()
+        self.room.sample(_running(items))
         return done
+
+
+def _running(items: Sequence[Item]) -> list[Running]:
+    return [Running(item.load, item.began) for item in items]
 
 
 def _kind(cell: Cell) -> Kind:
