@@ -15,9 +15,9 @@ from wanbench.harness.plan.pacing import paces
 from wanbench.harness.timeline.changes import planned_outage_s
 
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
-# Measured as the busy time of a machine of 2 x 2.4 GHz and `slowness` 1, with four workers and paced `direct`. The load
-# of other machines is learned from their first repetitions (harness/run/room.py).
-_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 170e-6, 1.7e-9
+# Measured as the busy time of a 2-core machine, with four workers, paced `direct`, 0.1 to 1 Gbit/s, 0 and 100 ms, and
+# divided by its `slowness` of 1.2. What a host really needs is learned from its first repetitions (run/room.py).
+_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
 _TSO_S, _TSO_PACKETS = 2**-10, 2  # Linux sends a paced connection's bytes of 1 ms together, at least two packets
 _CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
 _CPU_SHARE_PER_WORKER = 0.01
@@ -32,7 +32,7 @@ GUESSED_STEP_S = 5.0  # one step of real compute
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_COMMAND_S = 30.0  # a program, until one like it has ended
 SETTLE_S = 8.0  # of a repetition's time, in which it starts; afterwards its load can be measured
-_SLOTS, _SLOTS_PER_CORE = 10, 2  # emulated repetitions at a time
+_SLOTS = 10  # emulated repetitions at a time, at most
 _SIMULATORS_S = 2.0  # until processes that simulate have imported torch
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
 BUDGET_SHARE = 0.6
@@ -70,8 +70,8 @@ class Capacity:
 
     @property
     def slots(self) -> int:
-        """How many emulated repetitions may run at a time, if nothing else limits them."""
-        return min(_SLOTS_PER_CORE * self.cores, _SLOTS)
+        """How many emulated repetitions may run at a time: a processor for the emulator of each."""
+        return min(self.cores, _SLOTS)
 
     @property
     def memory_limit(self) -> float:

@@ -7,8 +7,8 @@ processors may be is learned, too: a virtual machine whose physical host is busy
 that it usually carries. So fewer run side by side after an invalid repetition, and more after those that were far from
 the limits of fidelity.
 
-A repetition counts with its predicted load while it starts, and with what is measured afterwards. Simulations take whole
-processors.
+A repetition counts with its predicted load while it starts, and with what is measured afterwards. Simulations take
+whole processors.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def test_a_relay_that_is_called_in_time_is_not_late_and_one_that_is_called_late_
 def test_how_many_run_side_by_side_is_learned_from_every_repetition(host, run, monkeypatch):
     host(lambda kind, tries: LATE_MS if kind == "delayed" else PUNCTUAL_MS)
     learned = []
-    monkeypatch.setattr(Room, "judged", lambda self, began_s, *, valid: learned.append(valid))
+    monkeypatch.setattr(Room, "judged", lambda self, began_s, *, valid, strain=0.0: learned.append(valid))
     run()
     assert Counter(learned) == {True: 6, False: 6}  # of one worker and ssgd; of delayed, tried twice
 

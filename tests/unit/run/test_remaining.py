@@ -31,3 +31,17 @@ def test_a_queue_ten_times_as_long_takes_ten_times_as_long_to_go_through():
     _, few = said(1000, 2.0)
     _, many = said(10_000, 2.0)
     assert many < 11 * few
+
+
+def test_repetitions_that_took_longer_than_predicted_make_the_others_longer():
+    remaining = Remaining()
+    assert remaining.seconds(50, lambda: 100.0) == 100.0
+    for took_s in (2.0, 3.0, 4.0):
+        remaining.ended(1.0, took_s)
+    assert remaining.seconds(40, lambda: 80.0) == pytest.approx(240.0)
+
+
+def test_a_second_queue_is_computed_anew():
+    remaining = Remaining()
+    assert remaining.seconds(3, lambda: 10.0) == 10.0
+    assert remaining.seconds(7, lambda: 70.0) == 70.0
