@@ -40,10 +40,15 @@ class Running(NamedTuple):
 
 
 def busy_s() -> float:
-    """Seconds since boot during which processors worked, summed over them, for others than nice processes."""
-    fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:8]]
-    user, system, interrupts = fields[0], fields[2], fields[5:7]
-    return (user + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+    """Seconds since boot during which the processors of this process worked, for others than nice processes."""
+    names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    ticks = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if name in names:
+            user, _, system, _, _, *interrupts = map(int, fields[:7])
+            ticks += user + system + sum(interrupts)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Room:
