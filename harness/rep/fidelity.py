@@ -98,8 +98,10 @@ def _sample() -> tuple[int, list[int]]:
 
 
 def strain(row: Row) -> float:
-    """How near a repetition came to the limits of fidelity, by its load on the host: 0 idle, 1 at a limit."""
-    return max((row["overdue_pct"] or 0.0) / BEHIND_PCT, (row["paused_pct"] or 0.0) / MAX_PAUSED_PCT)
+    """How near a repetition came to the limits of fidelity by the load of its host: 0 idle, 1 at a limit."""
+    overdue_pct, paused_pct, late_ms = (row[key] or 0.0 for key in ("overdue_pct", "paused_pct", "lateness_p99_ms"))
+    late = min(overdue_pct / OVERDUE_PCT, late_ms / LATENESS_MS)
+    return max(late, overdue_pct / BEHIND_PCT, paused_pct / MAX_PAUSED_PCT)
 
 
 def judge(

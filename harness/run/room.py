@@ -22,12 +22,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from wanbench.harness.plan.load import BUDGET_SHARE, SETTLE_S, Capacity, Load, first_that_fits
+from wanbench.harness.plan.load import SETTLE_S, Capacity, Load, first_that_fits
 
 WINDOW_S = 3.0
-_FIRST_SHARE = 0.5  # of the processors may be busy at first
+# Of the processors may be busy: at first, and at most. On two cores, two repetitions that kept half a processor busy
+# each, by sending for a third of the time, were late together; those that sent less were not.
+_FIRST_SHARE, _MOST_SHARE = 0.35, 0.45
 _LESS = 0.5  # of what could be busy so far, after an invalid repetition
-_MORE = 0.02  # of all processors, after a valid one
+_MORE = 0.01  # of all processors, after a valid one
 _ROOM = 0.5  # of the limits of fidelity: above it, a valid repetition does not let more run
 _KNOWN_S, _REMEMBERED_S = 5.0, 60.0  # of measuring: until the host's cost is known, and before older measurements fade
 
@@ -64,8 +66,8 @@ class Room:
     def __init__(
         self, host: Capacity, busy_s: Callable[[], float] = busy_s, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.host = replace(host, budget=_FIRST_SHARE * host.budget / BUDGET_SHARE)
-        self._most, self._busy_s, self._clock = host.budget, busy_s, clock
+        self.host = replace(host, budget=_FIRST_SHARE)
+        self._busy_s, self._clock = busy_s, clock
         self._narrowed_s = -math.inf
         self._samples: deque[tuple[float, float]] = deque()
         self._watched_s = self._measured_s = self._predicted_s = 0.0
@@ -100,7 +102,7 @@ class Room:
             strain: how near a valid one came to the limits of fidelity; 1 at the limit.
         """
         if valid and strain <= _ROOM:
-            self.host = replace(self.host, budget=min(self.host.budget + _MORE, self._most))
+            self.host = replace(self.host, budget=min(self.host.budget + _MORE, _MOST_SHARE))
         elif not valid and began_s > self._narrowed_s:
             self.host = replace(self.host, budget=_LESS * self.host.budget)
             self._narrowed_s = self._clock()
