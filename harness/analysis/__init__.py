@@ -6,5 +6,4 @@ Layout
     best.py        the best algorithm on every network; paired.py: accuracy over equal seeds
     compare.py     the same cells at two values of an axis
     beside.py      the cells of another run beside those of a pivot
-    history.py     a metric of every cell over commits; changes.py: change points in a series
 """

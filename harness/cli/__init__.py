@@ -30,7 +30,6 @@ COMMANDS = {
     "report": "Write one HTML page about a run, to read and to share.",
     "compare": "Compare the cells of a run along an axis, or two runs.",
     "check": "Fail a CI build when scalability regresses.",
-    "history": "Show a metric over commits, and which commit changed it.",
     "learn": "Record loss and accuracy by step for many algorithms, each with tuned rates.",
     "record": "Measure a paper's experiments and store what its figures need.",
     "verify": "Check whether the numbers of a run may be published.",

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     "--append",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Append the outcome to this file, for `wanbench history`.",
+    help="Append the outcome to this file: a line of JSON with every metric of every cell.",
 )
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML.")
 @click.option("--github", is_flag=True, help="Write GitHub annotations and the step summary.")

@@ -13,7 +13,7 @@ Layout
     rounds.py pair.py  base and head alternately, each run by its own code
     check.py        against a baseline, or only by requirements
     compare.py      base against head, until a verdict is reached
-    outcomes.py journal.py    what was measured at each commit: runs, baselines in git, the file of `--append`
+    journal.py     the file of `--append`
     git.py          commits, and the versions of a file
     text.py summary.py annotations.py junit.py    output for people and CI systems
 """

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from wanbench.harness.errors import HostError, SpecError, in_words, writing
-from wanbench.harness.gate import baseline
-from wanbench.harness.gate.outcomes import of_run
+from wanbench.harness.gate import baseline, exact
+from wanbench.harness.gate.git import commit
+from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Report
-from wanbench.harness.results.outcome import Outcome
+from wanbench.harness.results import planned
+from wanbench.harness.results.columns import MEASURES
+from wanbench.harness.results.outcome import CellOutcome, Outcome
 from wanbench.harness.results.store import RunFolder
+
+_DIRTY = "-dirty"
 
 
 def refuse_other(path: Path, experiment: str) -> None:
     """Refuse a file of another experiment, before anything is measured. Raises: SpecError, HostError."""
     if not path.exists():
         return
-    found = [each for _, each in _lines(path, lambda _: None)]
+    found = _outcomes(path)
     if found and found[-1].experiment != experiment:
         raise SpecError(
             f"--append {path}: has outcomes of {found[-1].experiment!r}, not of {experiment!r}; "
@@ -36,7 +44,7 @@ def append(path: Path, report: Report) -> bool:
     measured = report.files.get("head") or report.files.get("results")
     if measured is None:
         return False
-    line = f"{_judged(of_run(RunFolder(Path(measured)), earlier=True), report)}\n".encode()
+    line = f"{_judged(_of_run(RunFolder(Path(measured))), report)}\n".encode()
     with writing(path, "the outcome"), path.open("ab+") as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
@@ -54,36 +62,77 @@ def _judged(outcome: Outcome, report: Report) -> str:
     return outcome.model_copy(update=known).model_dump_json(by_alias=True, exclude_none=True)
 
 
-def read(path: Path, say: Callable[[str], None]) -> list[Outcome]:
-    """The outcomes of a file. Lines that cannot be read are said and skipped.
+def _of_run(folder: RunFolder) -> Outcome:
+    """The outcome of a run folder. Its commit is that of the folder in which it ran, if git knows it here.
+
+    It includes cells that the last plan left out, because a gate measures some cells further.
 
     Raises:
-        SpecError: there is none, or they are of different experiments. HostError: the file cannot be read.
+        SpecError: its manifest or its rows are damaged.
     """
-    found = list(_lines(path, say))
-    if not found:
-        raise SpecError(f"{path}: no outcome in it; `wanbench check ... --append {path}` writes one")
-    first = found[0][1].experiment
-    for number, outcome in found:
-        if outcome.experiment != first:
-            raise SpecError(
-                f"{path} line {number}: of {outcome.experiment!r}, and earlier lines are of {first!r}; "
-                "use one file for each experiment"
-            )
-    return [outcome for _, outcome in found]
+    stored = folder.read()
+    rows = [*stored.rows, *stored.earlier]
+    try:
+        manifest = folder.manifest()
+        text = str(manifest.get("project") or manifest.get("git") or "")
+        found = commit(text.removesuffix(_DIRTY)) if text else None
+        known = manifest.get("versions", {})
+        return Outcome(
+            experiment=_experiment(folder),
+            commit=found and found.hash,
+            date=found and found.date,
+            subject=found and found.subject,
+            dirty=text.endswith(_DIRTY),
+            wanbench=known.get("wanbench"),
+            torch=known.get("torch"),
+            processor=manifest.get("cpu"),
+            kernel=manifest.get("kernel"),
+            cells={name: _cell(group) for name, group in by_name(rows).items()},
+        )
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise SpecError(f"{folder.path}: not a run that can be followed: {_reason(error)}") from None
 
 
-def _lines(path: Path, say: Callable[[str], None]) -> list[tuple[int, Outcome]]:
+def _experiment(folder: RunFolder) -> str:
+    try:
+        return str(planned.read(folder.path).spec.get("name", folder.name))
+    except SpecError:
+        return folder.name
+
+
+def _cell(rows: Sequence[Mapping[str, Any]]) -> CellOutcome:
+    """Medians of the valid repetitions of one cell, with their minimum and maximum."""
+    valid, last = [row for row in rows if exact.why_failed(row) is None], rows[-1]
+    metrics = {}
+    for name in (*MEASURES, *exact.COUNTS, exact.WIRE):
+        values = [exact.wire_bytes_per_step(row) if name == exact.WIRE else row.get(name) for row in valid]
+        known = [float(value) for value in values if value is not None]
+        if known:
+            metrics[name] = [statistics.median(known), min(known), max(known)] if len(known) > 1 else known
+    return CellOutcome(
+        cell=last["cell_key"],
+        testbed=last["testbed"],
+        emulator=last.get("emulator"),
+        code=last.get("code"),
+        repeats=len(valid),
+        metrics=metrics,
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return baseline.in_words(error)
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _outcomes(path: Path) -> list[Outcome]:
+    """The outcomes of a file, without lines that cannot be read. Raises: HostError: the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise HostError(f"{path}: cannot be read ({in_words(error)})") from None
-    found = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append((number, Outcome.model_validate_json(line)))
-        except ValidationError as error:
-            say(f"{path} line {number}: not an outcome, so left out: {baseline.in_words(error)}")
-    return found
+    outcomes = []
+    for line in text.split("\n"):
+        with suppress(ValidationError):
+            outcomes.append(Outcome.model_validate_json(line))
+    return outcomes

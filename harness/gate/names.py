@@ -38,11 +38,3 @@ def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
         names |= {key: f"{text} ({more(cells[key][0])})" for key, text in names.items() if text in shared}
     found = {names[key]: sorted(group, key=lambda row: int(row["rep"])) for key, group in cells.items()}
     return dict(sorted(found.items()))
-
-
-def has(cell: str, axis: str, value: str) -> bool:
-    """True if the cell of this name has this value of an axis: the inverse of `name`."""
-    if axis == "algorithm":
-        return cell.startswith(f"{value} w")
-    words = {"workers": f" w{value}", "rtt": f" {value}"}
-    return f"{words.get(axis, f' {axis}={value}')} " in f"{cell} "

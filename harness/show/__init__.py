@@ -3,9 +3,9 @@
 Layout
     headline.py    the best algorithm on every network, which comes first
     tables.py      results as text; comparison.py: two values of an axis; timeline_table.py: changes over time;
-                   history_table.py: changes over commits; grid.py: aligned columns, widths and units
+                   grid.py: aligned columns, widths and units
     figures/       results as figures
-    report/        one HTML page per run, and of a history
+    report/        one HTML page per run
     notebook.py    what a run displays of itself in a notebook
     papers/        figure sets of papers, from recorded runs
 """

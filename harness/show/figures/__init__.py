@@ -26,7 +26,6 @@ Layout
     stability.py       the largest stable step size against delay
     map.py             the best setting over round-trip time and rate
     parity.py          the same cells at two values of an axis
-    history.py         a metric over commits
 
 Only matplotlib's object interface is used: no pyplot, no global state.
 """

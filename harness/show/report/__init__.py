@@ -1,11 +1,10 @@
-"""Self-contained HTML pages: of a run (`wanbench report`), and of a history.
+"""The self-contained HTML page of a run (`wanbench report`).
 
 Layout
     content.py     the content as plain data; its parts: headline.py, cell_table.py, findings.py, view.py, map.py
     plain.py       values and addresses as text
     rendering.py   from a template to a page; the template engine escapes every value
     page.html.j2   the structure of the page of a run
-    history.py     the page of a history; history.html.j2 is its structure
     page.css       light, dark, print, phone
     page.js        sorting, notes on data points, copying
     view.js        the filters, and links to what they leave; chart.js draws it

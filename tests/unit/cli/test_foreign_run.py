@@ -15,7 +15,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.experiment import Spec
 
 READING = [
-    "results", "results --format json", "figures", "report", "verify", "compare smoke --by workers", "history smoke",
+    "results", "results --format json", "figures", "report", "verify", "compare smoke --by workers",
 ]  # fmt: skip
 
 
