@@ -5,21 +5,26 @@ standard deviation), loss_pct (per packet), loss_burst (mean number of packets l
 and buffer (a size such as 256KiB). An empty cell is an absent value. A path given in one direction applies to both.
 
 A line without dst is the site src: up_mbps, down_mbps and local_rtt_ms are its own; the columns of a path are empty.
+
+A table of round trips in ms is read too. Its first line and its first column name the same sites; a cell is the round
+trip as the site of its line measures it. The path of two sites has the mean of both directions, or the one that is
+there. A cell of a site with itself is its local_rtt_ms.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
 
-from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
+from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import PATH_VALUES, STATED, Pair, Path, Provenance, Site, both_ways
 from wanbench.netprofiles.profile import Profile
+from wanbench.netprofiles.table import read_table, separators
 from wanbench.netprofiles.units import Delay, Quantity, Rate
 from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
 
@@ -32,6 +37,11 @@ _SITE = (
 _OF_PATHS = tuple(each.column for each in (RTT, ONE_WAY, *STATED[1:]))
 _OF_SITES = tuple(each.column for each in _SITE)
 COLUMNS = ("src", "dst", *_OF_PATHS, *_OF_SITES)
+_NO_RTT = {"", "-", "x", "n/a", "na", "nan"}
+_OF_MATRIX = (
+    "A round trip is the mean of both directions of the table.",
+    "The table has no rates: nothing limits a path.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,8 @@ def load_csv(file: File) -> Profile:
     sites: dict[str, Site | None] = {}
     lines: dict[str, str] = {}
     given = Provenance("given", file.name)
-    for row in read_rows(file):
+    header, cells = _table(file)
+    for row in _rows(header, cells):
         sites.setdefault(row.src, None)
         if row.dst:
             sites.setdefault(row.dst, None)
@@ -72,6 +83,7 @@ def load_csv(file: File) -> Profile:
             description=f"Paths of {file.name}.",
             sites=tuple(site or Site(name) for name, site in sites.items()),
             paths=both_ways(paths),
+            notes=_OF_MATRIX if _is_matrix(header, cells) else (),
         )
     except ProfileError as error:
         raise ProfileError(f"{file}: {error}") from None
@@ -92,24 +104,67 @@ def read_rows(file: File) -> Iterator[Row]:
     Raises:
         ProfileError: names the file, the line and the column.
     """
-    lines = csv.reader(read_text(file).splitlines(), skipinitialspace=True)
-    header = [name.strip() for name in next(lines, [])]
-    _check_header(f"{file}, line 1", header)
-    for cells in lines:
-        if not cells:
-            continue
-        where = f"{file}, line {lines.line_num}"
-        if len(cells) != len(header):
-            raise ProfileError(f"{where}: {len(cells)} cells; expected {len(header)} ({', '.join(header)})")
-        yield _row(where, {name: cell.strip() for name, cell in zip(header, cells, strict=True)})
+    return _rows(*_table(file))
 
 
-def _check_header(where: str, header: list[str]) -> None:
+Lines = Sequence[tuple[str, list[str]]]
+"""The cells of each line, after the place that names it in messages."""
+
+
+def _table(file: File) -> tuple[list[str], Lines]:
+    """The header, and the lines below it."""
+    try:
+        rows = list(read_table(read_text(file)))
+    except FileError as error:
+        raise ProfileError(f"{file}, {error}") from None
+    header = rows[0][1] if rows else []
+    lines = [(f"{file}, line {line}", cells) for line, cells in rows[1:]]
+    if not _is_matrix(header, lines):
+        _check_header(f"{file}, line {rows[0][0] if rows else 1}", header)
+    return header, lines
+
+
+def _is_matrix(header: Sequence[str], lines: Lines) -> bool:
+    return header[:1] != ["src"] and len(header) > 2 and {*header[1:]} == {cells[0] for _, cells in lines}
+
+
+def _rows(header: Sequence[str], lines: Lines) -> Iterator[Row]:
+    if _is_matrix(header, lines):
+        yield from _round_trips(header[1:], lines)
+        return
+    for where, cells in lines:
+        yield _row(where, dict(zip(header, cells, strict=True)))
+
+
+def _round_trips(sites: Sequence[str], lines: Lines) -> Iterator[Row]:
+    """The lines of a matrix: a local RTT for each site that has one, and a path for each pair."""
+    rtts: dict[Pair, list[tuple[str, Delay]]] = defaultdict(list)
+    place = {site: number for number, site in enumerate(sites)}
+    for where, (src, *cells) in lines:
+        for dst, cell in zip(sites, cells, strict=True):
+            rtt = _quantity(f"{where}, {dst}", RTT, "" if cell.lower() in _NO_RTT else cell.removesuffix("ms").strip())
+            if isinstance(rtt, Delay):
+                first, second = sorted((src, dst), key=place.__getitem__)
+                rtts[first, second].append((where, rtt))
+    for (src, dst), measured in rtts.items():
+        where, _ = measured[0]
+        if len(measured) > 1 + (src != dst):
+            raise ProfileError(f"{measured[-1][0]}: {src} and {dst} are given twice; expected once per direction")
+        mean = Delay(sum(rtt.ns for _, rtt in measured) // len(measured))
+        yield Row(where, src, dst, {"rtt": mean}) if src != dst else Row(where, src, "", {"local_rtt": mean})
+
+
+def _check_header(where: str, header: Sequence[str]) -> None:
+    if header and not {*header} & {*COLUMNS}:
+        expected = (
+            "such a column, or a table of round trips, with the same sites in the first line and the first column"
+        )
+        raise ProfileError(f"{where}: none of the columns {', '.join(COLUMNS)}; expected {expected}")
     for name in header:
         if name not in COLUMNS:
             near = did_you_mean(name, COLUMNS)
             raise ProfileError(f"{where}: unknown column {name!r}; expected {', '.join(COLUMNS)}{near}")
-        if header.count(name) > 1:
+        if list(header).count(name) > 1:
             raise ProfileError(f"{where}: column {name!r} appears twice; expected once")
     for name in ("src", "dst"):
         if name not in header:
@@ -149,4 +204,4 @@ def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:
     except UnitError as error:
         # If the column's name contains the unit, the quantity's own message would mislead: it asks for a unit.
         bare = f"{cell!r} is invalid; expected a number, {scale.span}, without a unit"
-        raise ProfileError(f"{where}, {impairment.column}: {bare if scale.unit else error}") from None
+        raise ProfileError(f"{where}, {impairment.column}: {bare if scale.unit else error}{separators(cell)}") from None

@@ -6,6 +6,7 @@ walks over its result recurse.
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 import tomllib
@@ -19,15 +20,16 @@ MOST_DEPTH = 20  # tables and lists in each other; no spec or profile needs more
 MOST_BITS = 63  # of a whole number, with its sign as another one
 
 
-def read_text(file: Path, form: str = "", most_bytes: int = MOST_BYTES) -> str:
+def read_text(file: Path, form: str = "", most_bytes: int = MOST_BYTES, errors: str = "strict") -> str:
     """Return the text of a file, without a byte order mark.
 
     Args:
         form: the format that was expected, for messages.
+        errors: "replace" for what other tools print: Windows has many encodings, but their digits are the same.
 
     Raises:
-        FileError: it cannot be opened, is no regular file, is too large, or is not UTF-8. Its path is not in the
-            message.
+        FileError: it cannot be opened, is no regular file, is too large, or is neither UTF-8 nor UTF-16 with a byte
+            order mark, as PowerShell writes it. Its path is not in the message.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer blocks
@@ -44,15 +46,16 @@ def read_text(file: Path, form: str = "", most_bytes: int = MOST_BYTES) -> str:
         raise FileError(f"cannot be read: {error.strerror}") from None
     finally:
         os.close(descriptor)
-    return as_text(data, form, most_bytes)
+    return as_text(data, form, most_bytes, errors)
 
 
-def as_text(data: bytes, form: str = "", most_bytes: int = MOST_BYTES) -> str:
+def as_text(data: bytes, form: str = "", most_bytes: int = MOST_BYTES, errors: str = "strict") -> str:
     """Decode what was read up to one byte more than the limit. Raises: FileError."""
     if len(data) > most_bytes:
         raise FileError(f"too large; expected at most {most_bytes >> 20} MiB")
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
     try:
-        return data.decode("utf-8").removeprefix("\ufeff")
+        return data.decode(encoding, errors).removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise FileError(f"not a text file; expected {form and f'{form} in '}UTF-8") from None
 

@@ -128,7 +128,7 @@ def _measured(
                 raise SpecError(f"{source}: {where!r} is not a host; expected a name or an address, e.g. 198.51.100.4")
             hosts.setdefault(src, {})[src, dst] = where
         else:
-            found.append(_read(where) if dst else _rate_of(_read(where), source))
+            found += _read(where) if dst else _rates_of(_read(where), source)
     _check_complete(paths, [*at_once, *stated])
     for src, targets in hosts.items():
         for pair, host in targets.items():
@@ -149,24 +149,24 @@ def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
             raise SpecError(f"{one},{other}: no path between these sites; {add}")
 
 
-def _read(name: str) -> Reading:
+def _read(name: str) -> list[Reading]:
     from wanbench.harness.measure.readings import read
     from wanbench.netprofiles import FileError
     from wanbench.netprofiles.user_file import read_text
 
     file = Path(name)
     try:
-        text = read_text(file)
+        text = read_text(file, errors="replace")
     except FileError as error:
         raise SpecError(f"{file}: {error}") from None
     day = date.fromtimestamp(file.stat().st_mtime)
     return read(text, file.name, day)
 
 
-def _rate_of(reading: Reading, source: str) -> Reading:
-    if reading.rate_mbps is None:
+def _rates_of(readings: list[Reading], source: str) -> list[Reading]:
+    if any(reading.rate_mbps is None for reading in readings):
         raise SpecError(f"{source}: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE")
-    return reading
+    return readings
 
 
 def _path(host: str, flows: int) -> list[Reading]:
@@ -174,7 +174,7 @@ def _path(host: str, flows: int) -> list[Reading]:
     from wanbench.harness.measure.readings import read
 
     click.echo(f"wanbench: ping {host}", err=True)
-    found = [read(ping(host), f"to {host}", date.today())]
+    found = read(ping(host), f"to {host}", date.today())
     return found + (_rates([host], flows) if flows else [])
 
 
@@ -185,7 +185,8 @@ def _rates(hosts: list[str], flows: int) -> list[Reading]:
 
     click.echo(f"wanbench: iperf3 {', '.join(hosts)}", err=True)
     return [
-        read(text, f"to {host}", date.today())
+        reading
         for back in (False, True)
         for host, text in zip(hosts, iperf3(hosts, flows, back=back), strict=True)
+        for reading in read(text, f"to {host}", date.today())
     ]

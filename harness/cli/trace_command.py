@@ -15,21 +15,29 @@ from wanbench.harness.errors import SpecError
 @click.option(
     "--columns",
     metavar="OURS=THEIRS[:UNIT],...",
-    help="Columns of a CSV file: time_s, and any of rtt_ms, rate_mbps, loss_pct and the other columns of a trace.",
+    help="Columns of a table: time_s, and any of rtt_ms, rate_mbps, loss_pct and the other columns of a trace. "
+    "THEIRS is a name, or a number from 1 if the table has no header.",
 )
-def command(file: Path, every: str | None, columns: str | None) -> None:
+@click.option(
+    "--lost",
+    multiple=True,
+    metavar="VALUE",
+    help="A round trip or delay that stands for a lost packet, such as 0, -1 or timeout. Repeatable.",
+)
+def command(file: Path, every: str | None, columns: str | None, lost: tuple[str, ...]) -> None:
     """Print FILE as a trace: a CSV file for the key `trace` of a [[timeline]].
 
-    FILE is a mahimahi trace, the JSON of `iperf3 --json`, the output of `ping` (best with -D), or CSV. The format is
-    recognised by its content.
+    FILE is a mahimahi trace, the JSON of `iperf3 --json`, the output of `ping` or `fping` (best with -D), or a table.
+    The format is recognised by its content.
 
     Each step has the mean rate (bytes are kept), the median round trip and the share of lost packets of its time. If
-    nothing passes in a step, its loss is 100 %.
+    nothing passes in a step, its loss is 100 %. A share p of lost round trips is a loss of 1 - sqrt(1 - p) each way.
 
     \b
     Example:  wanbench trace ping.log > day.csv
               wanbench trace Verizon-LTE.down --every 500ms > lte.csv
               wanbench trace 5g.csv --columns time_s=Timestamp,rate_mbps=DL_bitrate:kbps > 5g-trace.csv
+              wanbench trace rtts.csv --columns time_s=tx,rtt_ms=rtt:us --lost 0 > rtts-trace.csv
     """
     from wanbench.harness.timeline.convert import convert
     from wanbench.netprofiles import Delay, FileError, UnitError
@@ -39,12 +47,12 @@ def command(file: Path, every: str | None, columns: str | None) -> None:
         step = Delay.parse(every) if every is not None else None
         if step is not None and not step.ns:
             raise UnitError("expected more than 0, such as '1s'")
-        text = read_text(file)
+        text = read_text(file, errors="replace")
     except UnitError as error:
         raise SpecError(f"--every: {error}") from None
     except FileError as error:
         raise SpecError(f"{file}: {error}") from None
-    made = convert(text, str(file), step.seconds if step else None, columns)
+    made = convert(text, str(file), step.seconds if step else None, columns, lost)
     click.echo(made.to_csv(), nl=False)
     for remark in made.remarks:
         click.echo(remark, err=True)

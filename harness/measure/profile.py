@@ -33,6 +33,12 @@ def profile_toml(
     sources: dict[str, str] = {}
     shared = {site: compare(site, _alone(site, paths), readings) for site, readings in at_once.items()}
     notes = [note for site, found in shared.items() for note in _notes(site, found, stated.get(site, {}))]
+    notes += [
+        f"{src} -> {dst}: the loss is unknown, so the path has none ({pings[-1].source})."
+        for (src, dst), readings in paths.items()
+        if (pings := [each for each in readings if each.rtt_ms is not None])
+        and all(each.loss_pct is None for each in pings)
+    ]
     site_lines = [_site(site, stated.get(site, {}), shared.get(site, ()), sources) for site in sites]
     complete = ((pair, [*readings, *_round_trips(pair, paths)]) for pair, readings in paths.items())
     path_lines = [_path(pair, readings, sources) for each in complete for pair, readings in _ways(*each)]
@@ -47,7 +53,8 @@ def profile_toml(
             *site_lines,
             "]",
             "",
-            "# A path in one direction is for both; one way takes half of the round trip.",
+            "# A path in one direction is for both. One way takes half of the round trip.",
+            "# If a share p of the round trips is lost, one way loses 1 - sqrt(1 - p) of the packets.",
             "paths = [",
             *path_lines,
             "]",
@@ -105,8 +112,8 @@ def _path(pair: Pair, found: Sequence[Reading], sources: dict[str, str]) -> str:
         ("rate", "rate_mbps", "Mbit"),
     ):
         measured = [reading for reading in found if getattr(reading, attribute) is not None]
-        if measured:
-            last = measured[-1]
+        last = measured[-1] if measured else None
+        if last is not None and (key != "loss" or last.loss_pct):  # no lost ping is only an upper bound
             cells += _measured(key, f"{getattr(last, attribute):g}{unit}", last.source, sources)
         elif key == "rtt":
             raise SpecError(f"{pair[0]},{pair[1]}: no round-trip time; add output of ping")

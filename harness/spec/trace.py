@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +10,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.impairments.queue import RATE
 from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.table import number, read_table
 from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
 from wanbench.netprofiles.user_file import read_text
 
@@ -38,17 +36,18 @@ def read_trace(path: Path, where: str) -> list[Point]:
     """
     points: list[Point] = []
     try:
-        reader = csv.DictReader(io.StringIO(read_text(path, "CSV"), newline=""))
-        _check_columns(reader.fieldnames or [])
-        for fields in reader:
+        rows = read_table(read_text(path, "CSV"))
+        _, names = next(rows, (1, []))
+        _check_columns(names)
+        for line, cells in rows:
             if len(points) == MOST_LINES:
                 raise ValueError(f"expected 1 to {MOST_LINES} lines of values, got more")
             try:
-                points.append({**(points[-1] if points else {}), **_point(fields)})
+                points.append({**(points[-1] if points else {}), **_point(zip(names, cells, strict=True))})
             except ValueError as error:
-                raise ValueError(f"line {reader.line_num}: {error}") from None
+                raise ValueError(f"line {line}: {error}") from None
         check_points(points)
-    except (csv.Error, ValueError) as error:  # FileError is a ValueError
+    except ValueError as error:  # FileError is a ValueError
         raise SpecError(f"{where}: {path}: {error}") from None
     return points
 
@@ -96,18 +95,8 @@ def _shown(names: Sequence[str]) -> str:
     return text if len(text) < 200 else f"{text[:200]}..."
 
 
-def _point(fields: Mapping[str, str]) -> Point:
-    point: Point = {}
-    for name, text in fields.items():
-        if name is None or text is None:
-            raise ValueError("expected as many fields as in the first line")
-        if text.strip():
-            try:
-                point[name] = float(text)
-            except ValueError:
-                raise ValueError(f"{name}: expected a number, got {text!r}") from None
-            if not math.isfinite(point[name]):
-                raise ValueError(f"{name}: expected a finite number, got {text!r}")
+def _point(fields: Iterable[tuple[str, str]]) -> Point:
+    point = {name: number(name, text) for name, text in fields if text}
     if TIME not in point:
         raise ValueError(f"{TIME}: missing")
     return point

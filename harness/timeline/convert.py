@@ -1,39 +1,44 @@
-"""Convert a recording of another tool to a trace: mahimahi, `iperf3 --json`, ping, or any CSV file. Pure.
+"""Convert a recording of another tool to a trace: mahimahi, `iperf3 --json`, ping, or any table. Pure.
 
 A recording is read as samples, values that hold for a while, and then resampled to steps of equal length: the rate of a
 step is the mean over its time, so that bytes are kept. A delay is the median of the samples that begin in the step, and
-a loss is their mean. A length of bursts is the mean of those above 0. A step that passes nothing is an outage: a trace
-has no rate of 0, so its loss is 100 %.
+a loss is their mean. A share p of lost round trips is a loss of 1 - sqrt(1 - p) in each direction. A length of bursts
+is the mean of those above 0. A step that passes nothing is an outage: a trace has no rate of 0, so its loss is 100 %.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import re
+import shlex
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from itertools import chain, pairwise
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.measure.iperf3 import Report, intervals, read_report
+from wanbench.harness.measure.ping import Pings, each_way, read_pings
 from wanbench.harness.spec.trace import COUNTS, LEAST_MBPS, MOST_LINES, TIME, TRACED, VALUES, Point, check_points
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
+from wanbench.netprofiles.table import number, read_table
 
 _RATE, _RTT, _LOSS = "rate_mbps", "rtt_ms", "loss_pct"
+_DELAYS = (_RTT, "one_way_ms")
 _PACKET_MBPS = 1500 * 8 / 1000  # one packet of mahimahi per millisecond
-_ANSWER = re.compile(r"^(?:\[(\d+\.\d+)\] )?.*\b(?:icmp_)?seq=(\d+)\b.*\btime[=<](\d+(?:\.\d+)?) ?ms", re.MULTILINE)
-_COUNTS = re.compile(r"(\d+) packets transmitted.*?(?:time (\d+)ms)?$", re.MULTILINE)
 _MOST_PINGS = 1_000_000  # 28 hours at ten a second
-_SEQUENCES = 1 << 16  # ping counts modulo this
 _NO_VALUE = {"", "-", "na", "nan", "null", "none"}
+_DATE = re.compile(
+    r"(\d{4})\D(\d\d?)\D(\d\d?)\D+(\d\d?)\D(\d\d)\D(\d\d)(?:[.,](\d+))?\s*(?:Z|UTC|([+-])(\d\d):?(\d\d)?)?",
+    re.IGNORECASE,
+)
+_UNITS = ((1e17, "ns", "nanoseconds"), (1e14, "us", "microseconds"), (1e11, "ms", "milliseconds"))  # since 1970
+_LONG_STEP_S, _EARLIEST_S = 100, 1e8  # of recordings that count from their begin, not from 1970
+_EXAMPLE = "time_s=1,rate_mbps=2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,16 @@ class Sample:
 
 Samples = Mapping[str, Sequence[Sample]]
 """The samples of each column of a trace."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What another tool recorded. `round_trips`: its loss is that of round trips."""
+
+    tool: str
+    samples: Samples
+    remarks: tuple[str, ...] = ()
+    round_trips: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,35 +83,36 @@ class Converted:
         return "\n".join([",".join(names), *lines, ""])
 
 
-def convert(text: str, name: str, every_s: float | None = None, columns: str | None = None) -> Converted:
+def convert(
+    text: str, name: str, every_s: float | None = None, columns: str | None = None, lost: Collection[str] = ()
+) -> Converted:
     """Convert the text of a recording; its format is recognised.
 
     Args:
         name: name of the file, for messages.
         every_s: length of a step. Default: 1 s, or more if the trace would have too many lines.
-        columns: columns of a CSV file, such as `time_s=Timestamp,rate_mbps=DL_bitrate:kbps`.
+        columns: columns of a table, such as `time_s=Timestamp,rate_mbps=DL_bitrate:kbps`; without a header by number.
+        lost: values of a delay that stand for a lost packet, such as `0` or `timeout`.
 
     Raises:
         SpecError: the text has no known format, or values that a trace cannot have.
     """
     try:
-        tool, samples = _read(text, columns)
-        length_s = max(sample.end_s for each in samples.values() for sample in each)
+        recording = _read(text, columns, lost)
+        length_s = max(sample.end_s for each in recording.samples.values() for sample in each)
         step_s = every_s or max(1, math.ceil(length_s / MOST_LINES))
         steps = max(1, math.floor(length_s / step_s + 1e-9))
         if steps > MOST_LINES:
             least = math.ceil(length_s / MOST_LINES)
             raise ValueError(f"--every {step_s:g}s makes {steps} steps; expected at most {MOST_LINES}, e.g. {least}s")
-        points = _resampled(samples, step_s, steps)
+        points = _resampled(recording, step_s, steps)
         outages = _without_zero_rates(points)
         check_points(points)
-    except csv.Error as error:
-        raise SpecError(f"{name}: {error}; is a quote not closed?") from None
     except OverflowError:
         raise SpecError(f"{name}: a number is too large; expected a recording of one of the known tools") from None
     except ValueError as error:
         raise SpecError(f"{name}: {error}") from None
-    remarks = [f"{name}: {tool}, {length_s:g} s, {len(points)} lines of {step_s:g} s"]
+    remarks = [f"{name}: {recording.tool}, {length_s:g} s, {len(points)} lines of {step_s:g} s", *recording.remarks]
     if outages:
         remarks.append(
             f"in {outages} of them nothing passes, so every packet is lost; a longer --every averages over such gaps"
@@ -104,28 +120,30 @@ def convert(text: str, name: str, every_s: float | None = None, columns: str | N
     return Converted(points, tuple(remarks))
 
 
-def _read(text: str, columns: str | None) -> tuple[str, Samples]:
+def _read(text: str, columns: str | None, lost: Collection[str]) -> Recording:
     if columns is not None:
-        return "CSV", _csv(text, columns)
-    if text.lstrip().startswith("{"):
-        return "iperf3", _iperf3(text)
-    if _ANSWER.search(text):
-        return _ping(text)
+        return _table(text, columns, lost)
+    if lost:
+        raise ValueError("--lost: it is for a table; name its columns with --columns")
+    if (report := read_report(text)) is not None:
+        return _iperf3(report)
+    if (pings := read_pings(text)) is not None:
+        return _ping(pings)
     lines = text.split()
     if lines and all(line.isascii() and line.isdecimal() for line in lines):
-        return "mahimahi", _mahimahi([int(line) for line in lines])
+        return Recording("mahimahi", _mahimahi([int(line) for line in lines]))
     if TIME in text.partition("\n")[0]:
-        return "CSV", _csv(text, None)
+        return _table(text, None, ())
     raise ValueError(
-        "expected a mahimahi trace, JSON of iperf3, output of ping, or CSV; for CSV, add --columns "
-        "time_s=NAME,rate_mbps=NAME"
+        "expected a mahimahi trace, JSON of iperf3, output of ping, or a table; for a table, add --columns "
+        "time_s=NAME,rate_mbps=NAME, or time_s=1,rate_mbps=2 if it has no header"
     )
 
 
 def _mahimahi(times_ms: Sequence[int]) -> Samples:
-    for number, (before, after) in enumerate(pairwise(times_ms), 2):
+    for line, (before, after) in enumerate(pairwise(times_ms), 2):
         if after < before:
-            raise ValueError(f"line {number}: expected {before} or more, as in the line before, got {after}")
+            raise ValueError(f"line {line}: expected {before} or more, as in the line before, got {after}")
     if not times_ms[-1]:
         raise ValueError("expected a last time above 0 ms, which is the length of the trace")
     samples, end_ms = [], 0
@@ -137,109 +155,121 @@ def _mahimahi(times_ms: Sequence[int]) -> Samples:
     return {_RATE: samples}
 
 
-def _iperf3(text: str) -> Samples:
+def _iperf3(report: Report) -> Recording:
     samples: dict[str, list[Sample]] = defaultdict(list)
-    try:
-        data: dict[str, Any] = json.loads(text)
-        if "error" in data and not data.get("intervals"):
-            raise ValueError(f"iperf3 failed: {data['error']}")
-        kept = [each for each in data["intervals"] if not each["sum"].get("omitted")]
-        for number, each in enumerate(kept, 1):
-            if "packets" in each["sum"] and "lost_percent" not in each["sum"]:
-                raise ValueError("UDP as it was sent, not as it arrived; record with `iperf3 -u -R`")
-            keys = ("start", "end", "bits_per_second", *(["lost_percent"] if "lost_percent" in each["sum"] else []))
-            values = {key: _number(f"interval {number}: {key}", each["sum"][key]) for key in keys}
-            begin_s, end_s = (values[key] - float(kept[0]["sum"]["start"]) for key in ("start", "end"))
-            samples[_RATE].append(Sample(begin_s, end_s, values["bits_per_second"] / 1e6))
-            if "lost_percent" in values:
-                samples[_LOSS].append(Sample(begin_s, end_s, values["lost_percent"]))
-            rtts = [_number(f"interval {number}: rtt", flow["rtt"]) for flow in each["streams"] if flow.get("rtt")]
-            if rtts:
-                samples[_RTT].append(Sample(begin_s, end_s, statistics.median(rtts) / 1000))
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError):
-        raise ValueError("not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`") from None
+    for begin_s, end_s, values in intervals(report):
+        for column, value in values.items():
+            samples[column].append(Sample(begin_s, end_s, value))
     if not samples:
         raise ValueError("iperf3 reported no interval; measure for longer")
-    return samples
+    remarks = [f"iperf3 ended early: {report.error}"] if report.error else []
+    if report.both:
+        remarks.append("--bidir: the rate is that of what was sent from here; record the other direction with -R alone")
+    return Recording("iperf3", samples, tuple(remarks))
 
 
-def _ping(text: str) -> tuple[str, Samples]:
-    """Read the round trips. Pings are sent at equal intervals, so the number of each answer gives its time."""
-    headers = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("PING ")]
-    if len(headers) > 1:
-        raise ValueError(f"line {headers[1]}: ping begins again; expected one run, so convert each alone")
-    rtts: dict[int, tuple[str, float]] = {}
-    last = 0
-    for stamp, sequence, rtt in _ANSWER.findall(text):
-        number = int(sequence) + _SEQUENCES * round((last - int(sequence)) / _SEQUENCES)
-        last = max(last, number)
-        rtts.setdefault(number, (stamp, float(rtt)))  # a second answer is a duplicate
-    first, counts = min(rtts), _COUNTS.search(text)
-    interval_s, known = _interval_s(rtts[first][0], rtts[last][0], last - first, counts)
-    begin, end = (min(first, 1), min(first, 1) + int(counts[1])) if counts else (first, last + 1)
-    end = max(end, last + 1)
-    if end - begin > _MOST_PINGS:
-        raise ValueError(f"{end - begin} pings were sent; expected at most {_MOST_PINGS}")
-    samples: dict[str, list[Sample]] = {_RTT: [], _LOSS: []}
-    for number in range(begin, end):
-        begin_s, end_s = (number - begin) * interval_s, (number + 1 - begin) * interval_s
-        samples[_LOSS].append(Sample(begin_s, end_s, 0.0 if number in rtts else 100.0))
-        if number in rtts:
-            samples[_RTT].append(Sample(begin_s, end_s, rtts[number][1]))
-    return f"one ping per {interval_s:.4g} s{'' if known else ' (assumed; record with -D)'}", samples
+def _ping(pings: Pings) -> Recording:
+    """Pings are sent at equal intervals, so the number of each answer gives its time."""
+    interval_s = pings.interval_s or 1.0
+    count = max(pings.rtts_ms) + 1 if pings.sent is None else pings.sent
+    if count > _MOST_PINGS:
+        raise ValueError(f"{count} pings were sent; expected at most {_MOST_PINGS}")
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for ping in range(count):
+        begin_s, end_s = ping * interval_s, (ping + 1) * interval_s
+        if pings.sent is not None:
+            samples[_LOSS].append(Sample(begin_s, end_s, 0.0 if ping in pings.rtts_ms else 100.0))
+        if ping in pings.rtts_ms:
+            samples[_RTT].append(Sample(begin_s, end_s, pings.rtts_ms[ping]))
+    known = "" if pings.interval_s else " (assumed; record with -D)"
+    return Recording(f"one ping per {interval_s:.4g} s{known}", samples, (pings.summary,), round_trips=True)
 
 
-def _interval_s(first_stamp: str, last_stamp: str, between: int, counts: re.Match[str] | None) -> tuple[float, bool]:
-    """The interval of pings, and if it is known, from the stamps of `-D` or the statistics; else ping's default."""
-    if first_stamp and last_stamp and between:
-        interval_s = (float(last_stamp) - float(first_stamp)) / between
-    elif counts and counts[2] and int(counts[1]) > 1:
-        interval_s = int(counts[2]) / 1000 / (int(counts[1]) - 1)
-    else:
-        return 1.0, False
-    if interval_s <= 0:
-        raise ValueError("the times of the pings do not grow; expected the output of one run of ping")
-    return interval_s, True
+# ---------------------------------------------------------------- tables
 
 
-def _csv(text: str, columns: str | None) -> Samples:
-    reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
-    header = [name.strip() for name in reader.fieldnames or []]
-    reader.fieldnames = header
-    for mark in (";", "\t"):
-        if len(header) == 1 and mark in header[0]:
-            raise ValueError(f"fields are separated by {mark!r}; expected ',' between fields and '.' in numbers")
+def _table(text: str, columns: str | None, lost: Collection[str]) -> Recording:
+    lines = read_table(text)
+    begin = next(lines, (1, [""]))
+    header = begin[1]
+    if columns is not None and any(_is_value(cell) for cell in header):
+        header, lines = [str(place) for place in range(1, len(header) + 1)], chain([begin], lines)
     taken = _taken(header, columns)
+    delay = next((column for column in _DELAYS if column in taken), "")
+    if lost and (not delay or _LOSS in taken):
+        raise ValueError(f"--lost: it is for values of {' or '.join(_DELAYS)}; expected such a column, and no {_LOSS}")
     found: dict[str, dict[float, list[float]]] = {column: defaultdict(list) for column in taken if column != TIME}
-    first, last = 0.0, -math.inf
-    for row in reader:
+    if lost:
+        found[_LOSS] = defaultdict(list)
+    times: list[float] = []
+    delays: Counter[str] = Counter()
+    for line, cells in lines:
         try:
-            if None in row or None in row.values():
-                raise ValueError("expected as many fields as in the first line")
-            time_s = _time(row[taken[TIME][0]]) * taken[TIME][1]
-            if time_s < last:
+            row = dict(zip(header, cells, strict=True))
+            times.append(_time(row[taken[TIME][0]]) * taken[TIME][1])
+            if times[-1] < times[max(0, len(times) - 2)]:
                 raise ValueError("its time is before that of the line before; sort the lines")
-            first, last = time_s if last == -math.inf else first, time_s
-            for column, values in found.items():
-                name, factor = taken[column]
-                if row[name].strip().lower() not in _NO_VALUE:
-                    values[time_s - first].append(_number(column, row[name], factor))
+            for column, value in _values(row, taken, delay, lost):
+                found[column][times[-1] - times[0]].append(value)
+            delays.update([row[taken[delay][0]]] if delay else [])
         except ValueError as error:
-            raise ValueError(f"line {reader.line_num}: {error}") from None
+            raise ValueError(f"line {line}: {error}") from None
     samples = {column: list(_holding(column, values)) for column, values in found.items() if values}
     if not samples:
         raise ValueError(f"no line has a value of {', '.join(found)}")
-    return samples
+    remarks = (*_doubtful_unit(times, taken[TIME][0], columns or TIME), *_doubtful_delays(delay, delays, lost))
+    return Recording("table", samples, remarks, round_trips=bool(lost) and delay == _RTT)
 
 
-def _number(what: str, text: str | float, factor: float = 1.0) -> float:
-    try:
-        value = float(text) * factor
-    except (ValueError, OverflowError):
-        raise ValueError(f"{what}: expected a number, got {text!r}") from None
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{what}: expected a finite number of 0 or more, got {text!r}")
-    return value
+def _values(
+    row: Mapping[str, str], taken: Mapping[str, tuple[str, float]], delay: str, lost: Collection[str]
+) -> Iterator[tuple[str, float]]:
+    """The values in a line, and whether its packet was lost, if `lost` has the delays that say so."""
+    for column, (name, factor) in taken.items():
+        gone = column == delay and _is_any_of(row[name], lost)
+        if column == delay and lost:
+            yield _LOSS, 100.0 * gone
+        if gone or column == TIME or row[name].lower() in _NO_VALUE:
+            continue
+        try:
+            yield column, number(column, row[name], factor)
+        except ValueError as error:
+            hint = f"; if it stands for a lost packet, add --lost {shlex.quote(row[name])}" if column == delay else ""
+            raise ValueError(f"{error}{hint}") from None
+
+
+def _doubtful_unit(times: Sequence[float], name: str, columns: str) -> Iterator[str]:
+    """A remark if times without a unit are hardly seconds: they are beyond the year 5138, or far apart."""
+    step_s = statistics.median([after - before for before, after in pairwise(times) if after > before] or [0.0])
+    least_s = _UNITS[-1][0] if times[0] < _EARLIEST_S and step_s >= _LONG_STEP_S else times[0]
+    for _, unit, units in [each for each in _UNITS if least_s >= each[0]][:1]:
+        if f"{TIME}={name}" in columns.split(","):
+            yield f"{TIME}: steps of {step_s:g} s; {units}? then write {TIME}={name}:{unit}"
+
+
+def _doubtful_delays(delay: str, cells: Counter[str], lost: Collection[str]) -> Iterator[str]:
+    """A remark for each value that may stand for a lost packet."""
+    for cell, count in cells.items():
+        if not _is_any_of(cell, lost) and (cell.lower() in _NO_VALUE or _is_any_of(cell, "0")):
+            add = f"add --lost {shlex.quote(cell)}"
+            yield f"{delay}: {count} of {cells.total()} values are {cell!r}; if they are lost packets, {add}"
+
+
+def _is_any_of(cell: str, lost: Iterable[str]) -> bool:
+    """Whether the cell is one of these words or numbers."""
+    for each in lost:
+        if cell.lower() == each.strip().lower():
+            return True
+        with suppress(ValueError):
+            if float(cell) == float(each):
+                return True
+    return False
+
+
+def _is_value(cell: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(_time(cell))
+    return False
 
 
 def _mean(column: str, values: Sequence[float]) -> float:
@@ -262,7 +292,7 @@ def _taken(header: Sequence[str], columns: str | None) -> dict[str, tuple[str, f
     for ours, theirs in pairs or [(name, name) for name in header if name in (TIME, *VALUES)]:
         name, _, unit = theirs.partition(":") if theirs not in header else (theirs, "", "")
         if ours.strip() not in (TIME, *VALUES):
-            raise ValueError(f"--columns: {ours!r}: expected one of {', '.join((TIME, *VALUES))}")
+            raise ValueError(f"--columns: {ours!r}: expected one of {', '.join((TIME, *VALUES))}, as in {_EXAMPLE}")
         if name not in header:
             near = did_you_mean(name, header)
             raise ValueError(f"--columns: {ours}: no column {name!r} in the file; it has {', '.join(header)}{near}")
@@ -285,22 +315,26 @@ def _factor(column: str, unit: str) -> float:
 
 
 def _time(text: str) -> float:
-    """Read a number, or a date and time from the year to the second, however they are separated."""
+    """Read a number, or a date and time from the year to the second, in UTC if it has no offset."""
     with suppress(ValueError):
         if math.isfinite(time_s := float(text)):
             return time_s
-    parts = re.findall(r"\d+", text)
-    if len(parts) < 6:
-        raise ValueError(f"{TIME}: expected a number or a date and time, got {text!r}")
-    fraction = float(f"0.{parts[6]}") if len(parts) > 6 and f".{parts[6]}" in text else 0.0
-    year, month, day, hour, minute, second = (int(part) for part in parts[:6])
-    return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp() + fraction
+    if (parts := _DATE.fullmatch(text)) is not None:
+        year, month, day, hour, minute, second = (int(part) for part in parts.groups()[:6])
+        fraction, sign, hours, minutes = parts.groups()[6:]
+        offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
+        with suppress(ValueError):
+            time = datetime(year, month, day, hour, minute, second, tzinfo=UTC) - offset
+            return time.timestamp() + float(f"0.{fraction or 0}")
+    raise ValueError(
+        f"{TIME}: expected a number, or a date and time such as 2026-03-29T01:59:58 or ...58+01:00, got {text!r}"
+    )
 
 
-def _resampled(samples: Samples, step_s: float, steps: int) -> list[Point]:
+def _resampled(recording: Recording, step_s: float, steps: int) -> list[Point]:
     """Return a line per step that has a value. The last step also takes the rest of the recording."""
     lines: dict[int, Point] = defaultdict(dict)
-    for column, each in samples.items():
+    for column, each in recording.samples.items():
         if TRACED[column].unit is Rate:
             means = _means_over_time(each, step_s, steps)
         else:
@@ -311,6 +345,8 @@ def _resampled(samples: Samples, step_s: float, steps: int) -> list[Point]:
             means = {
                 step: statistics.median(values) if delay else _mean(column, values) for step, values in begun.items()
             }
+        if column == _LOSS and recording.round_trips:
+            means = {step: 100 * each_way(value / 100) for step, value in means.items()}
         for step, value in means.items():
             lines[step][column] = round(value, 6)
     return [{TIME: round(step * step_s, 6), **lines[step]} for step in sorted(lines)]

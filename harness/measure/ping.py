@@ -1,0 +1,199 @@
+"""The one reader of ping: iputils, BusyBox, BSD, inetutils, Windows and fping, in any language. Pure.
+
+Words differ by language, so a line is recognised by its numbers. An answer has a time, and the number of the ping or an
+address. The statistics have the pings that were sent and received, and what is lost must agree with them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_UNIT = r"(?:ms|msec|m|мс|毫秒|ミリ秒|밀리초|\ufffd+)(?!\w)"  # Spanish has `<1m`; \ufffd is of another encoding
+_TIME = re.compile(rf"([=<]|bytes,)\s*(\d+(?:[.,]\d+)?)[\s\ufffd]*{_UNIT}")
+_SEQUENCE = re.compile(r"(?:\b(?:icmp_)?(?:seq|req)[= ]|: (?:duplicate for )?\[)(\d{1,9})\b")
+_HOST = re.compile(
+    r"\d{1,3}(?:\.\d{1,3}){3}|(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|[0-9a-f:]*::[0-9a-f:]*[0-9a-f]|\S+(?= +: \[)",
+    re.IGNORECASE,
+)
+_STAMP = re.compile(r"\s*\[(\d+\.\d+)\]")  # of -D
+_REPEATED = re.compile(r"!\)|duplicate")
+_TTL = re.compile(r"\b(?:ttl|hlim)=", re.IGNORECASE)
+_FROM_0 = re.compile(r"\): \d+ data bytes|: \[\d+\]")  # BusyBox, BSD and fping; iputils counts from 1
+_STATISTICS = re.compile(
+    # 20 packets transmitted, 18 received, +1 duplicates, 10% packet loss, time 19028ms
+    r"(?<![=\d])(?<!= )(\d+)[^\d%\n,，、]*[,，、][^\d%+\n]*(\d+)[^%\n]*?(\d+(?:[.,]\d+)?)\s*%"
+    r"(?:.*\D(\d+) ?[^\W\d]+\s*$)?"
+    # 192.0.2.9 : xmt/rcv/%loss = 20/18/10%, of fping
+    r"|/%loss = (\d+)/(\d+)/\d+%"
+    # Sent = 20, Received = 18, Lost = 2 (10% loss), of Windows, which breaks this line in some languages
+    r"|=\s*(\d+)\s*[,，、\ufffd][^\d=]*=\s*(\d+)\s*[,，、\ufffd][^\d=]*=\s*\d+\s*[(（]",
+    re.MULTILINE,
+)
+_VECTOR = re.compile(r"(\S+) +:((?: (?:\d+(?:\.\d+)?|-))+)\s*$")  # of fping -C -q
+_TITLE = re.compile(r"[:：]\s*$")
+_WRAP = 1 << 16  # pings are counted modulo this
+
+
+@dataclass(frozen=True)
+class Pings:
+    """The pings of one run.
+
+    Attributes:
+        rtts_ms: the round trips by the number of the ping, which begins at 0.
+        sent: number of pings; None if it is unknown. Without statistics it ends with the last ping that has a line.
+        interval_s: time from one ping to the next, None if it is unknown.
+        summary: how many were answered, as text.
+    """
+
+    rtts_ms: Mapping[int, float]
+    sent: int | None
+    interval_s: float | None
+    summary: str
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+    host: str
+    sequence: int | None
+    rtt_ms: float | None
+
+
+def each_way(share: float) -> float:
+    """The loss in each direction that loses this share of round trips, if both directions lose alike."""
+    return 1 - math.sqrt(1 - share)
+
+
+def read_pings(text: str) -> Pings | None:
+    """Read the output of ping; None if it is something else.
+
+    Raises:
+        ValueError: begins with the line; the output is not that of one whole run to one host.
+    """
+    lines = list(_lines(text))
+    timed = [line for line in lines if line.rtt_ms is not None]
+    if not timed and not re.search("ping|/%loss", text, re.IGNORECASE):
+        return None
+    counts = list(_statistics(lines))
+    if not timed and not counts:
+        return None
+    begins = [line.number for line in lines if line.text.startswith("PING ")][1:] + [line for line, *_ in counts[1:]]
+    begins += [line.number for line in timed if line.host != timed[0].host or (counts and line.number > counts[0][0])]
+    if begins:
+        raise _two_runs(min(begins))
+    numbered = any(line.sequence is not None for line in timed)
+    answers, pings, unreached = _numbered(text, lines, bool(counts)) if numbered else _in_order(lines)
+    sent, took_s = len(pings) if numbered else None, None
+    if counts:
+        ((number, sent, received, took_s),) = counts
+        fits = pings.stop <= sent + pings.start if numbered else len(pings) == sent or not timed
+        if not (fits and len(answers) <= received <= len(answers) + unreached):
+            counted = f"the statistics count {received} answers to {sent} pings, the lines {len(answers)}"
+            raise ValueError(f"line {number}: {counted}; expected the whole output, without -q")
+    return Pings(
+        {number - pings.start: line.rtt_ms for number, line in answers.items() if line.rtt_ms is not None},
+        sent,
+        _interval_s(answers, sent, took_s),
+        _summary([line.text for line in answers.values()], sent, bool(counts)),
+    )
+
+
+def _two_runs(line: int) -> ValueError:
+    return ValueError(f"line {line}: another run of ping, or another host; expected one, so give each its own file")
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    for number, row in enumerate(text.splitlines(keepends=True), 1):
+        times, sequence, host = _TIME.findall(row), _SEQUENCE.search(row), _HOST.search(row)
+        if (vector := _VECTOR.match(row)) and "bytes," not in text:
+            for ping, value in enumerate(vector[2].split()):
+                yield _Line(number, row, vector[1], ping, None if value == "-" else float(value))
+            continue
+        timed = len(times) == 1 and bool(sequence or host)
+        if not timed and not row.endswith(("\n", "\r")):
+            sequence = None  # the output may be cut off here
+        elif not timed and _TTL.search(row):
+            raise ValueError(f"line {number}: expected an answer with its time in ms, such as `time=84.9 ms`")
+        rtt_ms = float(times[0][1].replace(",", ".")) if timed else None
+        yield _Line(number, row, host[0] if host else "", int(sequence[1]) if sequence else None, rtt_ms)
+
+
+def _statistics(lines: Iterable[_Line]) -> Iterator[tuple[int, int, int, float | None]]:
+    """The line of the statistics of each run, pings sent and received, and its seconds if there are any.
+
+    Raises:
+        ValueError: the numbers do not agree.
+    """
+    others = [line for line in lines if line.rtt_ms is None and line.sequence is None]
+    text = "\n".join(line.text.rstrip() for line in others)
+    for found in _STATISTICS.finditer(text):
+        sent, received = (int(value) for value in found.group(1, 2, 5, 6, 7, 8) if value is not None)
+        line = others[text.count("\n", 0, found.start())].number
+        lost_pct = float(found[3].replace(",", ".")) if found[3] else 100 * (1 - received / max(sent, 1))
+        if received > sent or abs(lost_pct - 100 * (1 - received / max(sent, 1))) >= 1:
+            raise ValueError(f"line {line}: the numbers of pings sent, received and lost do not agree")
+        yield line, sent, received, int(found[4]) / 1000 if found[4] else None
+
+
+def _numbered(text: str, lines: Iterable[_Line], counted: bool) -> tuple[dict[int, _Line], range, int]:
+    """The answers, and the numbers of all pings, if lines have their numbers: one without an answer is a loss."""
+    answers: dict[int, _Line] = {}
+    named = [(line, line.sequence) for line in lines if line.sequence is not None]
+    first = last = named[0][1]
+    for line, sequence in named:
+        number = sequence + _WRAP * round((last - sequence) / _WRAP)
+        first, last = min(first, number), max(last, number)
+        if line.rtt_ms is not None and number in answers and not _REPEATED.search(line.text):
+            raise _two_runs(line.number)
+        if line.rtt_ms is not None:
+            answers.setdefault(number, line)
+    if counted:
+        first = min(first, 0 if _FROM_0.search(text) else 1)
+    return answers, range(first, last + 1), 0
+
+
+def _in_order(lines: Iterable[_Line]) -> tuple[dict[int, _Line], range, int]:
+    """The same of Windows, which has a line for each ping, between a title and that of the statistics.
+
+    Returns also the number of routers that answered that they do not reach the host: Windows counts them as received.
+    """
+    body: list[_Line] = []
+    for line in lines:
+        if not _TITLE.search(line.text):
+            body += [line] if line.text.strip() else []
+        elif any(each.rtt_ms is not None for each in body):
+            break
+        else:
+            body = []
+    answers = {number: line for number, line in enumerate(body) if line.rtt_ms is not None}
+    return answers, range(len(body)), sum(line.rtt_ms is None and bool(line.host) for line in body)
+
+
+def _interval_s(answers: Mapping[int, _Line], sent: int | None, took_s: float | None) -> float | None:
+    """From the stamps of `-D`, or from the statistics. Raises: ValueError: it is not above 0."""
+    begin, end = min(answers, default=0), max(answers, default=0)
+    first, last = (_STAMP.match(answers[number].text if answers else "") for number in (begin, end))
+    if first and last and begin < end:
+        interval_s = (float(last[1]) - float(first[1])) / (end - begin)
+    elif took_s is not None and sent is not None and sent > 1:
+        interval_s = took_s / (sent - 1)
+    else:
+        return None
+    if interval_s <= 0:
+        raise ValueError("the times of the pings do not grow; expected the output of one run of ping")
+    return interval_s
+
+
+def _summary(answers: Sequence[str], sent: int | None, counted: bool) -> str:
+    text = f"{len(answers)} of {sent} answers"
+    if sent is None or (not counted and sent == len(answers)):
+        text = f"{len(answers)} answers, {'loss unknown' if sent is None else 'none missing between them'}"
+    if lost := sent and 1 - len(answers) / sent:
+        text += f", {100 * lost:.4g} % of round trips lost is {100 * each_way(lost):.4g} % each way"
+    text += "" if counted else ", without statistics"
+    bounded = sum("<" in answer for answer in answers)
+    return text + (f", {bounded} below 1 ms counted as 1 ms" if bounded else "")
