@@ -22,7 +22,7 @@ class Collective:
 
     Attributes:
         begin: issues it, of a vector of this rank.
-        frame: kind of the frames that a rank sends first.
+        frame: kind of the frames that a rank sends first. about: what they say that it does.
         site_of: by rank, its site.
         victim: the rank that fails.
         one_shot_bytes: as for `direct`.
@@ -32,6 +32,7 @@ class Collective:
 
     begin: Begin
     frame: int
+    about: str
     site_of: Sequence[int] = (0, 1, 2)
     victim: int = 2
     one_shot_bytes: int = 0
@@ -58,18 +59,19 @@ def messages(comm: DirectComm, vector: torch.Tensor) -> list[DirectWork]:
     return [comm.send(vector, peer) for peer in peers] + receives
 
 
+_MEAN = "all_reduce by mean of float32"
 _SITES = (0, 0, 1, 1)  # ranks 0 and 2 are leaders
 COLLECTIVES = {
-    "two-phase all_reduce": Collective(all_reduce, mesh.SCATTER),
-    "one-shot all_reduce": Collective(all_reduce, mesh.WHOLE, one_shot_bytes=1 << 30),
-    "reduce_scatter": Collective(reduce_scatter, mesh.SCATTER),
-    "all_gather": Collective(all_gather, mesh.SHARE),
-    "ring": Collective(all_reduce, mesh.HOP, name="ring"),
-    "messages": Collective(messages, mesh.MESSAGE),
+    "two-phase all_reduce": Collective(all_reduce, mesh.SCATTER, _MEAN),
+    "one-shot all_reduce": Collective(all_reduce, mesh.WHOLE, _MEAN, one_shot_bytes=1 << 30),
+    "reduce_scatter": Collective(reduce_scatter, mesh.SCATTER, "reduce_scatter by sum of float32"),
+    "all_gather": Collective(all_gather, mesh.SHARE, "all_gather of float32"),
+    "ring": Collective(all_reduce, mesh.HOP, _MEAN, name="ring"),
+    "messages": Collective(messages, mesh.MESSAGE, "message of float32"),
     "hierarchical, a leader fails": Collective(
-        all_reduce, mesh.SCATTER, _SITES, victim=2, name="hierarchical", mesh="leaders"
+        all_reduce, mesh.SCATTER, _MEAN, _SITES, victim=2, name="hierarchical", mesh="leaders"
     ),
     "hierarchical, a member fails": Collective(
-        all_reduce, mesh.MESSAGE, _SITES, victim=3, name="hierarchical", mesh="site 1", hears=2
+        all_reduce, mesh.MESSAGE, _MEAN, _SITES, victim=3, name="hierarchical", mesh="site 1", hears=2
     ),
 }

@@ -34,8 +34,8 @@ import torch
 from wanbench.workloads.comm.base import CommError, Vector, Work
 from wanbench.workloads.comm.mailbox import Mailbox, Outbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
-from wanbench.workloads.comm.operation import LARGEST_REASON_BYTES, Held, Operation, reason_of, unfit
-from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, reduce
+from wanbench.workloads.comm.operation import LARGEST_REASON_BYTES, Held, Operation, Part, reason_of, unfit
+from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, described, reduce
 from wanbench.workloads.comm.work import DirectWork
 
 _LEFT = "this rank has left the group"
@@ -82,19 +82,22 @@ class DirectComm:
         due = [len(chunks) * (rank != self.rank) for rank in range(self.world_size)]
         unflushed = [len(self._peers)] * len(chunks)
         return self._begin(
-            WHOLE,
             lambda work: Operation(work, WHOLE, by_rank, due, self._none(), due.copy(), unflushed, reduction),
             "all_reduce",
             [(peer, chunks) for peer in self._peers],
         )
 
-    def reduce_scatter(self, pieces: Sequence[torch.Tensor], reduction: Reduction = MEAN) -> DirectWork:
+    def reduce_scatter(
+        self, pieces: Sequence[torch.Tensor], reduction: Reduction = MEAN, name: str = "reduce_scatter"
+    ) -> DirectWork:
         """Reduce the piece of each rank over all ranks: in place, on this rank its own piece only.
 
         Args:
             pieces: by rank, flat tensors of any size, which are the same on all ranks.
+            reduction: how; the same on all ranks.
+            name: what messages call it, and the same on all ranks.
         """
-        return self._reduce("reduce_scatter", pieces, reduction, spreads=False)
+        return self._reduce(name, pieces, reduction, spreads=False)
 
     def _reduce(self, name: str, pieces: Sequence[torch.Tensor], reduction: Reduction, *, spreads: bool) -> DirectWork:
         chunks = [chunks_of(piece) for piece in pieces]
@@ -104,7 +107,6 @@ class DirectComm:
         owed = [len(of_rank) * spreads * (of_rank[0].numel() > 0) for of_rank in chunks]
         due[self.rank] = owed[self.rank] = unsent[self.rank] = 0
         return self._begin(
-            SCATTER,
             lambda work: Operation(work, SCATTER, chunks, due, owed, unsent, [0] * own, reduction, spreads),
             name,
             [(peer, chunks[peer]) for peer in self._peers],
@@ -129,7 +131,7 @@ class DirectComm:
         """Send tensors to other ranks, and receive from others. All ranks take part, even if with nothing.
 
         Args:
-            name: what messages call it.
+            name: what messages call it, and the same on all ranks.
             sends: by receiver, what this rank sends. receives: by sender, what it fills.
             after: an operation that must have ended before anything is sent.
         """
@@ -137,7 +139,6 @@ class DirectComm:
         due = [int(rank in receives) for rank in range(self.world_size)]
         unsent = [int(rank in sends) for rank in range(self.world_size)]
         return self._begin(
-            SHARE,
             lambda work: Operation(work, SHARE, into, due, self._none(), unsent),
             name,
             [(peer, (sends[peer],)) for peer in self._peers if peer in sends],
@@ -146,7 +147,6 @@ class DirectComm:
 
     def _begin(
         self,
-        kind: int,
         operation_of: Callable[[DirectWork], Operation],
         name: str,
         pieces: Sequence[tuple[int, Sequence[torch.Tensor]]],
@@ -164,10 +164,10 @@ class DirectComm:
         if reason is not None or operation.ended():
             work.complete(reason)
         elif after is None:
-            self._push(kind, sequence, pieces)
+            self._push(operation, sequence, pieces)
             self._resume(sequence)
         else:
-            after.then(lambda error: None if error else self._push(kind, sequence, pieces))
+            after.then(lambda error: None if error else self._push(operation, sequence, pieces))
             self._resume(sequence)
         return work
 
@@ -195,17 +195,16 @@ class DirectComm:
             late = operation.owing()
         return [self.names[rank] for rank in late]
 
-    def _push(self, kind: int, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
+    def _push(self, operation: Operation, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
         """Send each rank its chunks, the first ones first."""
         frames = []
         for chunk in range(max((len(chunks) for _, chunks in pieces), default=0)):
             for peer, chunks in pieces:
                 if chunk < len(chunks):
-                    last = chunk == len(chunks) - 1
+                    body, last = bytes_of(chunks[chunk]), chunk == len(chunks) - 1
                     flushed = partial(self._flushed, sequence, peer, chunk)
-                    frames.append(
-                        (peer, Frame(kind, sequence, bytes_of(chunks[chunk]), flushed, sequence, chunk, last))
-                    )
+                    about = b"" if chunk else operation.about(chunks).encode()
+                    frames.append((peer, Frame(operation.kind, sequence, body, flushed, sequence, chunk, last, about)))
         self._mesh.send_all(frames)
 
     def _resume(self, sequence: int) -> None:
@@ -215,25 +214,30 @@ class DirectComm:
         for kind, chunk in early:
             self._use(kind, sequence, chunk)
 
-    def send(self, vector: Vector, dst: int, tag: int = 0) -> DirectWork:
-        """Send a copy of `vector`. Messages of one tag keep their order. Done once the kernel has it."""
+    def send(self, vector: Vector, dst: int, tag: int = 0, about: str = "message") -> DirectWork:
+        """Send a copy of `vector`. Messages of one tag keep their order. Done once the kernel has it.
+
+        The receiver must say the same `about` it, and take the same type.
+        """
         work = DirectWork(f"send to rank {self.names[dst]}", self.timeout_s, give_up=self.give_up)
-        payload = memoryview(bytes(bytes_of(cast(torch.Tensor, vector))))
+        tensor = cast(torch.Tensor, vector)
+        payload, about = memoryview(bytes(bytes_of(tensor))), described(about, [tensor])
         number = self._outbox.add(work, dst, tag)
         if number is not None and dst == self.rank:
-            self._mailbox.arrived(dst, tag, number, bytearray(payload))
+            self._mailbox.arrived(dst, tag, number, bytearray(payload), about)
             self._outbox.left(work)
         elif number is not None:
             flushed = partial(self._outbox.left, work)
-            self._mesh.send_all([(dst, Frame(MESSAGE, number, payload, flushed, self._sequence, tag))])
+            frame = Frame(MESSAGE, number, payload, flushed, self._sequence, tag, about=about.encode())
+            self._mesh.send_all([(dst, frame)])
         return work
 
-    def recv(self, vector: Vector, src: int | None, tag: int = 0) -> DirectWork:
+    def recv(self, vector: Vector, src: int | None, tag: int = 0, about: str = "message") -> DirectWork:
         """Receive the next message with this tag from `src`, or from any rank, into `vector`."""
         sources = self._peers if src is None else [src]
         sender = "any rank" if src is None else f"rank {self.names[src]}"
         work = DirectWork(f"recv from {sender}", self.timeout_s, give_up=self.give_up)
-        self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag)
+        self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag, about)
         return work
 
     @property
@@ -312,15 +316,20 @@ class DirectComm:
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
         if head.kind == GATHER:
             self._count_down(head.sequence, owed=peer)
-        elif head.kind in (SCATTER, WHOLE, SHARE, HOP):
-            self._hold(head, peer, cast(bytearray, body.obj))
+            return
+        whole, size = cast(bytearray, body.obj), head.nbytes - head.about
+        body.release()  # otherwise its memory cannot be cut
+        about = whole[size:].decode(errors="replace")
+        del whole[size:]
+        if head.kind in (SCATTER, WHOLE, SHARE, HOP):
+            self._hold(head, peer, Part(whole, head.last, about))
             self._use(head.kind, head.sequence, head.chunk, peer)
         elif head.kind == ABORT:
-            raise CommError(reason_of(body) or f"rank {self.names[peer]} gave up without a reason")
+            raise CommError(reason_of(whole) or f"rank {self.names[peer]} gave up without a reason")
         elif head.kind == LEAVE:
             self._has_left(peer)
         else:
-            self._mailbox.arrived(peer, head.chunk, head.sequence, cast(bytearray, body.obj))
+            self._mailbox.arrived(peer, head.chunk, head.sequence, whole, about)
 
     def _has_left(self, peer: int) -> None:
         """A rank has left, and sends nothing more. What still needs it can never end."""
@@ -333,7 +342,7 @@ class DirectComm:
         if stuck:
             raise CommError(self._goodbye(peer))
 
-    def _hold(self, head: Head, peer: int, body: bytearray) -> None:
+    def _hold(self, head: Head, peer: int, part: Part) -> None:
         """Keep what has arrived for an operation. Raises: CommError: it has ended."""
         with self._lock:
             if self._failed is not None:
@@ -342,7 +351,7 @@ class DirectComm:
             held = self._held.setdefault(head.sequence, {})
             frames = held.setdefault((head.kind, head.chunk), {})
             twice = peer in frames
-            frames[peer] = body, head.last
+            frames[peer] = part
             # Without a rank that has left, this rank can have refused an operation that others have begun.
             ended = operation is None and head.sequence < self._sequence and not self._left
             surplus = operation is not None and operation.surplus(held, peer)
@@ -366,34 +375,31 @@ class DirectComm:
                 del held[kind, chunk]
                 operation.take(arrived)
             unchecked = {peer: frame for peer, frame in arrived.items() if not waits or new in (None, peer)}
-        if self._wrong_size(operation, kind, sequence, chunk, unchecked) or waits:
+        if self._disagrees(operation, kind, sequence, chunk, unchecked) or waits:
             return
         self._take(operation, kind, sequence, chunk, arrived)
         self._count_down(sequence, used=1)
 
-    def _take(
-        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
-    ) -> None:
+    def _take(self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]) -> None:
         """Use frames that fit."""
         if kind == SHARE:
             operation.receive(arrived)
         else:
             own = operation.chunks[self.rank][chunk]
-            reduce(own, self.rank, {peer: body for peer, (body, _) in arrived.items()}, operation.reduction)
+            reduce(own, self.rank, {peer: part.body for peer, part in arrived.items()}, operation.reduction)
             if operation.spreads and own.numel():
                 self._send_result(operation, sequence, chunk)
 
-    def _wrong_size(
-        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
+    def _disagrees(
+        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]
     ) -> bool:
         """Fail if ranks disagree on what they reduce or transfer."""
-        found = operation.disagreement(self.rank, kind, chunk, arrived)
-        if found is None:
+        disagreement = operation.disagreement(self.rank, kind, chunk, arrived)
+        if disagreement is None:
             return False
-        peer, nbytes, expected = found
-        wanted = "nothing there" if expected is None else expected
-        sizes = f"rank {self.names[peer]} sent {nbytes} bytes; rank {self.names[self.rank]} expected {wanted}"
-        self.give_up(f"ranks disagree on the size of {operation.work.name} {sequence}: {sizes}")
+        peer, what, theirs, ours = disagreement
+        sides = f"rank {self.names[peer]} {theirs}; rank {self.names[self.rank]} {ours}"
+        self.give_up(f"ranks disagree on {what} {sequence}: {sides}")
         return True
 
     def _send_result(self, operation: Operation, sequence: int, chunk: int) -> None:

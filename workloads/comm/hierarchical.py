@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
 
@@ -24,7 +24,7 @@ from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
 from wanbench.workloads.comm.precision import in_single_precision
-from wanbench.workloads.comm.tensors import HALF, MEAN, SUM, Reduction
+from wanbench.workloads.comm.tensors import HALF, MEAN, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
 
@@ -74,10 +74,11 @@ class HierarchicalComm(DirectComm):
         tensor = cast(torch.Tensor, vector)
         if reduction.wide and tensor.dtype in HALF:
             return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s, self.give_up)
+        about = f"all_reduce by {reduction.name}"
         if self._inside.rank:
             work = self._work(lambda patience_s: self._late_on_member(work, patience_s))
-            self._inside.send(tensor, 0)
-            self._inside.recv(tensor, 0).then(partial(self._delivered, work))
+            self._inside.send(tensor, 0, about=about)
+            self._inside.recv(tensor, 0, about=about).then(partial(self._delivered, work))
             return work
         work = self._work(lambda patience_s: self._late_on_leader(pending, patience_s))
         parts = [torch.empty_like(tensor) for _ in range(1, self._inside.world_size)]
@@ -85,7 +86,7 @@ class HierarchicalComm(DirectComm):
         with self._order:
             self._collecting.append(pending)
         for member, part in enumerate(parts, start=1):
-            pending.inside[member] = self._inside.recv(part, member)
+            pending.inside[member] = self._inside.recv(part, member, about=about)
             pending.inside[member].then(partial(self._collected, pending))
         self._go_on()
         return work
@@ -161,7 +162,7 @@ class HierarchicalComm(DirectComm):
                 if self._across is None:
                     self._averaged(pending, None)
                 else:
-                    across = SUM if pending.reduction.mean else pending.reduction
+                    across = replace(pending.reduction, mean=False, wide=True)  # a sum that is still called a mean
                     pending.across = self._across.all_reduce(pending.vector, across)
                     pending.across.then(partial(self._averaged, pending))
 
@@ -177,7 +178,10 @@ class HierarchicalComm(DirectComm):
                 if finished.reduction.mean:
                     finished.vector /= self.world_size
                 members = range(1, self._inside.world_size)
-                finished.inside = {member: self._inside.send(finished.vector, member) for member in members}
+                about = f"all_reduce by {finished.reduction.name}"
+                finished.inside = {
+                    member: self._inside.send(finished.vector, member, about=about) for member in members
+                }
                 finished.unsent = len(members)
                 for sent in finished.inside.values():
                     sent.then(partial(self._mean_left, finished))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from wanbench.workloads.comm.tensors import described
 from wanbench.workloads.comm.work import DirectWork, first_ended
 
 
@@ -59,6 +60,7 @@ class _Receive:
     tensor: torch.Tensor
     sources: Collection[int]
     tag: int
+    about: str
 
 
 class Mailbox:
@@ -72,15 +74,19 @@ class Mailbox:
         self._names = names
         self._changed = threading.Condition()  # a receive has ended
         self._lock = threading.Lock()
-        self._bodies: dict[tuple[int, int], dict[int, bytearray]] = {}  # by source and tag, then by number
+        # By source and tag, then by number: the bytes, and what the sender says about them.
+        self._bodies: dict[tuple[int, int], dict[int, tuple[bytearray, str]]] = {}
         self._taken: Counter[tuple[int, int]] = Counter()
         self._waiting: list[_Receive] = []
         self._gone: dict[int, str] = {}
 
-    def receive(self, work: DirectWork, tensor: torch.Tensor, sources: Collection[int], tag: int) -> None:
-        """Fill `tensor` with the next message from any of the sources; `work` ends then, with its `source`."""
+    def receive(self, work: DirectWork, tensor: torch.Tensor, sources: Collection[int], tag: int, about: str) -> None:
+        """Fill `tensor` with the next message from any of the sources; `work` ends then, with its `source`.
+
+        It fails if the sender said something else about the message than this rank.
+        """
         with self._lock:
-            self._waiting.append(_Receive(work, tensor, sources, tag))
+            self._waiting.append(_Receive(work, tensor, sources, tag, described(about, [tensor])))
         self._match()
 
     def first(self, receives: Mapping[int, DirectWork], seconds: float | None) -> int | None:
@@ -89,10 +95,10 @@ class Mailbox:
             self._changed.wait_for(lambda: first_ended(receives) is not None, seconds)
         return first_ended(receives)
 
-    def arrived(self, source: int, tag: int, number: int, body: bytearray) -> None:
+    def arrived(self, source: int, tag: int, number: int, body: bytearray, about: str) -> None:
         """Take a message, the `number`-th of its source and tag. Numbers can arrive in any order."""
         with self._lock:
-            self._bodies.setdefault((source, tag), {})[number] = body
+            self._bodies.setdefault((source, tag), {})[number] = body, about
         self._match()
 
     def lose(self, source: int, reason: str) -> None:
@@ -102,7 +108,7 @@ class Mailbox:
         self._match()
 
     def _match(self) -> None:
-        ended: list[tuple[_Receive, int | None, bytearray]] = []
+        ended: list[tuple[_Receive, int | None, tuple[bytearray, str]]] = []
         with self._lock:
             for receive in list(self._waiting):
                 source = next((peer for peer in receive.sources if self._has(peer, receive.tag)), None)
@@ -112,16 +118,16 @@ class Mailbox:
                     self._taken[key] += 1
                     ended.append((receive, source, self._bodies[key].pop(number)))
                 elif all(peer in self._gone for peer in receive.sources):
-                    ended.append((receive, None, bytearray()))
+                    ended.append((receive, None, (bytearray(), "")))
                 else:
                     continue
                 self._waiting.remove(receive)
-        for receive, source, body in ended:
+        for receive, source, message in ended:
             if source is None:
                 receive.work.complete("; ".join(dict.fromkeys(self._gone[peer] for peer in receive.sources)))
             else:
                 receive.work.source = source
-                receive.work.complete(self._fill(receive.tensor, source, body))
+                receive.work.complete(self._fill(receive, source, *message))
         if ended:
             with self._changed:
                 self._changed.notify_all()
@@ -130,9 +136,12 @@ class Mailbox:
         return self._taken[source, tag] in self._bodies.get((source, tag), ())
 
     @torch.inference_mode()
-    def _fill(self, tensor: torch.Tensor, source: int, body: bytearray) -> str | None:
+    def _fill(self, receive: _Receive, source: int, body: bytearray, about: str) -> str | None:
         """Fill a buffer with a message; return the reason if it does not fit."""
+        tensor = receive.tensor
         nbytes = tensor.numel() * tensor.element_size()
+        if about != receive.about:
+            return f"rank {self._names[source]} sent '{about}'; expected '{receive.about}'"
         if len(body) != nbytes:
             sent = f"rank {self._names[source]} sent a message of {len(body)} bytes"
             return f"{sent}; expected {nbytes}, the size of the buffer"

@@ -22,7 +22,7 @@ from wanbench.workloads.comm.base import CommError
 
 SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE, LEAVE, HOP = range(8)
 _LAST = 1 << 62  # the order of a frame behind all others
-_HEADER = struct.Struct("<B?IIQ")  # see Head
+_HEADER = struct.Struct("<B?BIIQ")  # see Head
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names for them
 # What the kernel holds of a connection beyond its window, so that frames of older operations can still pass others. It
 # must last until this thread runs again.
@@ -41,6 +41,7 @@ class Head(NamedTuple):
     Attributes:
         kind: SCATTER to HOP.
         last: whether it is the last chunk of its piece.
+        about: bytes at the end of the body that say what the operation is.
         chunk: number of the chunk, or tag of a message.
         sequence: number of the operation or message.
         nbytes: size of the body.
@@ -48,13 +49,14 @@ class Head(NamedTuple):
 
     kind: int
     last: bool
+    about: int
     chunk: int
     sequence: int
     nbytes: int
 
 
-_NO_HEAD = Head(0, True, 0, 0, 0)
-_IGNORED = Head(HOP + 1, True, 0, 0, 0)
+_NO_HEAD = Head(0, True, 0, 0, 0, 0)
+_IGNORED = Head(HOP + 1, True, 0, 0, 0, 0)
 
 BufferFor = Callable[[Head, int], memoryview]
 Arrived = Callable[[Head, int, memoryview], None]
@@ -79,7 +81,8 @@ class Pace:
 class Frame:
     """One message to a peer, or one chunk. `body` must stay untouched until `flushed` is called.
 
-    Frames leave in their `order`: an older operation passes the later ones.
+    Frames leave in their `order`: an older operation passes the later ones. `about`, at most 255 bytes, follows the
+    body; the peer compares it with what it does itself.
     """
 
     kind: int
@@ -89,6 +92,7 @@ class Frame:
     order: int
     chunk: int = 0
     last: bool = True
+    about: bytes = b""
 
 
 @dataclass(eq=False)
@@ -131,7 +135,7 @@ def _use_up_unpaced(sock: socket.socket) -> None:
 def farewell(reason: str) -> bytes:
     """The frame that tells a peer why this rank gives up."""
     body = reason.encode()
-    return _HEADER.pack(*Head(ABORT, True, 0, 0, len(body))) + body
+    return _HEADER.pack(*Head(ABORT, True, 0, 0, 0, len(body))) + body
 
 
 def _unacknowledged(connection: _Connection) -> bool:
@@ -348,8 +352,9 @@ class Mesh:
     def _take_next(self, connection: _Connection) -> None:
         _, _, frame = heappop(connection.waiting)
         self._set_pace(connection, frame.kind)
-        head = Head(frame.kind, frame.last, frame.chunk, frame.sequence, len(frame.body))
-        connection.sending.extend((memoryview(_HEADER.pack(*head)), frame.body))
+        nbytes = len(frame.body) + len(frame.about)
+        head = Head(frame.kind, frame.last, len(frame.about), frame.chunk, frame.sequence, nbytes)
+        connection.sending.extend((memoryview(_HEADER.pack(*head)), frame.body, memoryview(frame.about)))
         connection.flushed = frame.flushed
 
     def _read(self, connection: _Connection) -> None:

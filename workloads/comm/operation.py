@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
 from wanbench.workloads.comm.chunks import LARGEST_BYTES
 from wanbench.workloads.comm.mesh import ABORT, HOP, LEAVE, SCATTER, SHARE, WHOLE, Head
-from wanbench.workloads.comm.tensors import MEAN, Reduction
+from wanbench.workloads.comm.tensors import MEAN, Reduction, described
 from wanbench.workloads.comm.work import DirectWork
 
-# What has arrived for an operation and is not used yet: by kind and chunk, then by rank, its bytes and whether it is
-# the last chunk.
-Held = dict[tuple[int, int], dict[int, tuple[bytearray, bool]]]
+
+class Part(NamedTuple):
+    """A chunk that has arrived: its bytes, whether it is the last one, and, with the first one, what its rank does."""
+
+    body: bytearray
+    last: bool
+    about: str
+
+
+# What has arrived for an operation and is not used yet: by kind and chunk, then by rank.
+Held = dict[tuple[int, int], dict[int, Part]]
 LARGEST_REASON_BYTES = 64 << 10
 _LARGEST_BODY = {
     SCATTER: LARGEST_BYTES,
@@ -30,13 +39,13 @@ def unfit(head: Head) -> str | None:
     if head.kind > HOP:
         return f"a frame of kind {head.kind}; expected 0 to {HOP}"
     limit = _LARGEST_BODY.get(head.kind, head.nbytes)
-    return f"a frame of {head.nbytes} bytes, more than fits" if head.nbytes > limit else None
+    return f"a frame of {head.nbytes} bytes, more than fits" if head.nbytes - head.about > limit else None
 
 
-def reason_of(body: memoryview) -> str:
+def reason_of(body: bytearray) -> str:
     """The reason of a peer that gives up; empty if it is no text."""
     try:
-        return bytes(body).decode()
+        return body.decode()
     except UnicodeDecodeError:
         return ""
 
@@ -105,30 +114,39 @@ class Operation:
         """Whether it cannot end without a rank that sends nothing more."""
         return rank in self.missing(held) or bool(self.owed[rank])
 
+    def about(self, chunks: Sequence[torch.Tensor]) -> str:
+        """What this is, for a peer that sends or receives chunks like these."""
+        by = "" if self.kind == SHARE else f" by {self.reduction.name}"
+        return described(self.work.name + by, chunks)
+
     def disagreement(
-        self, rank: int, kind: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
-    ) -> tuple[int, int, int | None] | None:
-        """Return a rank whose frame does not fit, its bytes, and what fits; None if all do.
+        self, rank: int, kind: int, chunk: int, arrived: Mapping[int, Part]
+    ) -> tuple[int, str, str, str] | None:
+        """Return on what a rank disagrees whose frame does not fit, the rank, what it did, and what fits.
 
         Args:
             rank: this rank. kind, chunk: of the frames.
-            arrived: by rank, the bytes of its frame, and whether it is the last chunk.
+            arrived: by rank, its frame.
         """
-        for peer, (body, last) in sorted(arrived.items()):
+        for peer, part in sorted(arrived.items()):
             chunks = self.chunks[peer if kind in (SHARE, HOP) else rank]
+            about = self.about(chunks or next(filter(None, self.chunks), ()))
+            if not chunk and part.about != about:
+                return peer, "what to do in operation", f"began {part.about}", f"began {about}"
             known = kind == self.kind and chunk < len(chunks)
-            expected = chunks[chunk].numel() * chunks[chunk].element_size() if known else None
-            if (len(body), last) != (expected, chunk == len(chunks) - 1):
-                return peer, len(body), expected
+            expected = chunks[chunk].numel() * chunks[chunk].element_size() if known else "nothing there"
+            if (len(part.body), part.last) != (expected, chunk == len(chunks) - 1):
+                what = f"the size of {self.work.name}"
+                return peer, what, f"sent {len(part.body)} bytes", f"expected {expected}"
         return None
 
     @torch.inference_mode()  # so that tensors made in this mode can be changed, too
-    def receive(self, arrived: Mapping[int, tuple[bytearray, bool]]) -> None:
+    def receive(self, arrived: Mapping[int, Part]) -> None:
         """Fill what a transfer receives from these ranks."""
-        for peer, (body, _) in arrived.items():
-            if body:
-                part = self.chunks[peer][0]
-                part.copy_(torch.frombuffer(body, dtype=part.dtype))
+        for peer, part in arrived.items():
+            if part.body:
+                into = self.chunks[peer][0]
+                into.copy_(torch.frombuffer(part.body, dtype=into.dtype))
 
 
 def _unused(held: Held, rank: int) -> int:

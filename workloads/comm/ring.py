@@ -25,7 +25,7 @@ import torch
 from wanbench.workloads.comm.base import CommError, Vector
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import HOP, Frame, Mesh
-from wanbench.workloads.comm.operation import Held, Operation
+from wanbench.workloads.comm.operation import Held, Operation, Part
 from wanbench.workloads.comm.precision import in_single_precision
 from wanbench.workloads.comm.tensors import HALF, MEAN, Reduction, bytes_of, chunks_of
 from wanbench.workloads.comm.work import DirectWork
@@ -113,7 +113,6 @@ class RingComm(DirectComm):
         """
         chunks = [chunks_of(piece) for piece in pieces]
         work = self._begin(
-            HOP,
             lambda work: self._operation(work, chunks, adding, reduction),
             name,
             # It needs all ranks, also those to which this one sends nothing.
@@ -153,27 +152,22 @@ class RingComm(DirectComm):
         if error is not None:
             self.give_up(error)
 
-    def _push(self, kind: int, sequence: int, pieces: Sequence[tuple[int, Chunks]]) -> None:
-        if kind != HOP:
-            super()._push(kind, sequence, pieces)
+    def _push(self, operation: Operation, sequence: int, pieces: Sequence[tuple[int, Chunks]]) -> None:
+        if not isinstance(operation, _Turns):
+            super()._push(operation, sequence, pieces)
             return
-        with self._lock:
-            operation = self._operations.get(sequence)
-        if operation is not None:  # otherwise it has already failed
-            first = next(chunks for peer, chunks in pieces if peer == self._next)
-            self._send_on(cast(_Turns, operation), sequence, 0, first)
+        first = next(chunks for peer, chunks in pieces if peer == self._next)
+        self._send_on(operation, sequence, 0, first)
 
-    def _take(
-        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, tuple[bytearray, bool]]
-    ) -> None:
+    def _take(self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]) -> None:
         if not isinstance(operation, _Turns):
             super()._take(operation, kind, sequence, chunk, arrived)
             return
-        ((peer, (body, _)),) = arrived.items()
+        ((peer, part),) = arrived.items()
         if chunk in operation.taken:
             raise CommError(f"rank {self.names[peer]} sent chunk {chunk} of {operation.work.name} {sequence} twice")
         own = operation.chunks[peer][chunk]
-        operation.put(chunk, own, body)
+        operation.put(chunk, own, part.body)
         if chunk + operation.ahead < operation.sent:
             self._send_on(operation, sequence, chunk + operation.ahead, [own])
 
@@ -183,7 +177,16 @@ class RingComm(DirectComm):
         self._mesh.send_all(
             (
                 self._next,
-                Frame(HOP, sequence, bytes_of(chunk), flushed, sequence, number, number == operation.sent - 1),
+                Frame(
+                    HOP,
+                    sequence,
+                    bytes_of(chunk),
+                    flushed,
+                    sequence,
+                    number,
+                    number == operation.sent - 1,
+                    b"" if number else operation.about(chunks).encode(),
+                ),
             )
             for number, chunk in enumerate(chunks, start=first)
         )

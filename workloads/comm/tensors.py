@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,11 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     memory: Any = (ctypes.c_char * size).from_address(tensor.data_ptr())
     memory.tensor = tensor  # keeps it alive as long as the I/O thread can access it, even if the operation fails
     return memoryview(memory).cast("B")
+
+
+def described(what: str, chunks: Sequence[torch.Tensor]) -> str:
+    """What is done with tensors of this type; peers compare the words, and a message shows them if they differ."""
+    return f"{what} of {chunks[0].dtype}".replace("torch.", "") if chunks else what
 
 
 def chunks_of(piece: torch.Tensor) -> tuple[torch.Tensor, ...]:

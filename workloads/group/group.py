@@ -173,7 +173,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         staging, reduction = Staging(), reduction_of(opts, tensors)
         pieces = [tensor.new_empty(0) for _ in range(self.size())]
         pieces[opts.rootRank] = staging.filled(tensor) if self.rank() == opts.rootRank else staging.given(tensor)
-        return self._work([self._comm.reduce_scatter(pieces, reduction)], tensors, staging)
+        part = self._comm.reduce_scatter(pieces, reduction, f"reduce to rank {self._comm.names[opts.rootRank]}")
+        return self._work([part], tensors, staging)
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None, *_: Any) -> Any:
         """Reduce the tensors of each rank over all ranks; each gets its own."""
@@ -213,18 +214,19 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         return self._work([self._broadcast(staging.filled(tensors[0]), opts.rootRank)], tensors, staging)
 
     def _broadcast(self, flat: torch.Tensor, root: int) -> DirectWork:
+        name = f"broadcast from rank {self._comm.names[root]}"
         is_root, others = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
         if self.size() == 2 or flat.numel() * flat.element_size() <= _BROADCAST_WHOLE_BYTES:
             return self._comm.transfer(
-                "broadcast", dict.fromkeys(others, flat) if is_root else {}, {} if is_root else {root: flat}
+                name, dict.fromkeys(others, flat) if is_root else {}, {} if is_root else {root: flat}
             )
         pieces = flat.tensor_split(self.size())
         mine = pieces[self.rank()]
         first = self._comm.transfer(
-            "broadcast", {rank: pieces[rank] for rank in others} if is_root else {}, {} if is_root else {root: mine}
+            name, {rank: pieces[rank] for rank in others} if is_root else {}, {} if is_root else {root: mine}
         )
         return self._comm.transfer(
-            "broadcast",
+            name,
             {rank: mine for rank in others if rank != root},
             {} if is_root else {rank: pieces[rank] for rank in others},
             after=first,
@@ -284,7 +286,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             into = by_rank("gather", "output", only("gather", outputs, "output list"), self.size(), given)
         elif outputs:
             raise CommError(f"wan: gather: requires empty output on non-root; rank {root} is the root")
-        part = self._transfer("gather", staging, {root: staging.given(given)}, into)
+        part = self._transfer(f"gather to rank {self._comm.names[root]}", staging, {root: staging.given(given)}, into)
         return self._work([part], flat, staging)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
@@ -300,7 +302,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         elif inputs:
             raise CommError(f"wan: scatter: requires empty input on non-root; rank {root} is the root")
         sends = {rank: staging.given(each) for rank, each in given.items()}
-        part = self._transfer("scatter", staging, sends, {root: output})
+        part = self._transfer(f"scatter from rank {self._comm.names[root]}", staging, sends, {root: output})
         return self._work([part], outputs, staging)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None, *_: Any) -> Any:
@@ -333,7 +335,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None, *_: Any) -> Any:
         """Wait for all ranks, and for the collectives that this rank has begun."""
-        empty = torch.empty(0, device="cpu")
+        empty = torch.empty(0, dtype=torch.uint8, device="cpu")
         others = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
         begun = [work for work in self._collectives if not work.is_completed()]
         return self._together([self._comm.transfer("barrier", others, others)], begun)

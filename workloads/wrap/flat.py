@@ -1,12 +1,14 @@
 """The trainable parameters of a torch optimizer as flat vectors w, m and g, for algorithms to work on.
 
-Parameters and momentum buffers become views of w and m; gradients are copied into g and become views of it. If the
-program replaces one of them, as `load_state_dict` of an optimizer does, the next step copies the new values.
+Parameters and momentum buffers become views of w and m. A program can give them other memory at any time, as
+`p.data = ...`, a conversion of the model, and `load_state_dict` of an optimizer do. So before and after each step, what
+the optimizer uses is compared with the views; what differs is copied in, and becomes a view again. Of gradients nothing
+is kept: each step copies what the optimizer would use into a new vector g, whose parts take its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import torch
@@ -15,6 +17,7 @@ _MOMENTUM: Mapping[type[torch.optim.Optimizer], str] = {
     torch.optim.SGD: "momentum_buffer",
     torch.optim.AdamW: "exp_avg",
 }
+AGAIN = "do that before wrap, or drain first and wrap a new optimizer"
 
 
 class WrapError(ValueError):
@@ -29,7 +32,7 @@ class FlatParameters:
         names: names of its parameters by id, for messages.
 
     Attributes:
-        w, m, g: parameters, momentum buffer (zero without momentum), gradient, each of shape (numel,).
+        w, m: parameters and momentum buffer (zero without momentum), each of shape (numel,).
         shapes: shapes of the parameters.
 
     Raises:
@@ -45,60 +48,102 @@ class FlatParameters:
         self.shapes = tuple(tuple(parameter.shape) for parameter in self._parameters)
         with torch.no_grad():
             self.w = torch.cat([parameter.reshape(-1) for parameter in self._parameters])
-        self.m, self.g = torch.zeros_like(self.w), torch.zeros_like(self.w)
-        self._w, self._m, self._g = (self._views(vector) for vector in (self.w, self.m, self.g))
+        self.m = torch.zeros_like(self.w)
+        self._w, self._m = self._views(self.w), self._views(self.m)
         self.follow()
 
     def follow(self) -> None:
         """Copy the values of parameters and momentum buffers that are not views, and make them views.
 
         Raises:
-            WrapError: parameters were added, frozen or unfrozen, or their type changed.
+            WrapError: names the parameter that was added, frozen or unfrozen, or whose type, shape or device changed.
         """
-        now = self._trainable()
-        if len(now) != len(self._parameters) or any(a is not b for a, b in zip(now, self._parameters, strict=True)):
-            raise WrapError("the optimizer's trainable parameters changed after wrap; add and freeze them before")
-        for parameter, w, m in zip(self._parameters, self._w, self._m, strict=True):
-            if parameter.data_ptr() != w.data_ptr():
-                if (parameter.dtype, parameter.device, parameter.shape) != (w.dtype, w.device, w.shape):
-                    name = self._name(parameter)
-                    raise WrapError(f"parameter {name}: type, shape or device changed after wrap; do that before")
-                w.copy_(parameter.detach())
+        self._check_unchanged()
+        if self._copied(self.w, self._w, [parameter.data for parameter in self._parameters], "value"):
+            for parameter, w in zip(self._parameters, self._w, strict=True):
                 parameter.data = w
-            state = self._optimizer.state.get(parameter, {})
-            buffer = state.get(self._momentum)
-            if buffer is None:
-                m.zero_()
-            elif buffer.data_ptr() != m.data_ptr():
-                m.copy_(buffer)
-                state[self._momentum] = m
+        states = [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
+        if self._copied(self.m, self._m, [state.get(self._momentum) for state in states], self._momentum):
+            for state, m in zip(states, self._m, strict=True):
+                if state.get(self._momentum) is not None:
+                    state[self._momentum] = m.detach()  # another tensor: its `data` can be replaced, that of m cannot
+
+    def remember(self) -> None:
+        """Keep the present values of w and m, for `check_same`."""
+        self._kept = self.w.clone(), self.m.clone()
+
+    def check_same(self) -> None:
+        """Raises: WrapError: names the parameter whose values, or those of its momentum, are not those remembered."""
+        for vector, kept, what in zip((self.w, self.m), self._kept, ("value", self._momentum), strict=True):
+            if torch.equal(_bits(vector), _bits(kept)):
+                continue
+            for parameter, now, before in zip(self._parameters, self._views(vector), self._views(kept), strict=True):
+                if not torch.equal(_bits(now), _bits(before)):
+                    changed = f"parameter {self._name(parameter)}: its {what} was changed since the last step"
+                    raise WrapError(f"{changed}, while averages are in flight; call drain() first, on all ranks")
 
     def collect(self) -> torch.Tensor:
-        """Fill g with the gradients, which become views of it, and return it; a missing gradient counts as zero.
+        """Return a new vector of the gradients, whose parts become the gradients; a missing one counts as zero.
 
         Raises:
-            WrapError: a gradient is sparse.
+            WrapError: a gradient is sparse or has another shape, or a frozen parameter has one.
         """
-        for parameter, g in zip(self._parameters, self._g, strict=True):
-            grad = parameter.grad
-            if grad is None:
-                g.zero_()
-            elif grad.layout != torch.strided:
-                name = self._name(parameter)
-                raise WrapError(f"parameter {name} has a sparse gradient; expected a dense one, as with sparse=False")
-            elif grad.data_ptr() != g.data_ptr():
-                g.copy_(grad.detach())
-            parameter.grad = g
-        return self.g
+        for parameter in self._all():
+            if parameter.grad is not None and not parameter.requires_grad:
+                used = f"parameter {self._name(parameter)} is frozen, but the optimizer would use its gradient"
+                raise WrapError(f"{used}, of this rank alone; set its grad to None")
+        g = self._joined([parameter.grad for parameter in self._parameters], "gradient")
+        for parameter, part in zip(self._parameters, self._views(g), strict=True):
+            parameter.grad = part
+        return g
+
+    def _copied(
+        self, vector: torch.Tensor, views: Sequence[torch.Tensor], values: Sequence[torch.Tensor | None], what: str
+    ) -> bool:
+        """Fill a vector, unless all values are its views already; return whether it was filled."""
+        if all(value is not None and _is_view(value, view) for value, view in zip(values, views, strict=True)):
+            return False
+        vector.copy_(self._joined(values, what))  # through other memory: two views can have been exchanged
+        return True
+
+    def _joined(self, values: Sequence[torch.Tensor | None], what: str) -> torch.Tensor:
+        """Return a new vector of a value for each parameter, in the type of w; None counts as zero."""
+        parts = []
+        for parameter, value, view in zip(self._parameters, values, self._w, strict=True):
+            part = torch.zeros_like(view) if value is None else value.detach()
+            name = f"parameter {self._name(parameter)}"
+            if part.layout != torch.strided:
+                raise WrapError(f"{name} has a sparse {what}; expected a dense one, as with sparse=False")
+            if part.shape != view.shape:
+                raise WrapError(f"{name} has a {what} of shape {tuple(part.shape)}; expected {tuple(view.shape)}")
+            parts.append(part.to(view).reshape(-1))
+        return torch.cat(parts)
+
+    def _all(self) -> list[torch.Tensor]:
+        return [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
 
     def _trainable(self) -> list[torch.Tensor]:
-        groups = self._optimizer.param_groups
-        return [parameter for group in groups for parameter in group["params"] if parameter.requires_grad]
+        return [parameter for parameter in self._all() if parameter.requires_grad]
 
     def _views(self, vector: torch.Tensor) -> list[torch.Tensor]:
         ends = list(accumulate(parameter.numel() for parameter in self._parameters))
         parts = vector.tensor_split(ends[:-1])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def _check_unchanged(self) -> None:
+        before, now = (
+            {id(parameter): parameter for parameter in some} for some in (self._parameters, self._trainable())
+        )
+        for key, parameter in {**before, **now}.items():
+            if key not in before or key not in now:
+                what = "frozen or removed from" if key in before else "unfrozen or added to"
+                name = self._name(parameter)
+                raise WrapError(f"parameter {name} was {what} the optimizer after wrap; {AGAIN}")
+        for parameter, w in zip(self._parameters, self._w, strict=True):
+            if (parameter.dtype, parameter.device, parameter.shape) != (w.dtype, w.device, w.shape):
+                kinds = (f"{t.dtype}, {tuple(t.shape)} on {t.device}".removeprefix("torch.") for t in (w, parameter))
+                name = self._name(parameter)
+                raise WrapError(f"parameter {name} was converted after wrap, from {' to '.join(kinds)}; {AGAIN}")
 
     def _check(self) -> None:
         if not self._parameters:
@@ -120,3 +165,18 @@ class FlatParameters:
 
     def _name(self, parameter: torch.Tensor) -> str:
         return repr(self._names.get(id(parameter), "without a name"))
+
+
+def _is_view(value: torch.Tensor, view: torch.Tensor) -> bool:
+    """Whether a tensor is this memory, read in this way."""
+    return (value.data_ptr(), value.dtype, value.shape, value.stride()) == (
+        view.data_ptr(),
+        view.dtype,
+        view.shape,
+        view.stride(),
+    )
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor, so that NaN equals NaN."""
+    return tensor.view(-1).view(torch.int32)

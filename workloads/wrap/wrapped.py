@@ -13,7 +13,7 @@ from wanbench.workloads.algorithms.registry import create, from_environment
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.world import copy_from_rank_0, world
 from wanbench.workloads.wrap.call import check_call
-from wanbench.workloads.wrap.flat import FlatParameters, WrapError
+from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError
 from wanbench.workloads.wrap.optimizer import Followed
 
 SEED = "WANBENCH_SEED"
@@ -94,13 +94,15 @@ class Wrapped:
             make_equal: sets the model's parameters and buffers to the same values on all ranks.
         """
         followed = Followed(optimizer)
-        names = {id(parameter): name for name, parameter in model.named_parameters()}
-        self._flat = FlatParameters(optimizer, names)
+        self._model, self._known = model, dict(model.named_parameters())
+        self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._known.items()})
         self.algorithm, self.steps = algorithm, 0
         algorithm.check(_setting(followed, comm, self._flat))
         if make_equal is not None:
             make_equal([*model.parameters(), *model.buffers()])
         self._comm, self._drained = comm, True
+        # Then replicas differ between steps, and a change of the program's would stay on this rank alone.
+        self._defers = comm.world_size > 1 and (algorithm.delay_steps > 0 or algorithm.period_steps > 1)
         self._replica = Replica(
             w=self._flat.w, m=self._flat.m, optimizer=followed, comm=comm, shapes=self._flat.shapes, seed=seed
         )
@@ -120,7 +122,7 @@ class Wrapped:
         Raises:
             CommError: a peer is gone.
         """
-        self._flat.follow()
+        self._follow()
         self.algorithm.finish()
         self._drained = True
 
@@ -169,7 +171,8 @@ class Wrapped:
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if any(closure is not None for closure in (*args[1:], kwargs.get("closure"))):
             raise WrapError("optimizer.step(closure) is not supported; call loss.backward(), then optimizer.step()")
-        self._flat.follow()
+        self._check_replaced(optimizer)
+        self._follow()
         g = self._flat.collect()
         _unscale(optimizer, g)
         self._drained = False
@@ -179,12 +182,37 @@ class Wrapped:
         if applied is not g:
             g.copy_(applied)  # type: ignore[arg-type]
 
+    def _follow(self) -> None:
+        """Take what the program has changed since the last step. Raises: WrapError: it may not change now."""
+        self._flat.follow()
+        if self._defers and not self._drained:
+            self._flat.check_same()
+
+    def _check_replaced(self, optimizer: torch.optim.Optimizer) -> None:
+        """Raises: WrapError: names a parameter that is no longer the optimizer's, or another hook changes gradients."""
+        if self._defers and list(_hooks(optimizer))[-1] != self._before_step:
+            raise WrapError(
+                "a step pre-hook was registered after wrap, and would change the gradients of this rank alone; "
+                "register it before wrap"
+            )
+        now, trained = dict(self._model.named_parameters()), _parameters(optimizer)
+        known, present = set(map(id, self._known.values())), set(map(id, now.values()))
+        new = [name for name, parameter in now.items() if parameter.requires_grad and id(parameter) not in known]
+        lost = [name for name, parameter in self._known.items() if id(parameter) in trained - present]
+        for name in new + lost:
+            raise WrapError(
+                f"parameter {name!r} of the model was replaced, added or removed after wrap, unlike in the optimizer; "
+                f"change values in place (load_state_dict without assign=True), or {AGAIN}"
+            )
+
     @torch.no_grad()
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         del optimizer, args, kwargs
         self._flat.follow()
         self.algorithm.stepped()
         self.steps += 1
+        if self._defers:
+            self._flat.remember()
 
 
 def _seed(environment: Mapping[str, str]) -> int:
@@ -201,10 +229,13 @@ def _check(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
             raise WrapError(f"the model is in a {name}, which averages gradients itself; pass the module inside it")
     if any(isinstance(getattr(hook, "__self__", None), Wrapped) for hook in _hooks(optimizer)):
         raise WrapError("this optimizer is already wrapped; call wrap once")
-    own = {id(parameter) for parameter in model.parameters()}
-    for group in optimizer.param_groups:
-        if any(id(parameter) not in own for parameter in group["params"]):
-            raise WrapError("the optimizer has parameters that the model lacks; make it from model.parameters()")
+    if _parameters(optimizer) - set(map(id, model.parameters())):
+        raise WrapError("the optimizer has parameters that the model lacks; make it from model.parameters()")
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> set[int]:
+    """The ids of an optimizer's parameters."""
+    return {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
 
 
 def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:

@@ -32,14 +32,16 @@ ENDED, LIVE, NEVER = 0, 1, 1000  # numbers of an operation before, of the one in
 Links = dict[int, dict[int, socket.socket]]
 
 
-def head(kind: int, nbytes: int, sequence: int = 0, chunk: int = 0, *, last: bool = False) -> bytes:
-    return mesh._HEADER.pack(kind, last, chunk, sequence, nbytes)
+def head(kind: int, nbytes: int, sequence: int = 0, chunk: int = 0, *, last: bool = False, about: str = "") -> bytes:
+    return mesh._HEADER.pack(kind, last, len(about), chunk, sequence, nbytes + len(about))
 
 
-def frame(what: Collective, nbytes: int, sequence: int = LIVE, chunk: int = 0) -> bytes:
+def frame(what: Collective, nbytes: int, sequence: int = LIVE, chunk: int = 0, about: str | None = None) -> bytes:
     """A frame of the collective, which is right if nothing is given but the bytes of the first chunk."""
+    about = what.about if about is None else about
     number = 0 if what.frame == mesh.MESSAGE and sequence == LIVE else sequence  # it is the first message
-    return head(what.frame, nbytes, number, chunk, last=what.frame == mesh.SHARE) + bytes(nbytes)
+    header = head(what.frame, nbytes, number, chunk, last=what.frame == mesh.SHARE, about=about)
+    return header + bytes(nbytes) + about.encode()
 
 
 # What it says, of a collective and the bytes of the first chunk that it should send. It closes behind "...".
@@ -54,6 +56,10 @@ HOSTILE: dict[str, Callable[[Collective, int], bytes]] = {
     "an unknown kind": lambda what, nbytes: head(77, 4) + bytes(4),
     "another protocol": lambda what, nbytes: b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
     "too few bytes": lambda what, nbytes: frame(what, nbytes - 4),
+    "another operation": lambda what, nbytes: frame(what, nbytes, about="all_reduce by max of float32"),
+    "another type": lambda what, nbytes: frame(what, nbytes, about=what.about.replace("float", "int")),
+    "what is no text": lambda what, nbytes: head(what.frame, 0, LIVE, about=4 * " ") + b"\xff\xfe\xfd\xfc",
+    "more about it than it sends": lambda what, nbytes: mesh._HEADER.pack(what.frame, False, 99, 0, LIVE, 4) + bytes(4),
     "a chunk that does not exist": lambda what, nbytes: frame(what, nbytes, chunk=999),
     "a frame for an operation that has ended": lambda what, nbytes: frame(what, nbytes, ENDED),
     "a frame for an operation that nobody issued": lambda what, nbytes: frame(what, nbytes, NEVER),

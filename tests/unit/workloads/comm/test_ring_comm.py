@@ -178,11 +178,17 @@ def test_ranks_that_disagree_on_the_size_are_named_on_every_rank(group):
         assert "ranks disagree on the size of all_reduce 0: rank " in message
 
 
+MEAN = b"all_reduce by mean of float32"
+
+
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
         (Frame(HOP + 2, 0, memoryview(b""), lambda: None, 0), "rank 0 sent a frame of kind 9; expected 0 to 7"),
-        (Frame(HOP, 0, memoryview(b"12345"), lambda: None, 0, last=False), "rank 0 sent 5 bytes; rank 1 expected 16"),
+        (
+            Frame(HOP, 0, memoryview(b"12345"), lambda: None, 0, last=False, about=MEAN),
+            "rank 0 sent 5 bytes; rank 1 expected 16",
+        ),
         (
             Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, chunk=99),
             "rank 0 sent 16 bytes; rank 1 expected nothing",
@@ -212,7 +218,7 @@ def test_a_frame_of_a_rank_that_is_not_the_one_before_is_an_error(group):
         if work is not None:
             work.wait()
             return
-        comm._mesh.send_all([(1, Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, last=False))])
+        comm._mesh.send_all([(1, Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, last=False, about=MEAN))])
 
     for caught in failures(group([0, 1, 2]), body, besides=2):
         assert "rank 2 sent more than operation 0 needs" in caught
@@ -227,7 +233,7 @@ def test_a_chunk_that_comes_twice_is_an_error(group):
         if work is not None:
             work.wait()
             return
-        twice = Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, last=False)
+        twice = Frame(HOP, 0, memoryview(bytes(16)), lambda: None, 0, last=False, about=MEAN)
         comm._mesh.send_all([(1, twice), (1, twice)])
 
     for caught in failures(group([0, 1, 2]), body, besides=0):

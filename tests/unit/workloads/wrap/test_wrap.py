@@ -351,3 +351,35 @@ def test_an_optimizer_that_belongs_to_another_model_or_is_wrapped_is_refused():
     _, model, optimizer = one(SSGD())
     with pytest.raises(WrapError, match=r"^this optimizer is already wrapped; call wrap once$"):
         wrap(model, optimizer, SSGD())
+
+
+def test_a_gradient_of_a_frozen_parameter_is_refused_because_the_optimizer_would_use_it():
+    model = Model(recorded(1)[0])
+    model.c.requires_grad_(False)
+    _, _, optimizer = one(SSGD(), model=model)
+    model.set_gradients(recorded(1)[1][0, 0])
+    with pytest.raises(WrapError, match=r"^parameter 'c' is frozen, but the optimizer would use its gradient, of this"):
+        optimizer.step()
+
+
+def test_a_momentum_of_another_shape_is_refused():
+    _, model, optimizer = one(SSGD())
+    optimizer.state[model.b]["momentum_buffer"] = torch.zeros(1)
+    with pytest.raises(WrapError, match=r"^parameter 'b' has a momentum_buffer of shape \(1,\); expected \(4,\)$"):
+        optimizer.step()
+
+
+def test_a_step_hook_after_wrap_is_refused_where_it_would_change_one_ranks_gradients_alone():
+    def body(algorithm, comm):
+        model = Model(recorded(2)[0])
+        optimizer = MOMENTUM(model.parameters())
+        Wrapped(model, optimizer, algorithm, comm)
+        optimizer.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_value_(model.parameters(), 0.1))
+        model.set_gradients(recorded(2)[1][0, comm.rank])
+        optimizer.step()
+        return model.flat()
+
+    first, second = run_replicas(2, partial(body, SSGD()))  # all ranks clip the same average
+    assert torch.equal(first, second)
+    with pytest.raises(WrapError, match=r"^a step pre-hook was registered after wrap"):
+        run_replicas(2, partial(body, DTS(2, 2)))
