@@ -1,9 +1,6 @@
-"""A map as figure and as points."""
+"""A map as it is stored: what is drawn, its subject and its caption."""
 
 from __future__ import annotations
-
-from collections import Counter
-from pathlib import Path
 
 from wanbench.harness.advise.map import Map
 from wanbench.harness.show.figures import stored_map
@@ -11,14 +8,9 @@ from wanbench.harness.show.figures.map import MapData
 from wanbench.harness.show.grid import size
 
 
-def write(found: Map, folder: Path) -> list[Path]:
-    """Write the map and its figure into a folder. Return the paths."""
-    return stored_map.write(stored(found), folder)
-
-
 def stored(found: Map) -> stored_map.StoredMap:
     """The map as it is stored."""
-    return stored_map.StoredMap(_data_of(found), title_of(found), caption_of(found))
+    return stored_map.StoredMap(_data_of(found), subject_of(found), caption_of(found))
 
 
 def _data_of(found: Map) -> MapData:
@@ -38,17 +30,10 @@ def _data_of(found: Map) -> MapData:
     )
 
 
-def title_of(found: Map) -> str:
-    """The finding, and the subject."""
-    counts = Counter(point.name for point in found.points)
-    (first, times), *_ = counts.most_common()
-    most = max(found.points, key=lambda point: point.gain)
-    share = round(100 * times / len(found.points))
-    return (
-        f"{first} is best on {share} % of the map; at most {most.gain:.0f} times as fast as ssgd\n"
-        f"{found.question.reference.workload.name}, {found.question.workers} workers; simulated"
-        f"{', with the accuracy of a proxy' if found.library.proxy else ''}"
-    )
+def subject_of(found: Map) -> str:
+    """Workload and workers, and where the accuracy comes from."""
+    subject = f"{found.question.reference.workload.name}, {found.question.workers} workers; simulated"
+    return subject + (", with the accuracy of a proxy" if found.library.proxy else "")
 
 
 def caption_of(found: Map) -> str:
