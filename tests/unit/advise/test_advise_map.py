@@ -99,6 +99,8 @@ def test_the_sentence_of_the_recorded_map_follows_from_its_table():
         lines = list(csv.DictReader(file))
     best = Counter(line["best"] for line in lines).most_common(1)[0][0]
     gains = [float(line["gain_over_ssgd"]) for line in lines if line["best"] == best]
-    drawn = " ".join(re.findall(r"<!-- (.*?) -->", (REFERENCE / "map" / "resnet50.svg").read_text()))
+    drawn = " ".join(re.findall(r"<!-- (.*?) -->", (REFERENCE / "map" / "resnet50.svg").read_text())).replace(
+        "\u00a0", " "
+    )
     assert f"{100 * len(gains) / len(lines):.0f} %" in drawn
     assert f"{max(gains):.3g} times" in drawn
