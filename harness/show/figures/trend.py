@@ -101,8 +101,7 @@ def trend(
         sheet.label(index, x)
     for axes, measure, of in zip(sheet.figure.axes, measures, ends, strict=True):
         _limit(axes, series, measures, measure, margin, log_x=log_x)
-        edge = axes.get_xlim()[1]
-        placed = [replace(end, x=edge) if math.isinf(end.x) else end for end in of]
+        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in of]
         label_ends(axes, placed, (sheet.panel_width_in, panel_in))
     return sheet.figure
 
