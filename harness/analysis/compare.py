@@ -15,7 +15,8 @@ from wanbench.harness.analysis.summary import AnalysisError, cells, frame, recor
 Row = Mapping[str, Any]
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
-_FOLLOWS = {"testbed": ("emulator",)}
+_FOLLOWS = {"testbed": ("emulator",), "collective": ("channels",)}
+_SAME = ("testbed", "emulator", "hosts", "run")  # measured twice, so that equal times are expected
 NEAR, FAR = 0.10, 0.20
 
 
@@ -71,6 +72,11 @@ class Comparison:
         """The pair that differs the most."""
         return max(self.pairs, key=lambda pair: abs(math.log(pair.ratio)))
 
+    @property
+    def of_same(self) -> bool:
+        """Whether the axis only repeats a measurement; otherwise it changes what is measured."""
+        return self.by in _SAME
+
 
 def compare(rows: Iterable[Row], by: str) -> Comparison:
     """Pair the cells with more than one worker that agree in everything but one axis.
@@ -81,12 +87,16 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
         AnalysisError: no such axis, or no cell has a valid repetition at two of its values.
     """
     known = ("run", *AXES)
-    if by not in known:
-        raise AnalysisError(f"--by {by}: not an axis; expected one of {', '.join(known)}")
     if by == "hosts":  # also those that are alike
         rows = [{**row, "hosts": own_host(row)} for row in rows]
     summary = cells(frame(rows))
     lines = [line for line in records(summary) if line["workers"] != 1 and line["status"] == "ok"]
+    if by not in known:
+        own = {axis for line in lines for axis in line["axes"] if axis != "algorithm"}
+        own = {axis for axis in own if not any(column.startswith(axis) for column in AXES)}
+        if by not in own:
+            raise AnalysisError(f"--by {by}: not an axis; expected one of {', '.join([*known, *sorted(own)])}")
+        lines = [_by_own(line, by) for line in lines if by in line["axes"]]
     free = {"run", by, *_FOLLOWS.get(by, ())}
     if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in _by_run(lines).values()):
         free |= {"testbed", "emulator"}
@@ -112,6 +122,12 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
         raise AnalysisError(f"--by {by}: no cell has a valid repetition at two values of {by}")
     pairs.sort(key=_order)
     return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups.values()))
+
+
+def _by_own(line: Row, axis: str) -> Row:
+    """A line with a column for a swept key that has none; its value is no longer part of the label."""
+    value = line["axes"][axis]
+    return {**line, axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")}
 
 
 def _by_run(lines: Iterable[Row]) -> dict[str, list[Row]]:

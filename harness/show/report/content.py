@@ -15,6 +15,8 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
+from wanbench.harness.show.grid import plain
+from wanbench.harness.show.headline import Best, best_note, best_of, best_titles, headline_of
 from wanbench.harness.show.report.cell_table import Line, cell_line, header, shown_axes, valid_reps
 from wanbench.harness.show.report.findings import (
     Failure,
@@ -24,10 +26,10 @@ from wanbench.harness.show.report.findings import (
     fidelity_of,
     findings_of,
     objections_to,
+    verdict_of,
 )
-from wanbench.harness.show.report.headline import Best, best_note, best_of, best_titles, headline_of, verdict_of
 from wanbench.harness.show.report.map import MapOnPage, map_on_page
-from wanbench.harness.show.report.plain import Row, plain, relative
+from wanbench.harness.show.report.plain import Row, relative
 from wanbench.harness.show.report.view import View, view_of
 from wanbench.harness.show.tables import in_json
 
@@ -112,7 +114,7 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         counts=tuple((status, sum(row["status"] == status for row in rows)) for status in ("ok", "invalid", "failed")),
         facts=_facts(summary),
         headline=headline_of(found),
-        best_titles={field: title.replace("\n", " ") for field, title in best_titles(best).items()},
+        best_titles={field: title.replace("\n", " ") for field, title in best_titles(found, best).items()},
         best=best,
         best_note=best_note(found),
         figures=figures,

@@ -9,7 +9,8 @@ from typing import Any
 
 from wanbench.harness.analysis.order import absent, by_value
 from wanbench.harness.analysis.summary import AXIS_TITLES, provenance
-from wanbench.harness.show.report.plain import Row, plain
+from wanbench.harness.show.grid import plain
+from wanbench.harness.show.report.plain import Row
 
 
 @dataclass(frozen=True)
