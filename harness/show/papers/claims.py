@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
@@ -102,8 +103,8 @@ def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
 
 def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
     found = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
-    if len({row["cell"] for row in found}) != 1:
-        count = len({row["cell"] for row in found})
+    count = len({row["cell"] for row in found})
+    if count != 1 and not (claim.pooled and count):
         raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
     return found
 
@@ -119,10 +120,13 @@ def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
     return Estimate(*mean_interval(values), len(values))
 
 
-def _values(claim: Claim, rows: Sequence[Row]) -> dict[int, float]:
-    """The value of each repetition, by seed."""
+def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
+    """The value of each repetition, by seed, and by the number of workers if cells are pooled."""
     column, per = str(claim.value), claim.per
-    return {row["seed"]: row[column] / (1 if per is None else row[per]) for row in rows}
+    return {
+        (row["workers"] if claim.pooled else 0, row["seed"]): row[column] / (1 if per is None else row[per])
+        for row in rows
+    }
 
 
 def _shown(claim: Claim, estimate: Estimate) -> str:
@@ -150,7 +154,8 @@ def _verdict(claim: Claim, estimate: Estimate) -> str:
 
 def _how(claim: Claim, run: Path, row: Row) -> str:
     if row["testbed"] != "virtual":
-        return f"emulated ({row['testbed']}, {row['emulator']})"
+        unchecked = "; before the check for pauses" if absent(row["paused_pct"]) else ""
+        return f"emulated ({row['testbed']}, {row['emulator']}{unchecked})"
     return f"simulated: {claim.why or _load(run, row)}"
 
 
