@@ -92,11 +92,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     summary = cells(frame(rows))
     lines = [line for line in records(summary) if line["workers"] != 1 and line["status"] == "ok"]
     if by not in known:
-        own = {axis for line in lines for axis in line["axes"] if axis != "algorithm"}
-        own = {axis for axis in own if not any(column.startswith(axis) for column in AXES)}
-        if by not in own:
-            raise AnalysisError(f"--by {by}: not an axis; expected one of {', '.join([*known, *sorted(own)])}")
-        lines = [_by_own(line, by) for line in lines if by in line["axes"]]
+        lines = _by_own(lines, by)
     free = {"run", by, *_FOLLOWS.get(by, ())}
     if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in _by_run(lines).values()):
         free |= {"testbed", "emulator"}
@@ -124,10 +120,17 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups.values()))
 
 
-def _by_own(line: Row, axis: str) -> Row:
-    """A line with a column for a swept key that has none; its value is no longer part of the label."""
-    value = line["axes"][axis]
-    return {**line, axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")}
+def _by_own(lines: Sequence[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
+    """The lines with a column for a swept key that has none; its value is no longer part of the label."""
+    own = {name for line in lines for name in line["axes"] if name != "algorithm"}
+    own = {name for name in own if not any(column.startswith(name) for column in AXES)}
+    if axis not in own:
+        expected = ", ".join(["run", *AXES, *sorted(own)])
+        raise AnalysisError(f"--by {axis}: not an axis; expected one of {expected}")
+    found = [(line, line["axes"][axis]) for line in lines if axis in line["axes"]]
+    return [
+        line | {axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")} for line, value in found
+    ]
 
 
 def _by_run(lines: Iterable[Row]) -> dict[str, list[Row]]:

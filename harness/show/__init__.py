@@ -1,8 +1,8 @@
 """Results as people read them.
 
 Layout
-    headline.py    the best algorithm on every network, which comes first
-    tables.py      results as text; comparison.py: two values of an axis; timeline_table.py: changes over time;
+    headline.py    the best algorithm in every case, which comes first
+    tables.py      results as text; comparison.py: two values of an axis;
                    history_table.py: changes over commits; grid.py: aligned columns, widths and units
     figures/       results as figures
     report/        one HTML page per run, and of a history

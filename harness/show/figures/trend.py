@@ -176,7 +176,8 @@ def _ends(
     log_x: bool,
 ) -> list[End]:
     """The last point of each line; a level ends at the edge, x = infinity. Bytes are no axis that all lines share."""
-    levels, ends = [], []
+    levels: list[End] = []
+    ends: list[End] = []
     for each in series:
         found = [(at, cell[measure.column]) for at, cell in each.points if cell[measure.column] > _least(measure)]
         if found:

@@ -2,7 +2,7 @@
 
     <name>.toml     title, citation, runs (experiments), figures, published values, claims
     load(name)      as typed data, or one clear line
-    drawing.py      draws and compares; judged.py asks `verify` about the runs
+    drawing.py      draws and compares
     claims.py       answers the paper's claims from recorded rows
 
 Published values are those that a paper prints as text. Values that exist only in a picture are left out.

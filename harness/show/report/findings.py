@@ -12,7 +12,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import RULES, Objection, meaning, objections, problems_text
-from wanbench.harness.show.report.plain import Row, relative
+from wanbench.harness.show.report.rendering import Row, relative
 
 _TAIL_LINES = 30
 
