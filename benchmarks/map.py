@@ -24,8 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from wanbench.harness.advise.evidence import Library  # noqa: E402
-from wanbench.harness.advise.map import Map, Point, draw_up  # noqa: E402
-from wanbench.harness.advise.map_files import stored  # noqa: E402
+from wanbench.harness.advise.map import Map, Point, draw_up, stored  # noqa: E402
 from wanbench.harness.advise.question import Limits, Question, ask  # noqa: E402
 from wanbench.harness.advise.ranking import one_of_each, ranked  # noqa: E402
 from wanbench.harness.advise.search import Options, emulate, search  # noqa: E402

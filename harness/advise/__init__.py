@@ -11,5 +11,5 @@ Layout
     uplinks.py     the answer if the paths of a site share an uplink that the profile lacks
     answer.py      Answer: plain data, and the lines that people read; files.py: what is written beside it
     reproduce.py   a spec, a snippet and a trial; trial_result.py: what the trial measured beside the prediction
-    map.py         the best setting over round-trip time and rate; map_files.py: as figure and points
+    map.py         the best setting over round-trip time and rate
 """

@@ -15,7 +15,8 @@ from wanbench.harness.analysis.summary import AnalysisError, cells, frame, recor
 Row = Mapping[str, Any]
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
-_FOLLOWS = {"testbed": ("emulator",)}
+_FOLLOWS = {"testbed": ("emulator",), "collective": ("channels",)}
+_SAME = ("testbed", "emulator", "hosts", "run")  # measured twice, so that equal times are expected
 NEAR, FAR = 0.10, 0.20
 
 
@@ -71,6 +72,11 @@ class Comparison:
         """The pair that differs the most."""
         return max(self.pairs, key=lambda pair: abs(math.log(pair.ratio)))
 
+    @property
+    def of_same(self) -> bool:
+        """Whether the axis only repeats a measurement; otherwise it changes what is measured."""
+        return self.by in _SAME
+
 
 def compare(rows: Iterable[Row], by: str) -> Comparison:
     """Pair the cells with more than one worker that agree in everything but one axis.
@@ -81,12 +87,12 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
         AnalysisError: no such axis, or no cell has a valid repetition at two of its values.
     """
     known = ("run", *AXES)
-    if by not in known:
-        raise AnalysisError(f"--by {by}: not an axis; expected one of {', '.join(known)}")
     if by == "hosts":  # also those that are alike
         rows = [{**row, "hosts": own_host(row)} for row in rows]
     summary = cells(frame(rows))
     lines = [line for line in records(summary) if line["workers"] != 1 and line["status"] == "ok"]
+    if by not in known:
+        lines = _by_own(lines, by)
     free = {"run", by, *_FOLLOWS.get(by, ())}
     if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in _by_run(lines).values()):
         free |= {"testbed", "emulator"}
@@ -112,6 +118,19 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
         raise AnalysisError(f"--by {by}: no cell has a valid repetition at two values of {by}")
     pairs.sort(key=_order)
     return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups.values()))
+
+
+def _by_own(lines: Sequence[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
+    """The lines with a column for a swept key that has none; its value is no longer part of the label."""
+    own = {name for line in lines for name in line["axes"] if name != "algorithm"}
+    own = {name for name in own if not any(column.startswith(name) for column in AXES)}
+    if axis not in own:
+        expected = ", ".join(["run", *AXES, *sorted(own)])
+        raise AnalysisError(f"--by {axis}: not an axis; expected one of {expected}")
+    found = [(line, line["axes"][axis]) for line in lines if axis in line["axes"]]
+    return [
+        line | {axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")} for line, value in found
+    ]
 
 
 def _by_run(lines: Iterable[Row]) -> dict[str, list[Row]]:

@@ -97,8 +97,8 @@ def _beside(source: str, out: Path, *, across_hosts: bool) -> tuple[str, list[di
 
 def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:
     from wanbench.harness.show import papers
+    from wanbench.harness.show.papers.claims import refusals
     from wanbench.harness.show.papers.drawing import check_paper, draw_paper
-    from wanbench.harness.show.papers.judged import refusals
 
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")

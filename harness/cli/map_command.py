@@ -45,11 +45,11 @@ def _map(
     proxy: tuple[str, ...],
     fresh: bool,
 ) -> None:
-    from wanbench.harness.advise import map_files
     from wanbench.harness.advise.evidence import Library
-    from wanbench.harness.advise.map import draw_up
+    from wanbench.harness.advise.map import draw_up, stored
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
+    from wanbench.harness.show.figures import stored_map
     from wanbench.netprofiles import Delay, Rate
 
     low_ms, high_ms = (delay.ms for delay in _two("--rtts", rtts, Delay.parse))
@@ -63,9 +63,10 @@ def _map(
     say = Options(out, 0, fresh, lambda line: click.echo(line, err=True))
     found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
     folder = out / f"{question.spec.name}-map"[:80]
-    for path in map_files.write(found, folder):
+    of_map = stored(found)
+    for path in stored_map.write(of_map, folder):
         click.echo(path, err=True)
-    terminal.show(map_files.title_of(found).partition("\n")[0], err=True)
+    terminal.show(of_map.title.partition("\n")[0], err=True)
     click.echo(folder)
 
 

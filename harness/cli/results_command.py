@@ -42,8 +42,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     """
     from wanbench.harness.results.store import open_run
     from wanbench.harness.show.headline import headline
-    from wanbench.harness.show.tables import render, write_parquet
-    from wanbench.harness.show.timeline_table import timeline_table
+    from wanbench.harness.show.tables import render, timeline_table, write_parquet
 
     folder = open_run(run_source, out)
     rows = rows_of(folder, earlier=earlier)

@@ -1,9 +1,8 @@
 """Results as people read them.
 
 Layout
-    headline.py    the best algorithm on every network, which comes first
-    tables.py      results as text; comparison.py: two values of an axis; timeline_table.py: changes over time;
-                   grid.py: aligned columns, widths and units
+    headline.py    the best algorithm in every case, which comes first
+    tables.py      results as text; comparison.py: two values of an axis; grid.py: aligned columns, widths and units
     figures/       results as figures
     report/        one HTML page per run
     notebook.py    what a run displays of itself in a notebook

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from wanbench.harness.analysis.order import absent
 
@@ -108,6 +110,13 @@ def shown(value: object) -> str:
     if absent(value):
         return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def plain(value: Any) -> str:
+    """A value as text: short numbers, and JSON for tables and lists."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list) else str(value)
 
 
 def sent(megabytes: float | None, unscaled: float | None) -> str:

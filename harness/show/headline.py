@@ -1,19 +1,209 @@
-"""The opening of `results`: the best algorithm on every network, its gain and its cost. Pure for a given width."""
+"""The best algorithm in every case of a run, its gain and its cost: a sentence and a table. Pure for a given width."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.grid import fitted, left_out, some, width_of_output
-from wanbench.harness.show.report.headline import best_note, best_of, best_titles, headline_of
+from wanbench.harness.analysis.best import TIE_SHARE, NetworkStandings, Standing, networks
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, axis_value, provenance
+from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.show.figures.names import data_set
+from wanbench.harness.show.grid import fitted, left_out, plain, sent, some, width_of_output
 
+_NAMED = 6
 _DROP = ("parameters", "equally fast", "sent per step\nper worker")
 _ALSO = 2
+
+
+@dataclass(frozen=True)
+class Best:
+    """A row of the table of best algorithms."""
+
+    where: str
+    best: str
+    params: str
+    scalability: str
+    speed_up: str
+    accuracy: str
+    target: str
+    sent: str
+    also: str
+
+
+_TITLES = {
+    "best": "best algorithm",
+    "scalability": "scalability",
+    "speed_up": "speed-up\nover ssgd",
+    "accuracy": "accuracy\nagainst ssgd",
+    "target": "time\nto target",
+    "sent": "sent per step\nper worker",
+    "also": "equally fast",
+    "params": "parameters",
+}
+_NOTHING = {"-", "none", "not measured"}
+
+
+_CHOSEN = {"collective", "channels", "tcp"}  # the user's choice on any network, as the algorithm is
+
+# What a run varies besides the algorithm, if it is no network.
+_PLURALS = {
+    "workers": "numbers of workers",
+    "channels": "numbers of channels",
+    "tcp": "TCP settings",
+    "payload_scale": "payload scales",
+    "mtbf_s": "rates of failure",
+    "mttr_s": "times to repair",
+    "timeline": "timelines",
+    "workload": "workloads",
+    "collective": "collectives",
+    "emulator": "emulators",
+    "testbed": "testbeds",
+    "hosts": "hosts",
+}
+
+
+def varied(found: Sequence[NetworkStandings]) -> tuple[str, str]:
+    """What the run varies besides the algorithm: as the title of a column, and as a plural."""
+    axes = list(found[0].where) if found else []
+    if not set(axes) & {*_PLURALS}:
+        return "network", "networks"
+    titles = [AXIS_TITLES.get(axis, axis).partition(" (")[0] for axis in axes]
+    if len(axes) > 1:
+        return ", ".join(titles), f"combinations of {', '.join(titles[:-1])} and {titles[-1]}"
+    return titles[0], _PLURALS[axes[0]]
+
+
+def best_titles(found: Sequence[NetworkStandings], rows: Sequence[Best]) -> dict[str, str]:
+    """Titles of the columns that have something to show, by field of `Best`. Without accuracy, none is "best"."""
+    titles = {"where": varied(found)[0]} | {
+        field: title
+        for field, title in _TITLES.items()
+        if field == "best" or any(getattr(row, field) not in _NOTHING for row in rows)
+    }
+    return titles if "accuracy" in titles else titles | {"best": "fastest algorithm"}
+
+
+def headline_of(found: Sequence[NetworkStandings]) -> str:
+    """The fastest algorithm, in how many cases it is, and what a choice besides it gains; "" if there is none."""
+    wins = Counter(network.best.algorithm for network in found if network.best is not None)
+    if not wins:
+        return ""
+    (first, count), *others = wins.most_common()
+    if len(found) == 1:
+        name = network_name(found[0])
+        where = f"{'at' if name.startswith('RTT') else 'on'} {name}"
+    elif count == len(found):
+        where = f"on {'both' if count == 2 else f'all {count}'} {varied(found)[1]}"
+    else:
+        where = f"on {count} of {len(found)} {varied(found)[1]}"
+        where = "; ".join([where, *(f"{name} on {times}" for name, times in others)])
+    kind = "fastest"
+    if _inaccurate(found):
+        kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
+    testbeds = {testbed for network in found if network.best is not None for testbed in network.testbeds}
+    return f"{first} is {kind} {where} ({provenance(testbeds)}).{_gap(found)}"
+
+
+def _gap(found: Sequence[NetworkStandings]) -> str:
+    """ " With ssgd, RTT 1 ms, gloo and ring are 16.6 times as fast as direct."; "" if nothing is chosen, or equal."""
+    cells: dict[tuple[Any, ...], dict[Any, float]] = {}
+    for network in found:
+        for axis in _CHOSEN & network.where.keys():
+            others = tuple(axis_value(name, value) for name, value in network.where.items() if name != axis)
+            for standing in network.standings:
+                times = cells.setdefault((axis, standing.algorithm, *others), {})
+                times[axis_value(axis, network.where[axis])] = standing.step_time_s
+    ratio, (_, *where), times = max(
+        ((max(times.values()) / min(times.values()), cell, times) for cell, times in cells.items()),
+        default=(1.0, ("",), {}),
+    )
+    if ratio <= 1 + TIE_SHARE:
+        return ""
+    fast = [name for name, seconds in times.items() if seconds <= min(times.values()) * (1 + TIE_SHARE)]
+    faster = f"{' and '.join(fast)} {'is' if len(fast) == 1 else 'are'} {ratio:.3g} times as fast"
+    return f" With {', '.join(where)}, {faster} as {max(times, key=lambda name: times[name])}."
+
+
+def best_of(network: NetworkStandings) -> Best:
+    """The row of a network."""
+    where = network_name(network)
+    best = network.best
+    if best is None:
+        why = "no one-worker cell to compare with" if network.standings else "no valid result"
+        return Best(where, "-", why, "-", "-", "-", "-", "-", "-")
+    reference = next((s for s in network.standings if s.kind == "ssgd"), None)
+    others = [s.algorithm for s in network.as_fast if s is not best]
+    return Best(
+        where=where,
+        best=best.algorithm,
+        params=", ".join(f"{k} = {plain(v)}" for k, v in best.params.items()) or "none",
+        scalability=_spread(best),
+        speed_up="-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}×",
+        accuracy=_accuracy(best),
+        target="-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
+        sent=sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
+        also=", ".join(others) or "-",
+    )
+
+
+def _spread(standing: Standing) -> str:
+    if standing.repeats == 1 or f"{standing.low:.3f}" == f"{standing.high:.3f}":
+        return f"{standing.scalability:.3f}"
+    return f"{standing.scalability:.3f} ({standing.low:.3f} to {standing.high:.3f})"
+
+
+def _accuracy(standing: Standing) -> str:
+    if standing.accuracy is None:
+        return "not measured"
+    if standing.change is None:
+        return f"{100 * standing.accuracy:.2f} %, no ssgd"
+    points, _, interval = standing.change_text.partition(" ")
+    return f"{points} points {interval}".rstrip()
+
+
+def best_note(found: Sequence[NetworkStandings]) -> str:
+    """The definition of "fastest", and the algorithms that are left out."""
+    text = (
+        "Fastest: the highest scalability. Algorithms within 1 % of it, or with overlapping repetitions, are "
+        "equally fast; the table names the least stale of them, then the one that sends the least. "
+    )
+    if any(s.time_to_target_s is not None for network in found for s in network.standings):
+        text = (
+            "Fastest: the shortest time to the target; of those within 1 %, the least stale, then the one that sends "
+        )
+        text += "the least. "
+    trained = _trained(found)
+    if not any(s.change is not None for network in found for s in network.standings):
+        return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)
+    text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
+    if any(s.paired is not None and s.paired.pairs > 2 for network in found for s in network.standings):
+        text += "; the mean over equal seeds, with its 95 % interval"
+    points, slower = f"{100 * ACCURACY_BAND:g} points less accurate than ssgd", _inaccurate(found)
+    left_out = f"Left out where they are more than {points}: {some(slower, _NAMED)}."
+    return f"{text}. " + (left_out if slower else f"No algorithm is more than {points}.")
+
+
+_SPEED_ALONE = (
+    "This run does not train a model, so it does not show what speed costs in accuracy; a workload that learns does "
+    "(`wanbench list workloads`)."
+)
+
+
+def _trained(found: Sequence[NetworkStandings]) -> list[str]:
+    return sorted({s.workload for network in found for s in network.standings if s.accuracy is not None})
+
+
+def _inaccurate(found: Sequence[NetworkStandings]) -> list[str]:
+    return sorted({s.algorithm for network in found for s in network.standings if not s.accurate})
+
+
+def network_name(network: NetworkStandings) -> str:
+    """The swept axes of a network and their values, or its name if nothing but the algorithm is swept."""
+    return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or network.name
 
 
 def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
@@ -29,7 +219,7 @@ def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str
         return ""
     width = width or width_of_output()
     best = [replace(row, also=some(row.also.split(", "), _ALSO)) for row in map(best_of, found)]
-    titles = best_titles(best)
+    titles = best_titles(found, best)
     lines = [[getattr(row, field) for field in titles] for row in best]
     table, dropped = fitted([*titles.values()], lines, _DROP, width)
     note = f"{best_note(found)}{_scaled(rows)} {left_out(dropped, '`wanbench report` shows them.')}"

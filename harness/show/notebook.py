@@ -97,9 +97,7 @@ def run_html(name: str, rows: Sequence[Row]) -> str:
         return text
     more = len(found) - _MAX_NETWORKS
     table = BestTable(found.head(_MAX_NETWORKS))._repr_html_()
-    return f"{text}<p>Best algorithm on each network:</p>{table}" + (
-        f"<p>and {more} more networks</p>" if more > 0 else ""
-    )
+    return f"{text}<p>Best algorithm in each case:</p>{table}" + (f"<p>and {more} more</p>" if more > 0 else "")
 
 
 class Picture:

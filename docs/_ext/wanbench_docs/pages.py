@@ -24,7 +24,7 @@ from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
-from wanbench_docs.claims import of_claims
+from wanbench_docs.claims import of_claims, of_recordings
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.costs import of_cost
 from wanbench_docs.curves import of_curve
@@ -204,6 +204,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "experiments": of_experiments,
     "workloads": of_workloads,
     "profiles": of_profiles,
+    "recordings": of_recordings,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},

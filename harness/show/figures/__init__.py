@@ -8,7 +8,6 @@ Layout
     finding.py         titles that state a finding, computed from the data
     names.py           names of algorithms and families that a reader understands
     ends.py            names at the ends of curves
-    beside.py          names beside points
     bar_rows.py        what the bar charts share
     points.py          the points of a figure, as CSV
     hover.py           a figure as part of a web page, with a note on every point

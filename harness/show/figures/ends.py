@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ class End:
     Attributes:
         label: its name. look: keywords of its line. x, y: data coordinates. value: y as text.
         aside_in: how far the curve is drawn to the right of its coordinates.
+        at: x as text if the curve ends before others, because its last cells have no valid repetition.
     """
 
     label: str
@@ -34,6 +35,18 @@ class End:
     y: float
     value: str
     aside_in: float = 0.0
+    at: str = ""
+
+    @property
+    def text(self) -> str:
+        """The name, and below it where the curve ends if others go on."""
+        return f"{self.label}\nends at {self.at}" if self.at else self.label
+
+
+def marked(ends: Sequence[End], unit: str) -> list[End]:
+    """The ends of curves over one axis: those before the last of them say where they are."""
+    last = max((end.x for end in ends), default=0.0)
+    return [end if end.x == last else replace(end, at=unit.format(end.x)) for end in ends]
 
 
 def strip_in(labels: Sequence[str]) -> float:
@@ -60,7 +73,7 @@ def label_ends(axes: Axes, ends: Sequence[End], axes_in: tuple[float, float]) ->
     to_axes = axes.transData + axes.transAxes.inverted()
     places = [(float(to_axes.transform((end.x, end.y))[1]) * axes_in[1], end) for end in ends]
     groups = _grouped(sorted(places, key=lambda place: place[0]))
-    heights = [sum(_row_in(end.label) for _, end in group) + ROW_IN * (len(group) > 1) + _APART_IN for group in groups]
+    heights = [sum(_row_in(end.text) for _, end in group) + ROW_IN * (len(group) > 1) + _APART_IN for group in groups]
     wanted = [sum(y for y, _ in group) / len(group) for group in groups]
     for group, height, y, centre in zip(groups, heights, wanted, spread(wanted, heights, axes_in[1]), strict=True):
         start = max(float(to_axes.transform((end.x, end.y))[0]) * axes_in[0] + end.aside_in for _, end in group)
@@ -71,7 +84,7 @@ def label_ends(axes: Axes, ends: Sequence[End], axes_in: tuple[float, float]) ->
 def _grouped(places: Sequence[tuple[float, End]]) -> list[list[tuple[float, End]]]:
     groups: list[list[tuple[float, End]]] = []
     for place in places:
-        if groups and place[0] - groups[-1][0][0] < _EQUAL_IN:
+        if groups and place[0] - groups[-1][0][0] < _EQUAL_IN and place[1].at == groups[-1][0][1].at:
             groups[-1].append(place)
         else:
             groups.append([place])
@@ -124,13 +137,13 @@ def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, 
         axes.text(left / axes_in[0], y, f"{len(ends)} curves {at}", color=FAINT, **text)
         top_in -= ROW_IN
     for end in ends:
-        y = (top_in - _row_in(end.label) / 2) / axes_in[1]
-        top_in -= _row_in(end.label)
+        y = (top_in - _row_in(end.text) / 2) / axes_in[1]
+        top_in -= _row_in(end.text)
         xs = [(left + share * _SAMPLE_IN) / axes_in[0] for share in (0.0, 0.5, 1.0)]
         size = 0.8 * end.look.get("markersize", 0.0)
         look = {**end.look, "markersize": size, "transform": axes.transAxes, "clip_on": False}
         axes.add_line(Line2D(xs, [y, y, y], markevery=[1], **look))
-        label = fitting(end.label, _FONT_PT, room_in)
+        label = fitting(end.text, _FONT_PT, room_in)
         axes.text((left + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, label, color=INK, **text)
 
 

@@ -33,14 +33,13 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.verify import ACCURACY_BAND
-from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.goodput import goodput_by_mtbf
 from wanbench.harness.show.figures.learning import learning
 from wanbench.harness.show.figures.learning_time import learning_time
 from wanbench.harness.show.figures.learning_time import points as points_by_network
-from wanbench.harness.show.figures.names import human
+from wanbench.harness.show.figures.names import data_set, human
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
 from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
 from wanbench.harness.show.figures.pace import Pace, pace

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import Pivot
 from wanbench.harness.show.figures.caption import caption, titled
-from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, marked, strip_in
 from wanbench.harness.show.figures.finding import names_of, percent
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
@@ -31,12 +31,13 @@ def goodput_by_mtbf(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, prog
     """
     looks, names = looks_of(pivot), names_of(pivot)
     points = {label: _points(pivot, label) for label in looks}
-    ends = [
+    own = [
         End(names[label], line(looks[label]), *found[-1][:2], f"{found[-1][1]:.2f}")
         for label, found in points.items()
         if found
     ]
-    labels = [end.label for end in ends]
+    ends = marked(own, "{:g} s")
+    labels = [end.text for end in ends]
     text = caption(pivot, run_name, "1: the same algorithm without failures", progress)
     sheet = Sheet(width_in, max(2.7, least_in(labels)), titled(pivot, left(pivot)), text, {}, right_in=strip_in(labels))
     axes = sheet.axes()

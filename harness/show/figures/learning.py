@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, marked, strip_in
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, logarithmic
 from wanbench.harness.show.figures.names import human
@@ -52,7 +52,15 @@ def learning(
         key: f"{name} ({seconds_text(ends[key].seconds)})" if side_by_side else name.replace(" + ", "\n+ ")
         for key, name in names.items()
     }
-    strip, panel_in = strip_in(list(labels.values())), max(1.9, least_in(list(labels.values())))
+    last = marked(
+        [
+            End(labels[key], line(looks[key[0]]), end.step, 100 * end.accuracy, _percent(end))
+            for key, end in ends.items()
+        ],
+        "step {:g}",
+    )
+    texts = [end.text for end in last]
+    strip, panel_in = strip_in(texts), max(1.9, least_in(texts))
     more = "; in parentheses: time of the last step" if side_by_side else ""
     finding = _race(known, ends, names) if apart else _finding(ends, names)
     sheet = Panels(
@@ -61,7 +69,8 @@ def learning(
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    _by_step(steps, known, looks, labels, (sheet.panel_width_in, panel_in))
+    _by_step(steps, known, looks)
+    label_ends(steps, last, (sheet.panel_width_in, panel_in))
     if timed:
         seconds = sheet.panel(1, f"{data_set}: accuracy (%)")
         _by_time(seconds, known, looks)
@@ -69,22 +78,11 @@ def learning(
     return sheet.figure
 
 
-def _by_step(
-    axes: Axes,
-    known: Mapping[Key, Sequence[Curve]],
-    looks: Mapping[str, Style],
-    labels: Mapping[Key, str],
-    axes_in: tuple[float, float],
-) -> None:
+def _by_step(axes: Axes, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
     _draw(axes, "step", known, looks)
     axes.set_xlim(left=0)
     axes.set_ylim(top=101)
     axes.set_xlabel("step")
-    last = []
-    for key, found in known.items():
-        end = _last(found)
-        last.append(End(labels[key], line(looks[key[0]]), end.step, 100 * end.accuracy, _percent(end)))
-    label_ends(axes, last, axes_in)
 
 
 def _by_time(axes: Axes, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:

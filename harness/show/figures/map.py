@@ -54,6 +54,43 @@ class MapData:
     checks: Sequence[tuple[float, float, bool]] = ()
 
 
+def finding(data: MapData) -> str:
+    """The setting that is best at most points, on what share of them, and how fast it is at those."""
+    (first, count), *_ = Counter(name for row in data.names for name in row).most_common()
+    gains = [
+        gain
+        for names, row in zip(data.names, data.gains, strict=True)
+        for name, gain in zip(names, row, strict=True)
+        if name == first
+    ]
+    text = f"{first} is best on {_share(count, data)} of the map"
+    most = float(f"{max(gains):.3g}")
+    return text if most <= 1 else f"{text}, there at most {most:g} times as fast as ssgd"
+
+
+def coverage(data: MapData) -> str:
+    """The share where a faster setting is not known to be accurate, and what was emulated."""
+    hatched = sum(map(sum, data.unknown))
+    text = f"Hatched: {_share(hatched, data)} of the map. " if hatched else ""
+    if not data.checks:
+        return f"{text}Nothing is emulated."
+    agree = sum(check[2] for check in data.checks)
+    emulated = {
+        data.names[_nearest(data.mbits, mbit)][_nearest(data.rtts_ms, rtt_ms)] for rtt_ms, mbit, _ in data.checks
+    }
+    never = [name for name in data.kinds if name not in emulated]
+    text += f"{agree} of {len(data.checks)} marks agree"
+    return text + (f"; best somewhere, but emulated nowhere: {', '.join(never)}." if never else ".")
+
+
+def _share(count: int, data: MapData) -> str:
+    return f"{100 * count / (len(data.mbits) * len(data.rtts_ms)):.0f} %"
+
+
+def _nearest(values: Sequence[float], value: float) -> int:
+    return min(range(len(values)), key=lambda index: abs(values[index] - value))
+
+
 @wanbench_style()
 def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -> Figure:
     """Draw a map.

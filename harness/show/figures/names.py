@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wanbench.workloads.models.builtins import BUILTINS
+
 FAMILY_NAMES = {
     "ssgd": "SSGD",
     "delayed": "delayed updates",
@@ -50,3 +52,14 @@ def compressed(compression: Any) -> str:
     share = [f"{100 * compression['ratio']:g} %"] if "ratio" in compression else []
     others = [f"{name} {value}" for name, value in compression.items() if name not in {"kind", "ratio"}]
     return " ".join([_COMPRESSIONS.get(kind, kind), *share, *others])
+
+
+_OF_THE_PAPERS = "ImageNet"
+
+
+def data_set(workload: str) -> str:
+    """The data set of a built-in workload, as "digits, not ImageNet"; for a user's own model, the workload's name."""
+    builtin = BUILTINS.get(workload)
+    if builtin is None or builtin.dataset is None:
+        return workload
+    return builtin.dataset if builtin.dataset == _OF_THE_PAPERS else f"{builtin.dataset}, not {_OF_THE_PAPERS}"

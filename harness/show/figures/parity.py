@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.compare import NEAR, Comparison
-from wanbench.harness.show.comparison import summary
+from wanbench.harness.show.comparison import finding, summary
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet, logarithmic
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, point, styles, wanbench_style
@@ -32,7 +32,7 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
     sheet = Sheet(
         width_in,
         3.2 if width_in > COLUMN_IN else 2.5,
-        f"{comparison.within(NEAR)} of {len(pairs)} step times agree within {100 * NEAR:.0f} %\n{heads} against {base}",
+        f"{finding(comparison)}\n{heads} against {base}",
         f"{run_name}: one point per cell, medians of repetitions; {summary(comparison)}.",
         entries,
         left_in=0.55,

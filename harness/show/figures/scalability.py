@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, has_law, titled
-from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, marked, strip_in
 from wanbench.harness.show.figures.finding import column_of, names_of, speed
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet
@@ -44,7 +44,7 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
         names = {label: name.replace(" + ", "\n+ ") for label, name in names.items()}
     text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
     ends = _ends(pivot, looks, names)
-    labels = [end.label for end in ends]
+    labels = [end.text for end in ends]
     height_in = max(2.7 if width_in > COLUMN_IN else 2.1, least_in(labels))
     sheet = Sheet(width_in, height_in, titled(pivot, speed(pivot)), text, _entries(pivot), right_in=strip_in(labels))
     axes = sheet.axes()
@@ -73,7 +73,7 @@ def _ends(pivot: Pivot, looks: Mapping[str, Style], names: Mapping[str, str]) ->
         other = _valid(pivot.beside.lines, label) if pivot.beside else []
         if other and not (own and own[-1][0] == other[-1][0] and abs(own[-1][1] - other[-1][1]) < _APART):
             ends.append(End(_other(names[label], pivot), _thin(look), *other[-1], f"{other[-1][1]:.2f}"))
-    return ends
+    return marked(ends, "{:g} ms")
 
 
 def _valid(lines: Mapping[tuple[str, Any], Mapping[str, Any]], label: str) -> list[tuple[float, float]]:

@@ -13,7 +13,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.results.disk import write_text
 from wanbench.harness.show.figures import save_all
 from wanbench.harness.show.figures.gallery import Drawing
-from wanbench.harness.show.figures.map import MapData, best_map
+from wanbench.harness.show.figures.map import MapData, best_map, coverage, finding
 
 FILE = "map.json"
 _DIGITS = 4
@@ -21,17 +21,23 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class StoredMap:
-    """What is drawn, with its title (the finding, and the subject in a second line) and its caption."""
+    """What is drawn, with its subject (workload and workers) and its caption."""
 
     data: MapData
-    title: str
+    subject: str
     caption: str
+
+    @property
+    def title(self) -> str:
+        """The finding, and the subject in a second line."""
+        return f"{finding(self.data)}\n{self.subject}"
 
     @property
     def drawing(self) -> Drawing:
         """Its figure, and its points."""
+        about = f"{self.caption} {coverage(self.data)}"
         return Drawing(
-            "map", self.title, lambda width_in: best_map(self.data, self.title, self.caption, width_in), self.points
+            "map", self.title, lambda width_in: best_map(self.data, self.title, about, width_in), self.points
         )
 
     def points(self) -> list[Mapping[str, Any]]:
@@ -113,7 +119,7 @@ def read(folder: Path) -> StoredMap:
             None if found["here"] is None else (found["here"][0], found["here"][1]),
             [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in found["checks"]],
         )
-        title, caption = str(found["title"]), str(found["caption"])
+        subject, caption = str(found["title"]).rpartition("\n")[2], str(found["caption"])
         _check_numbers([*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())])
         _check_numbers([value for rtt_ms, mbit, _ in data.checks for value in (rtt_ms, mbit)])
         if min(len(data.rtts_ms), len(data.mbits)) < 2:
@@ -125,4 +131,4 @@ def read(folder: Path) -> StoredMap:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); make it with `wanbench map`") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise SpecError(f"{path}: not a map ({error}); make it again with `wanbench map`") from None
-    return StoredMap(data, title, caption)
+    return StoredMap(data, subject, caption)

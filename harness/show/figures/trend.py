@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.figures.ends import End, label_ends, least_in, strip_in
+from wanbench.harness.show.figures.ends import End, label_ends, least_in, marked, strip_in
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, logarithmic
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, line, styles, wanbench_style
@@ -86,22 +86,23 @@ def trend(
     for measure in measures:
         if all(math.isnan(cell[measure.column]) for each in series for _, cell in each.points):
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
-    looks = _looks(series)
+    looks, aside_pt = _looks(series), _aside_pt(series)
     across = len(measures) if width_in > COLUMN_IN else 1
-    panel_in = max(_PANEL_IN, least_in([each.label for each in series]))
-    strip = strip_in([each.label for each in series])
+    ends = [_ends(series, measure, looks, aside_pt, log_x=log_x) for measure in measures]
+    panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
+    strip = strip_in([end.text for of in ends for end in of])
     sheet = Panels(
         width_in, title, about, {},
         count=len(measures), across=across, panel_in=panel_in, own_y=True, gap_in=strip + 0.42, right_in=strip,
     )  # fmt: skip
-    aside_pt = _aside_pt(series)
     margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in
     for index, measure in enumerate(measures):
         _panel(sheet.panel(index, measure.label), series, measure, x, looks, aside_pt)
         sheet.label(index, x)
-    for axes, measure in zip(sheet.figure.axes, measures, strict=True):
+    for axes, measure, of in zip(sheet.figure.axes, measures, ends, strict=True):
         _limit(axes, series, measures, measure, margin, log_x=log_x)
-        label_ends(axes, _ends(axes, series, measure, looks, aside_pt), (sheet.panel_width_in, panel_in))
+        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in of]
+        label_ends(axes, placed, (sheet.panel_width_in, panel_in))
     return sheet.figure
 
 
@@ -167,23 +168,25 @@ def _stretched(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ends(
-    axes: Axes,
     series: Sequence[Series],
     measure: Measure,
     looks: Mapping[str, Looks],
     aside_pt: Mapping[str, float],
+    *,
+    log_x: bool,
 ) -> list[End]:
-    """The last point of each line; a level ends at the edge."""
-    ends = []
+    """The last point of each line; a level ends at the edge, x = infinity. Bytes are no axis that all lines share."""
+    levels: list[End] = []
+    ends: list[End] = []
     for each in series:
         found = [(at, cell[measure.column]) for at, cell in each.points if cell[measure.column] > _least(measure)]
         if found:
             place, value = found[-1]
-            text = measure.text.format(measure.scale * value)
-            at = axes.get_xlim()[1] if place is None else place
-            aside_in = aside_pt.get(each.label, 0.0) / 72
-            ends.append(End(each.label, dict(looks[each.label]), at, measure.scale * value, text, aside_in))
-    return ends
+            text, aside_in = measure.text.format(measure.scale * value), aside_pt.get(each.label, 0.0) / 72
+            at = math.inf if place is None else place
+            end = End(each.label, dict(looks[each.label]), at, measure.scale * value, text, aside_in)
+            (levels if place is None else ends).append(end)
+    return [*(ends if log_x else marked(ends, "{:g}")), *levels]
 
 
 def _level(series: Series) -> bool:

@@ -2,7 +2,7 @@
 
     <name>.toml     title, citation, runs (experiments), figures, published values, claims
     load(name)      as typed data, or one clear line
-    drawing.py      draws and compares; judged.py asks `verify` about the runs
+    drawing.py      draws and compares
     claims.py       answers the paper's claims from recorded rows
 
 Published values are those that a paper prints as text. Values that exist only in a picture are left out.
@@ -101,6 +101,7 @@ class Claim(_Table):
         over, minus: the value is divided by that of another cell, or that is subtracted; columns that differ.
         scale, unit: for display. published: the value to compare with. least, most: or its bounds.
         fitted: the network was fitted to this value. why: why it is simulated, if not because of the load.
+        pooled: `where` selects several cells, which differ in the number of workers; all repetitions count.
     """
 
     place: str
@@ -119,6 +120,7 @@ class Claim(_Table):
     most: float | None = None
     fitted: bool = False
     why: str | None = None
+    pooled: bool = False
 
 
 class Paper(_Table):

@@ -2,18 +2,20 @@
 
 A `[[claim]]` of a paper's file names a value of a recorded run, and what it should be. Nothing is stored: values,
 intervals and verdicts follow from the rows, and the load that forbids to emulate a simulated cell from its plan.
+`refusals`: a figure of a run that `verify` refuses must not be committed.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
@@ -23,11 +25,13 @@ from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import objections
-from wanbench.harness.show.papers import Claim, Paper
-from wanbench.harness.show.papers.drawing import recorded
-from wanbench.harness.show.papers.judged import ACCURACY
+from wanbench.harness.show.papers import Claim, Figure, Paper
+from wanbench.harness.show.papers.drawing import recorded, select
+from wanbench.harness.show.problems import grouped
 from wanbench.harness.spec.experiment import Spec
 
+ACCURACY = "accuracy"
+_LEARNED = {ACCURACY, "final_loss"}
 _NEAR_PCT = 10.0  # a value this close to a published one agrees with it
 _GIB = 1 << 30
 
@@ -102,8 +106,8 @@ def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
 
 def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
     found = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
-    if len({row["cell"] for row in found}) != 1:
-        count = len({row["cell"] for row in found})
+    count = len({row["cell"] for row in found})
+    if count != 1 and not (claim.pooled and count):
         raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
     return found
 
@@ -119,10 +123,13 @@ def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
     return Estimate(*mean_interval(values), len(values))
 
 
-def _values(claim: Claim, rows: Sequence[Row]) -> dict[int, float]:
-    """The value of each repetition, by seed."""
+def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
+    """The value of each repetition, by seed, and by the number of workers if cells are pooled."""
     column, per = str(claim.value), claim.per
-    return {row["seed"]: row[column] / (1 if per is None else row[per]) for row in rows}
+    return {
+        (row["workers"] if claim.pooled else 0, row["seed"]): row[column] / (1 if per is None else row[per])
+        for row in rows
+    }
 
 
 def _shown(claim: Claim, estimate: Estimate) -> str:
@@ -150,7 +157,8 @@ def _verdict(claim: Claim, estimate: Estimate) -> str:
 
 def _how(claim: Claim, run: Path, row: Row) -> str:
     if row["testbed"] != "virtual":
-        return f"emulated ({row['testbed']}, {row['emulator']})"
+        unchecked = "; before the check for pauses" if absent(row["paused_pct"]) else ""
+        return f"emulated ({row['testbed']}, {row['emulator']}{unchecked})"
     return f"simulated: {claim.why or _load(run, row)}"
 
 
@@ -179,3 +187,28 @@ def _load(run: Path, simulated: Row) -> str:
         needs.append(f"{load.memory_bytes / _GIB:.0f} GiB of memory ({host.memory_limit / _GIB:.1f} may be used)")
     scale = f"at payload scale {simulated['payload_scale']:g}"
     return f"emulation needs {' and '.join(needs)} {scale}" if needs else f"emulation is possible {scale}"
+
+
+def refusals(paper: Paper, reference: Path) -> Iterator[str]:
+    """Yield one line for each reason why a figure of this paper may not be published.
+
+    The rule on accuracy refuses speeds that cost accuracy. A figure that shows this accuracy may have them.
+
+    Raises:
+        SpecError: a run is not recorded.
+    """
+    for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
+        folder = recorded(reference, run)
+        rows = folder.rows()
+        found = objections(rows, planned.read(folder.path).names)
+        hiding = {row["cell"] for figure in _hiding(paper, run) for row in select(figure, rows)}
+        kept = [one for one in found if one.rule != ACCURACY or one.cell in hiding]
+        yield from (f"{folder.path}: verify refuses it: {line}" for line in grouped(kept, run))
+
+
+def _hiding(paper: Paper, run: str) -> Iterator[Figure]:
+    """Yield the figures of a run that show no accuracy."""
+    for figure in paper.figures:
+        learned = figure.kind in {"learning", "pareto"} or _LEARNED & {*figure.columns, *figure.y}
+        if figure.run == run and not learned:
+            yield figure

@@ -12,10 +12,9 @@ import matplotlib.figure
 
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, cells, frame, records
-from wanbench.harness.show.data_set import data_set
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.gallery import Drawing, whole
-from wanbench.harness.show.figures.names import compressed, human
+from wanbench.harness.show.figures.names import compressed, data_set, human
 from wanbench.harness.show.figures.points import of_series
 from wanbench.harness.show.figures.trend import Measure, Series, trend
 from wanbench.harness.show.papers import Figure

@@ -1,8 +1,7 @@
 """The self-contained HTML page of a run (`wanbench report`).
 
 Layout
-    content.py     the content as plain data; its parts: headline.py, cell_table.py, findings.py, view.py, map.py
-    plain.py       values and addresses as text
+    content.py     the content as plain data; its parts: cell_table.py, findings.py, map.py
     rendering.py   from a template to a page; the template engine escapes every value
     page.html.j2   the structure of the page of a run
     page.css       light, dark, print, phone

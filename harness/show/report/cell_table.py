@@ -14,8 +14,8 @@ from wanbench.harness.analysis.labels import AXES
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
-from wanbench.harness.show.grid import sent
-from wanbench.harness.show.report.plain import Row, plain, relative
+from wanbench.harness.show.grid import plain, sent
+from wanbench.harness.show.report.rendering import Row, relative
 
 Place = tuple[str, Any]  # cell, and the group of hosts that its line has
 Rep = tuple[int, str | None]  # number and host

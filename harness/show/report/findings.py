@@ -11,8 +11,8 @@ from pathlib import Path
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.verify import RULES, Objection, meaning, objections
-from wanbench.harness.show.report.plain import Row, relative
+from wanbench.harness.results.verify import RULES, Objection, meaning, objections, problems_text
+from wanbench.harness.show.report.rendering import Row, relative
 
 _TAIL_LINES = 30
 
@@ -36,6 +36,19 @@ class Failure:
     reason: str
     tail: str
     link: str | None
+
+
+def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str | None) -> tuple[str, str]:
+    """publishable, objections or nothing, and a sentence."""
+    if not any(row["status"] == "ok" for row in rows):
+        return "nothing", "No repetition is valid, so there is nothing to compare." if rows else "No results yet."
+    if unjudged:
+        return "objections", "The checks could not run: do not publish yet. See “Files that could not be read”."
+    if broken:
+        rules = ", ".join(dict.fromkeys(one.rule for one in broken))
+        return "objections", f"{problems_text(broken)} ({rules})."
+    simulated = all(row["testbed"] == "virtual" for row in rows)
+    return "publishable", f"All checks passed{' (simulated results)' if simulated else ''}."
 
 
 def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+Row = Mapping[str, Any]
 
 _HERE = Path(__file__).parent
 
@@ -34,3 +38,8 @@ def for_script(data: object) -> Markup:
 
     text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def relative(file: Path, page: Path) -> str:
+    """The address of a file in a link on a page."""
+    return quote(os.path.relpath(file, page.parent).replace(os.sep, "/"))

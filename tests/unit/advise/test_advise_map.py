@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import math
+import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from wanbench.harness.advise.map import between, nearby, spaced
-from wanbench.harness.show.figures.map import MapData, best_map
+from wanbench.harness.show.figures.map import MapData, best_map, coverage, finding
 
+REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 GRID = [(rtt_ms, mbit) for rtt_ms in (1.0, 10.0, 100.0) for mbit in (10.0, 100.0, 1000.0, 10_000.0)]
 
 
@@ -56,3 +61,46 @@ def test_each_area_has_its_name_and_the_legend_has_them_all():
     listed = {text.get_text() for text in legend.get_texts()}
     assert {*kinds} <= inside
     assert {*kinds, "your network", "emulated: another is faster", "a faster one is not known to be accurate"} <= listed
+
+
+def a_map(**changed):
+    names = [["ssgd", "dts", "dts"], ["powersgd", "dts", "ssgd"]]
+    gains = [[1.0, 3.0, 10.44], [84.7, 2.0, 1.0]]
+    unknown = [[False, False, False], [True, False, False]]
+    kinds = {"ssgd": "ssgd", "dts": "dts", "powersgd": "ssgd"}
+    return MapData(
+        **dict(
+            zip(
+                MapData.__annotations__, ([1.0, 10.0, 100.0], [10.0, 100.0], names, gains, unknown, kinds), strict=False
+            )
+        )
+        | changed
+    )
+
+
+def test_the_gain_in_the_title_is_that_of_the_setting_it_names():
+    assert finding(a_map()) == "dts is best on 50 % of the map, there at most 10.4 times as fast as ssgd"
+    nowhere_faster = a_map(names=[["ssgd"] * 3] * 2, gains=[[1.0] * 3] * 2)
+    assert finding(nowhere_faster) == "ssgd is best on 100 % of the map"
+
+
+def test_the_caption_says_what_is_hatched_and_which_settings_no_mark_emulates():
+    assert coverage(a_map()) == "Hatched: 17 % of the map. Nothing is emulated."
+    checks = [(9.0, 90.0, True), (1.0, 10.0, False)]
+    assert coverage(a_map(checks=checks)) == (
+        "Hatched: 17 % of the map. 1 of 2 marks agree; best somewhere, but emulated nowhere: powersgd."
+    )
+    everywhere = a_map(checks=[*checks, (1.0, 100.0, True)], unknown=[[False] * 3] * 2)
+    assert coverage(everywhere) == "2 of 3 marks agree."
+
+
+def test_the_sentence_of_the_recorded_map_follows_from_its_table():
+    with (REFERENCE / "map" / "resnet50.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    best = Counter(line["best"] for line in lines).most_common(1)[0][0]
+    gains = [float(line["gain_over_ssgd"]) for line in lines if line["best"] == best]
+    drawn = " ".join(re.findall(r"<!-- (.*?) -->", (REFERENCE / "map" / "resnet50.svg").read_text())).replace(
+        "\u00a0", " "
+    )
+    assert f"{100 * len(gains) / len(lines):.0f} %" in drawn
+    assert f"{max(gains):.3g} times" in drawn

@@ -10,6 +10,7 @@ from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.show.comparison import as_table
 from wanbench.harness.show.figures import draw_parity
+from wanbench.harness.show.headline import headline
 
 
 def cell(testbed, rtt_ms, seconds, rep=0, **more):
@@ -63,6 +64,54 @@ def test_the_table_ends_with_a_line_about_the_agreement():
     assert table.splitlines()[-1] == (
         "1 of 2 cells agree within 10 %, 1 within 20 %; worst ratio 1.250 (ssgd, rtt_ms 20); 1 cell has no partner"
     )
+
+
+def chosen(collective, rtt_ms, seconds):
+    """A cell with its collective; gloo has two channels."""
+    more = {"collective": collective, "channels": 2 if collective == "gloo" else 1}
+    return cell("netns", rtt_ms, seconds, cell=f"{collective} {rtt_ms}", **more)
+
+
+CHOICES = [chosen("direct", rtt_ms, seconds) for rtt_ms, seconds in ((10.0, 16.6), (20.0, 2.0))]
+CHOICES += [
+    chosen(name, rtt_ms, seconds) for name in ("ring", "gloo") for rtt_ms, seconds in ((10.0, 1.0), (20.0, 4.0))
+]
+
+
+def test_a_choice_is_not_judged_by_agreement_but_by_which_is_faster_and_by_how_much():
+    said = as_table(compare(CHOICES, "collective")).splitlines()[-1]
+    assert said == (
+        "gloo against direct: 1 of 2 cells faster, 1 slower, 0 within 1 %; "
+        "ring against direct: 1 of 2 cells faster, 1 slower, 0 within 1 %; "
+        "gloo is up to 16.6 times as fast as direct (ssgd, rtt_ms 10)"
+    )
+    alike = [{**row, "step_time_s": 1.0} for row in CHOICES]
+    assert as_table(compare(alike, "collective")).endswith("; all step times agree within 1 % (ssgd, rtt_ms 10)\n")
+
+
+def test_the_headline_names_what_was_varied_and_how_much_the_choice_matters():
+    alone = [cell("netns", None, 0.9, workers=1, collective=None, channels=None)]
+    said = headline([*alone, *(row for row in CHOICES if row["rtt_ms"] == 10.0)], 200)
+    assert said.splitlines()[0] == (
+        "ssgd is fastest on all 3 collectives (emulated). With ssgd, gloo and ring are 16.6 times as fast as direct."
+    )
+    assert said.splitlines()[3].startswith("collective  fastest")
+    both = headline([*alone, *CHOICES], 200)
+    assert both.startswith(
+        "ssgd is fastest on all 6 combinations of RTT and collective (emulated). With ssgd, RTT 10 ms"
+    )
+
+
+def test_a_key_of_the_users_own_can_be_compared_along():
+    rows = [
+        cell("netns", rtt_ms, seconds, axes={"bucket": bucket}, cell=f"{bucket} {rtt_ms}", cell_key=f"{bucket}{rtt_ms}")
+        for bucket, seconds in (("1M", 2.0), ("25M", 1.0))
+        for rtt_ms in (10.0, 20.0)
+    ]
+    pairs = compare(rows, "bucket").pairs
+    assert [(p.algorithm, p.base, p.head, p.ratio) for p in pairs] == [("ssgd", "1M", "25M", 0.5)] * 2
+    with pytest.raises(AnalysisError, match=r"--by buckets: not an axis; expected one of run, .*, hosts, bucket$"):
+        compare(rows, "buckets")
 
 
 @pytest.mark.parametrize(

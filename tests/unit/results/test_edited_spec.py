@@ -16,8 +16,8 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.api import Run
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.together import measure_all
+from wanbench.harness.show.headline import best_of, headline_of
 from wanbench.harness.show.report.findings import objections_to
-from wanbench.harness.show.report.headline import best_of, headline_of
 from wanbench.harness.show.tables import render
 from wanbench.harness.spec.experiment import Spec
 

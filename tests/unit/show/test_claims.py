@@ -118,3 +118,61 @@ def test_every_claim_of_the_papers_has_an_answer(name):
     found = answers(papers.load(name), REFERENCE)
     assert len(found) >= 5
     assert [one for one in found if "emulation is possible" in one.how] == []
+
+
+def test_pooled_cells_are_paired_by_workers_and_seed():
+    (found,) = [
+        one for one in answers(papers.load("dts"), REFERENCE) if one.claim.pooled and "delayed" in str(one.claim.where)
+    ]
+    rows = [json.loads(line) for line in (REFERENCE / "dts-accuracy" / "rows.jsonl").read_text().splitlines()]
+    by = {(row["algorithm"], row["workers"], row["seed"]): row["accuracy"] for row in rows}
+    pairs = [key[1:] for key in by if key[0] == "delayed-d20"]
+    assert len(pairs) == 20
+    mean = statistics.fmean(100 * (by["delayed-d20", *pair] - by["ssgd", *pair]) for pair in pairs)
+    assert found.ours.startswith(f"{mean:.3g} points (")
+
+
+def learned():
+    """Every recorded accuracy against ssgd: (kind, parameters) -> {(run, workers): mean difference}."""
+    found = {}
+    for path in REFERENCE.glob("*/rows.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [row for row in rows if row["status"] == "ok" and row["accuracy"] is not None and row["workers"] != 1]
+        ssgd = {(row["workers"], row["rtt_ms"], row["seed"]): row["accuracy"] for row in rows if row["kind"] == "ssgd"}
+        for row in rows:
+            pair = row["workers"], row["rtt_ms"], row["seed"]
+            if pair in ssgd:
+                cells = found.setdefault((row["kind"], json.dumps(row["params"], sort_keys=True)), {})
+                cells.setdefault((path.parent.name, row["workers"]), []).append(row["accuracy"] - ssgd[pair])
+    return {key: {cell: statistics.fmean(values) for cell, values in cells.items()} for key, cells in found.items()}
+
+
+@pytest.mark.parametrize("name", ["dts", "rps"])
+def test_claims_of_accuracy_cite_every_recording_that_bears_on_them_and_its_least_favourable_cell(name):
+    known, cited = learned(), {}
+    for claim in papers.load(name).claims:
+        if claim.run is not None and claim.value == "accuracy" and claim.least is not None:
+            rows = [json.loads(line) for line in (REFERENCE / claim.run / "rows.jsonl").read_text().splitlines()]
+            for row in rows:
+                if all(row[column] == value for column, value in claim.where.items()):
+                    of = cited.setdefault((row["kind"], json.dumps(row["params"], sort_keys=True)), {})
+                    of.setdefault(claim.run, set()).add(None if claim.pooled else row["workers"])
+    assert cited
+    for algorithm, runs in cited.items():
+        assert set(runs) >= {run for run, _ in known[algorithm]}, algorithm
+        for run, workers in runs.items():
+            worst = min((mean, cell[1]) for cell, mean in known[algorithm].items() if cell[0] == run)[1]
+            assert worst in workers, (algorithm, run)
+
+
+def test_every_published_value_of_a_figure_is_claimed():
+    paper = papers.load("sgp")
+    claimed = {
+        (claim.where["algorithm"], str(claim.where["workers"])): claim.theirs
+        for claim in paper.claims
+        if claim.run is not None and claim.value == "step_time_s" and claim.over is None
+        if claim.where["algorithm"] != "osgp"
+    }
+    published = {(one.algorithm, one.at): f"{one.value:.3f} s" for figure in paper.figures for one in figure.published}
+    assert len(published) == 16
+    assert claimed == published

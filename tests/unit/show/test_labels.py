@@ -9,10 +9,11 @@ import synthetic_rows
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import frame, pivots
-from wanbench.harness.show.figures import beside
 from wanbench.harness.show.figures.ends import spread
 from wanbench.harness.show.figures.finding import percent, speed, waiting
 from wanbench.harness.show.figures.names import human
+from wanbench.harness.show.figures.pareto import Point, places
+from wanbench.harness.show.figures.scalability import scalability_by_rtt
 
 
 def test_labels_stay_in_place_if_there_is_room_and_never_overlap():
@@ -23,10 +24,25 @@ def test_labels_stay_in_place_if_there_is_room_and_never_overlap():
 
 def test_points_that_coincide_share_a_label_and_too_many_points_have_none():
     axes = Figure(figsize=(3, 2)).add_axes((0, 0, 1, 1))
-    same = [beside.Point(name, 0.5, 0.5, 0.4, 0.6) for name in ("a", "b")]
-    assert [label for label, _, _ in beside.places(axes, same, (3.0, 2.0)) or []] == ["a, b"]
-    crowd = [beside.Point("a long name" * 3, 0.5 + 0.02 * k, 0.5, 0.5, 0.5) for k in range(40)]
-    assert beside.places(axes, crowd, (3.0, 2.0)) is None
+    same = [Point(name, 0.5, 0.5, 0.4, 0.6) for name in ("a", "b")]
+    assert [label for label, _, _ in places(axes, same, (3.0, 2.0)) or []] == ["a, b"]
+    crowd = [Point("a long name" * 3, 0.5 + 0.02 * k, 0.5, 0.5, 0.5) for k in range(40)]
+    assert places(axes, crowd, (3.0, 2.0)) is None
+
+
+def test_a_line_that_ends_early_says_where_and_is_not_counted_among_those_that_go_on():
+    rows = [row for row in synthetic_rows.latency_sweep() if row["algorithm"] != "ssgd"]
+    for row in rows:
+        if row["algorithm"] == "dts-d20-p4" and row["rtt_ms"] == 1000.0:
+            row.update(status="invalid", step_time_s=None, scalability=None)
+        elif row["workers"] != 1:
+            row["step_time_s"] = 0.31
+    (pivot,) = pivots(frame(rows))
+    texts = [text.get_text() for text in scalability_by_rtt(pivot, "a run").axes[0].texts]
+    (early,) = [text for text in texts if "ends at" in text]
+    assert early == "dts-d20-p4\nends at 500 ms"
+    others = len(pivot.algorithms) - 1
+    assert any(text.startswith(f"{others} curves at ") for text in texts)
 
 
 def test_a_title_states_what_is_drawn():

@@ -19,7 +19,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show import papers
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import drawing
-from wanbench.harness.show.papers.judged import refusals
+from wanbench.harness.show.papers.claims import refusals
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.spec.library import builtin_names
 

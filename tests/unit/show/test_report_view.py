@@ -30,7 +30,7 @@ MAP = StoredMap(
         here=(38.0, 900.0),
         checks=[(40.0, 100.0, True)],
     ),
-    "dts is best on 50 % of the map\nanything, 4 workers",
+    "anything, 4 workers",
     "conditions",
 )
 
@@ -86,7 +86,7 @@ def test_without_a_valid_cell_there_is_nothing_to_choose(tmp_path):
 def test_a_stored_map_is_read_as_it_was_written(drawn):
     folder, written = drawn
     assert {path.suffix for path in written} == {".json", ".svg", ".pdf", ".png", ".csv"}
-    assert read(folder) == StoredMap(replace(MAP.data, rtts_ms=list(RTTS), mbits=list(RATES)), MAP.title, MAP.caption)
+    assert read(folder) == StoredMap(replace(MAP.data, rtts_ms=list(RTTS), mbits=list(RATES)), MAP.subject, MAP.caption)
     lines = (folder / "map.csv").read_text().splitlines()
     assert lines[0] == "rtt_ms,rate_mbit,best,gain_over_ssgd,faster_setting_of_unknown_accuracy"
     assert len(lines) == 1 + len(RTTS) * len(RATES)
@@ -136,4 +136,4 @@ def test_a_page_without_a_map_has_none_and_one_with_a_map_has_its_sliders(drawn,
     shutil.copy(drawn[0] / FILE, folder.path)
     text = page(folder, folder.path / "report.html")
     assert re.search(r'id="map-rtt"[^>]*max="2" value="1"', text)
-    assert "dts is best on 50 % of the map" in text
+    assert "ssgd on direct is best on 50 % of the map" in text

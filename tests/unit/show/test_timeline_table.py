@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanbench.harness.show.timeline_table import timeline_table
+from wanbench.harness.show.tables import timeline_table
 
 
 def row(*events, timeline="worker 3: cut off at 6 s for 5 s", status="ok"):

@@ -60,7 +60,7 @@ def test_a_notebook_shows_how_many_cells_are_ok_and_which_algorithm_is_best(tmp_
     run = wanbench.Run(write_run(tmp_path / "<b>", rows))
     shown = run._repr_html_()
     counts = "42 cells ok, 1 failed; emulated by relay on netns"
-    assert shown.startswith(f"<p><strong>&lt;b&gt;</strong>: {counts}</p><p>Best algorithm on each network:</p><table")
+    assert shown.startswith(f"<p><strong>&lt;b&gt;</strong>: {counts}</p><p>Best algorithm in each case:</p><table")
     assert shown.count("<tr>") == 6
     assert len(shown) < 4000
     assert run.best()["rtt_ms"].tolist() == list(synthetic_rows.RTTS_MS)

@@ -1,0 +1,228 @@
+"""Sentences of LIMITATIONS.md whose numbers follow from recorded rows; each function yields those of one subject."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
+from wanbench.harness.learning.summary import lines, percent
+from wanbench.harness.show import papers
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "results" / "reference"
+
+
+def rows(run, **where):
+    """Valid rows of several workers."""
+    lines = (REFERENCE / run / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [row for row in map(json.loads, lines) if row["status"] == "ok" and row["workers"] > 1]
+    return [row for row in found if all(row[key] == value for key, value in where.items())]
+
+
+def by(found, *keys):
+    groups = defaultdict(list)
+    for row in found:
+        groups[tuple(row[key] for key in keys)].append(row)
+    return groups
+
+
+def median(found, column):
+    return statistics.median(row[column] for row in found)
+
+
+def off(one, other):
+    """Percent by which one is above the other."""
+    return 100 * (one / other - 1)
+
+
+def parity():
+    with (REFERENCE / "parity" / "parity.csv").open(encoding="utf-8") as file:
+        every = list(csv.DictReader(file))
+    ok = [row for row in every if row["status"] == "ok"]
+    simulated = [abs(off(float(row["simulated_s"]), float(row["emulated_s"]))) for row in ok]
+    law = [abs(off(float(row["law_s"]), float(row["emulated_s"]))) for row in ok if row["law_s"]]
+    near, fair = (sum(one <= limit for one in simulated) for limit in (10, 20))
+    most = f"{max(simulated):.0f}"
+    yield f"Of {len(ok)} networks and workloads drawn at random, {near} agree within 10 %, and all within {most} %"
+    yield f"Of {len(every)} cells that `benchmarks/parity.py` drew"
+    yield f"this host emulated {len(ok)} faithfully"
+    yield f"{near} are simulated within 10 %, {fair} within 20 %"
+    yield f"Of the {len(law)} that the law predicts, {sum(one <= 10 for one in law)} are within 10 %"
+    for row in ok:
+        if row["law_s"] and abs(apart := off(float(row["law_s"]), float(row["emulated_s"]))) > 10:
+            yield f"{row['cell']} ({apart:.0f} %"
+    for row in ok:
+        if abs(apart := off(float(row["simulated_s"]), float(row["emulated_s"]))) > 10:
+            yield f"| {row['cell']}: "
+            yield f"| {apart:+.0f} % |"
+            yield f"{re.search(r'N=(.+?) ', row['what'])[1]} workers"
+            sent = re.search(r"([.0-9]+)MB .*loss ([.0-9]+)%", row["what"])
+            if sent:
+                yield f"{float(sent[1]):.0f} MB, {sent[2]} % loss"
+
+
+def sweep():
+    """The emulated sweep against its simulation, which the gate keeps, and against the law."""
+    simulated = json.loads((REFERENCE / "gate" / "latency-sweep.json").read_text(encoding="utf-8"))["cells"]
+    cells = by(rows("latency-sweep"), "algorithm", "rtt_ms")
+    apart, law = [], []
+    for (algorithm, rtt_ms), group in cells.items():
+        emulated = median(group, "step_time_s")
+        apart.append(abs(off(simulated[f"{algorithm} w4 {rtt_ms:g}ms"]["step_time_s"], emulated)))
+        law.append(abs(off(median(group, "predicted_step_time_s"), emulated)))
+    counts = {len(group) for group in cells.values()}
+    yield f"The {len(cells)} cells of `latency-sweep` agree with {repetitions(counts)} within {max(apart):.1f} %"
+    yield f"Cells of `latency-sweep` are within {max(law):.1f} % of it"
+    shorter = [
+        -off(simulated[f"{algorithm} w4 {rtt_ms:g}ms"]["step_time_s"], median(group, "step_time_s"))
+        for (algorithm, rtt_ms), group in cells.items()
+    ]
+    yield f"Simulated steps of `latency-sweep` are {statistics.median(shorter):.1f} % shorter in the median"
+
+
+def repetitions(counts):
+    (count,) = counts
+    return "one emulated repetition" if count == 1 else f"the median of {count} emulated repetitions"
+
+
+def world():
+    speed = by(rows("dts-world", workload="resnet50-v100"), "algorithm")
+    whole = [median(group, "scalability") for group in speed.values() if not group[0]["params"].get("compression")]
+    yield f"The published 0.72 of DTS is not reached without compression ({max(whole):.2f} at most)"
+    real = by(rows("dts-world-emulated"), "algorithm")
+    ssgd = [median(each["ssgd",], "scalability") for each in (speed, real)]
+    yield "(simulated {:.4f}, emulated {:.4f})".format(*ssgd)
+    apart = [off(median(group, "step_time_s"), median(speed[key], "step_time_s")) for key, group in real.items()]
+    yield f"{-min(apart):.0f} % shorter to {max(apart):.0f} % longer than the simulated ones"
+    digits = by(rows("dts-world", workload="digits-cnn"), "algorithm")
+    mean = {algorithm: statistics.fmean(row["accuracy"] for row in group) for (algorithm,), group in digits.items()}
+    lost = [
+        100 * (mean["ssgd"] - mean[algorithm])
+        for (algorithm,), group in digits.items()
+        if median(group, "scalability") >= 0.72
+    ]
+    (count,) = {len(group) for group in digits.values()}
+    steps = {row["steps_total"] for group in digits.values() for row in group}
+    yield f"It has {count} repetitions of {min(steps)} to {max(steps)} steps"
+    below = f"{min(lost):.1f} to {max(lost):.1f} points"
+    yield f"The {len(lost)} settings that reach 0.72 were {below} below ssgd on digits"
+
+
+def poster():
+    published = {
+        (one.algorithm, int(one.at)): one.value
+        for figure in papers.load("sgp").figures
+        if figure.name == "nodes-step-time"
+        for one in figure.published
+    }
+    ring = {workers: median(group, "step_time_s") for (workers,), group in by(rows("sgp-poster"), "workers").items()}
+    eight, sixteen = (off(ring[workers], published["ssgd", workers]) for workers in (8, 16))
+    yield f"8 nodes at {eight:+.1f} %, 16 at {sixteen:+.1f} %"
+    faster = [-off(time_s, published["ssgd", workers]) for workers, time_s in ring.items()]
+    yield f"`ring` is {min(faster):.0f} to {max(faster):.0f} % faster than the poster on all four"
+    ours = {
+        algorithm: median(group, "step_time_s")
+        for (algorithm,), group in by(rows("sgp-nodes", workers=32), "algorithm").items()
+    }
+    theirs = {algorithm: value for (algorithm, workers), value in published.items() if workers == 32}
+    yield f"On 32 nodes it gives SGP {theirs['sgp'] / theirs['ssgd']:.2f} of all-reduce SGD's time"
+    yield f"Here it is {ours['sgp'] / ours['ssgd']:.2f}, or {ours['osgp'] / ours['ssgd']:.2f} with overlap"
+    yield f"D-PSGD is faster here ({ours['dpsgd']:.2f} against {theirs['dpsgd']:.2f} s)"
+    yield f"compute alone ({ours['adpsgd']:.2f} against {theirs['adpsgd']:.2f} s)"
+    real, simulated = (by(rows(run), "algorithm", "workers") for run in ("sgp-emulated", "sgp-nodes"))
+    yield f"On {' and '.join(map(str, sorted({workers for _, workers in real})))} nodes, emulated"
+    step = {key: median(group, "step_time_s") for key, group in real.items()}
+    apart = [off(time_s, median(simulated[key], "step_time_s")) for key, time_s in step.items()]
+    yield f"emulated steps are {-min(apart):.0f} % shorter to {max(apart):.0f} % longer than simulated ones"
+    yield f"on 4 nodes SGP takes {step['sgp', 4]:.2f} s emulated, and {published['sgp', 4]} s on the poster"
+
+
+def learned():
+    """The recorded accuracies on MNIST, by condition and setting."""
+    return {(line["condition"], line["setting"]): line for line in lines([read(RECORDED / f"mnist{SUFFIX}")])}
+
+
+def recipe():
+    tuned, unchanged = (points(learned(), condition, "delayed-d20") for condition in ("base", "unchanged"))
+    tuned, unchanged = tuned.removeprefix("-"), unchanged.removeprefix("-")
+    yield f"On MNIST it costs {tuned} points with a tuned rate, and {unchanged} with SSGD's"
+
+
+def points(found, condition, setting):
+    line = found[condition, setting]
+    return percent(line["difference"], line["difference_high"], signed=True)
+
+
+def advice():
+    with (REFERENCE / "regret" / "regret.csv").open(encoding="utf-8") as file:
+        every = list(csv.DictReader(file))
+    known = [row for row in every if row["task"] == "known"]
+    simulated = quantiles([float(row["advice"]) for row in known])
+    real = quantiles([float(row["emulated_advice"]) for row in known if row["emulated_advice"]])
+    count = sum(bool(row["emulated_advice"]) for row in known)
+    yield f"On {len(known)} random uniform networks, with other learning and straggler seeds of the same task"
+    yield f"needs {simulated[0]:.1f} % more time than the best one in the median"
+    yield f"and {simulated[1]:.1f} % at the 95th percentile (simulated)"
+    yield f"with emulated step times {real[0]:.1f} and {real[1]:.1f} % ({count} cases)"
+    found = [row["advice"] for row in every if row["task"] == "optimiser"]
+    median_pct, most_pct = quantiles([float(value) for value in found if value != "missed"])
+    yield f"it missed the target in {found.count('missed')} of {len(found)} cases"
+    yield f"it needs {median_pct:.0f} % more time in the median, and {most_pct:.0f} % at the 95th percentile"
+
+
+def quantiles(shares):
+    """Median and 95th percentile, in percent."""
+    return [
+        100 * value for value in (statistics.median(shares), statistics.quantiles(shares, n=20, method="inclusive")[-1])
+    ]
+
+
+def recordings():
+    """What is known of each recorded run besides its rows: (run, its valid emulated rows, its manifest)."""
+    for path in sorted(REFERENCE.glob("*/rows.jsonl")):
+        every = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        emulated = [row for row in every if row["status"] == "ok" and row["testbed"] != "virtual"]
+        yield path.parent, emulated, json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
+
+
+def old():
+    found = list(recordings())
+    emulated = sum(len(rows) for _, rows, _ in found)
+    before = {folder.name: len(rows) for folder, rows, _ in found if rows and rows[0].get("paused_pct") is None}
+    assert not [folder for folder, _, _ in found if folder.name in before and (folder / "digests.jsonl").exists()]
+    assert all(row.get("paused_pct") is None for f, rows, _ in found for row in rows if f.name in before)
+    yield f"Of {emulated} emulated repetitions in `results/reference`, {sum(before.values())} were measured before"
+    yield f"pauses were counted and have no digests: {', '.join(f'`{name}`' for name in before)}."
+    dirty = sum(str(manifest["git"]).endswith("-dirty") for _, _, manifest in found)
+    yield f"{dirty} of {len(found)} recorded runs come from a working tree with changes"
+    late = sorted((row["lateness_p99_ms"], row["algorithm"], row["rtt_ms"]) for row in rows("latency-sweep"))
+    (most, algorithm, rtt_ms), next_ms = late[-1], late[-2][0]
+    yield f"(`{algorithm}` at {rtt_ms:g} ms) has packets that were {most:.1f} ms late at the 99th percentile"
+    yield f"in all others of that run they were at most {next_ms:.1f} ms late"
+    count = len(rows("latency-sweep", algorithm=algorithm, rtt_ms=rtt_ms))
+    yield f"The step time of its cell is a median of {count}."
+
+
+def delays():
+    errors = [abs(row["one_way_error_ms"]) for _, every, _ in recordings() for row in every if row["one_way_error_ms"]]
+    yield f"One-way delays of the idle network were right to {math.ceil(10 * max(errors)) / 10} ms in all recorded runs"
+
+
+def collectives():
+    with (REFERENCE / "collectives" / "collectives.csv").open(encoding="utf-8") as file:
+        ok = [row for row in csv.DictReader(file) if row["status"] == "ok" and row["simulated_s"]]
+    apart = [off(float(row["simulated_s"]), float(row["emulated_s"])) for row in ok]
+    near = [one for one in apart if abs(one) <= 10]
+    assert all(one < 0 for one in apart if one not in near)
+    yield f"Of the {len(ok)} points of `results/reference/collectives`"
+    yield f"that are emulated and simulated, {len(near)} agree within 10 %"
+    yield f"agree within 10 %; the others are simulated up to {-min(apart):.0f} % shorter"
+
+
+SUBJECTS = (parity, sweep, world, poster, recipe, advice, old, delays, collectives)
