@@ -99,10 +99,10 @@ def _claim(
 
 def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -> float:
     values = [row.get(metric) for row in cells[cell] if row["status"] == "ok"]
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if not numbers:
         raise SpecError(f"{where}.metric: {cell} has no {metric}: it does not apply or was not measured")
-    return statistics.median(numbers)
+    return statistics.median(numbers) if all(map(math.isfinite, numbers)) else math.nan
 
 
 def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], where: str) -> str | None:
