@@ -99,7 +99,7 @@ def _claim(
 
 def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -> float:
     values = [row.get(metric) for row in cells[cell] if row["status"] == "ok"]
-    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
     if not numbers:
         raise SpecError(f"{where}.metric: {cell} has no {metric}: it does not apply or was not measured")
     return statistics.median(numbers) if all(map(math.isfinite, numbers)) else math.nan

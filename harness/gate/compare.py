@@ -54,7 +54,8 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
         _refuse_equal(left, right)
         if left.own is not None or right.own is not None:
             _refuse_one_image(work)
-        return _measured(work, left, right)
+        report = _measured(work, left, right)
+        return report if right.own is None else replace(report, code=right.own.code(work.code))
 
 
 def _refuse_equal(base: Side, head: Side) -> None:

@@ -108,9 +108,8 @@ class Sides:
         return Judgement(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
 
     def _ratios(self) -> Floats:
-        rounds = {
-            rep: i for i, rep in enumerate(sorted({row["rep"] for cell in self.timed for row in self._head[cell]}))
-        }
+        rows = [row for cell in self.timed for side in (self._base, self._head) for row in side[cell]]
+        rounds = {rep: place for place, rep in enumerate(sorted({int(row["rep"]) for row in rows}))}
         ratios = np.full((len(self.timed), len(rounds)), math.nan)
         for index, cell in enumerate(self.timed):
             base, head = _times(self._base[cell]), _times(self._head[cell])

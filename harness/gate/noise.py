@@ -57,8 +57,8 @@ class HostNoise:
         if noise <= limit:
             return ""
         return (
-            f"equal sides differed by {100 * noise:.1f} % here; the limit is {100 * limit:g} %; measure the noise again "
-            "with --aa on a quieter host"
+            f"equal sides differed by {100 * noise:.1f} % here; the limit is {100 * limit:g} %; measure the noise "
+            "again with --aa on a quieter host"
         )
 
     def wire_band(self, cell: str) -> float:

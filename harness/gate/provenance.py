@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from wanbench.harness.process.git import git
@@ -34,13 +35,22 @@ class OwnFiles:
 
     def copied(self, path: Path) -> Path:
         """The copy, at its place in this checkout, of a file of another one; any other file itself."""
-        top = self._checkout(str(path))
-        if top in {None, self.root}:
-            return path
-        copy = Path(self.root, path.relative_to(str(top)))
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
+        copy = self._place(path)
+        if copy != path:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
         return copy
+
+    def code(self, files: Iterable[str]) -> dict[str, str]:
+        """Digests of these files as this side has them, by their path in the checkout, or their own if in none."""
+        places = {file: self._place(Path(os.path.realpath(file))) for file in files}
+        return {
+            os.path.relpath(path, self.root) if path.is_relative_to(self.root) else file: sha256(
+                path.read_bytes()
+            ).hexdigest()[:12]
+            for file, path in places.items()
+            if path.is_file()
+        }
 
     def prove(self, role: str, record: Path, scripts: Iterable[Path]) -> None:
         """Raise OtherFiles unless the modules of a record, and these scripts of commands, are files of the checkout."""
@@ -56,6 +66,11 @@ class OwnFiles:
                     f"the {role} did not run its own files: {file} in place of {self.root}{file.removeprefix(top)}; "
                     "commit what is new, name scripts relative to the spec, and build in gate.setup what must be built"
                 )
+
+    def _place(self, path: Path) -> Path:
+        """The place in this checkout of a file of any checkout; any other file itself."""
+        top = self._checkout(str(path))
+        return path if top is None else Path(self.root, path.relative_to(top))
 
     def _checkout(self, file: str) -> str | None:
         tops = sorted((self.root, *self.others), key=len, reverse=True)

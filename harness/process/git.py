@@ -18,15 +18,11 @@ from wanbench.harness.errors import HostError
 def _local_variables() -> frozenset[str]:
     """The variables that belong to one repository, as git names them; none without git."""
     try:
-        done = subprocess.run(["git", "rev-parse", "--local-env-vars"], capture_output=True, text=True)
+        bare = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # a wrong one stops git
+        done = subprocess.run(["git", "rev-parse", "--local-env-vars"], env=bare, capture_output=True, text=True)
     except OSError:
         return frozenset()
     return frozenset(done.stdout.split())
-
-
-def in_hook() -> bool:
-    """Whether git started this process, as a hook or by `rebase --exec`."""
-    return not _local_variables().isdisjoint(os.environ)
 
 
 def environment() -> dict[str, str]:

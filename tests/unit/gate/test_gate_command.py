@@ -172,7 +172,7 @@ def test_two_result_folders_are_compared_with_a_note_on_their_times(spec, tmp_pa
     _recorded(tmp_path, "same", 1.0)
     assert wanbench(*CHECK, "--base", "old", "--head", "same", *noise).exit_code == 0
     assert refused(*CHECK, "--base", "old", "--head", "old", *noise).startswith(
-        "wanbench: --base and --head are the same"
+        "wanbench: --base and --head have the same files (old, old); "
     )
     assert refused(*CHECK, "--base", "old", "--head", ".") == (
         "wanbench: old: a run folder can only be compared with another run folder"
