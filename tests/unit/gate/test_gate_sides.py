@@ -164,6 +164,26 @@ def test_sides_are_measured_first_alternately(tmp_path):
     assert [index for index, _ in turns(5, 7, base, head)] == [5, 5, 6, 6]
 
 
+def test_the_commands_of_a_side_run_in_its_checkout_with_the_spec_of_the_head(tmp_path):
+    """Run a stand-in program: only its arguments matter. A command runs in the folder of its spec."""
+    (tmp_path / "repository" / "sub").mkdir(parents=True)
+    spec, base, out = tmp_path / "repository" / "sub" / "s.toml", tmp_path / "base", tmp_path / "out"
+    spec.write_text("of the head")
+    base.mkdir()
+    out.mkdir()
+    (out / "imports.jsonl").touch()
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\necho "$*" > {tmp_path}/arguments\n')
+    program.chmod(0o755)
+    own = OwnFiles(str(base), (str(tmp_path / "repository"),))
+    side = sides.Side("base", "main", folder=base, python=str(program), own=own)
+    Measurement(side, RunRequest(spec, "s", (), (), (("python", "train.py"),)), out).measure(1, ())
+    assert f" run {base}/sub/s.toml --no-figures " in (tmp_path / "arguments").read_text()
+    assert (base / "sub" / "s.toml").read_text() == "of the head"
+    Measurement(side, RunRequest(spec, "s", (), ()), out).measure(1, ())
+    assert f" run {spec} --no-figures " in (tmp_path / "arguments").read_text()
+
+
 def test_excluded_cells_are_written_as_toml():
     import tomllib
 
