@@ -25,7 +25,6 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import check_host
-from wanbench.harness.run.manifest import own_files
 
 
 def compare(work: Work, base: str, head: str, out: Path) -> Report:
@@ -69,7 +68,7 @@ def _refuse_equal(base: Side, head: Side) -> None:
 
 def _refuse_one_image(work: Work) -> None:
     """Refuse revisions whose models and algorithms are in one image, so both would run it. Raises: SpecError."""
-    if any(cell.testbed == "docker" and isinstance(cell, TrainingCell) and own_files(cell) for cell in work.cells):
+    if work.code and any(cell.testbed == "docker" and isinstance(cell, TrainingCell) for cell in work.cells):
         raise SpecError(
             f"{work.where}: containers run the code of their image, not of a checkout; build an image of each version, "
             "and compare them with --base image:NAME --head image:NAME"
