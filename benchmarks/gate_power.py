@@ -66,13 +66,13 @@ SSGD.gradient = _late
 def main() -> int:
     """Run the checks and print a line for each."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--equal", type=int, default=10, help="checks of a revision against itself")
+    options.add_argument("--equal", type=int, default=10, help="checks of a revision against one with the same code")
     options.add_argument("--slower", type=int, default=3, help="checks against the slower revision")
     options.add_argument("--slowdown", type=float, default=0.15)
     asked = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="gate-power-") as name:
         repository = _repository(Path(name) / "repository", asked.slowdown)
-        equal = [_check(repository, "base", "base") for _ in range(asked.equal)]
+        equal = [_check(repository, "base", "equal") for _ in range(asked.equal)]
         slower = [_check(repository, "base", "slow") for _ in range(asked.slower)]
     false_alarms = sum(report["counts"]["regressed"] > 0 for report in equal)
     seen = sum(_verdicts(report).get("ssgd w2 20ms") == "regressed" for report in slower)
@@ -82,13 +82,17 @@ def main() -> int:
 
 
 def _repository(folder: Path, slowdown: float) -> Path:
-    """Clone this checkout and add the revisions `base` and `slow`."""
+    """Clone this checkout and add the revisions `base`, `equal`, which has one more file, and `slow`."""
     _run("git", "clone", "--quiet", "--shared", str(ROOT), str(folder), cwd=ROOT)
     _run("git", "tag", "base", cwd=folder)
     (folder / "gate-power.toml").write_text(SPEC)
+    who = ("-c", "user.name=gate", "-c", "user.email=gate@example.org")
+    (folder / "equal.txt").touch()
+    _run("git", "add", "equal.txt", cwd=folder)
+    _run("git", *who, "commit", "--quiet", "--message", "equal", cwd=folder)
+    _run("git", "tag", "equal", cwd=folder)
     algorithm = folder / "workloads" / "algorithms" / "ssgd.py"
     algorithm.write_text(algorithm.read_text() + SLEEPS.format(share=slowdown))
-    who = ("-c", "user.name=gate", "-c", "user.email=gate@example.org")
     _run("git", *who, "commit", "--quiet", "--all", "--message", "slow", cwd=folder)
     _run("git", "tag", "slow", cwd=folder)
     return folder

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from wanbench.harness.process.git import git
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest"]
 HERE = ["sh", "scripts/measured-tests.sh", *PYTEST, "-m", "long and not netem"]
@@ -77,15 +79,12 @@ def tests() -> dict[str, int]:
     return dict(Counter(re.findall(r"^(\S+?::\w+)", listed, re.MULTILINE)))
 
 
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def about() -> str:
     """Return the date, the commit and the host."""
-    changed = " with uncommitted changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    changed = " with uncommitted changes" if git("status", "--porcelain", "--untracked-files=no", cwd=ROOT) else ""
+    commit = git("rev-parse", "--short=12", "HEAD", cwd=ROOT)
     return (
-        f"Last run: {datetime.now(UTC):%Y-%m-%d}, commit `{git('rev-parse', '--short=12', 'HEAD')}`{changed}, "
+        f"Last run: {datetime.now(UTC):%Y-%m-%d}, commit `{commit}`{changed}, "
         f"Python {platform.python_version()}, {os.cpu_count()} processors."
     )
 

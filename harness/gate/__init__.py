@@ -10,6 +10,7 @@ Layout
     noise.py        the noise of this host, measured with equal sides: `check --aa`
     claims.py       [[gate.require]] (pure)
     sides.py        base and head: result folders, git revisions, images
+    provenance.py   whose files a side runs; own/: a `sitecustomize` that leads its imports to them, and records them
     rounds.py pair.py  base and head alternately, each run by its own code
     check.py        against a baseline, or only by requirements
     compare.py      base against head, until a verdict is reached

@@ -26,7 +26,7 @@ from wanbench.netprofiles.user_file import read_text
 _SCHEMA = 2
 _UNMEASURED = ("description", "gate")  # tables of a spec that change no value
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]  # as in rows
 Positive = Annotated[float, Field(gt=0)]
 
 

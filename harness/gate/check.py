@@ -92,7 +92,7 @@ class Work:
 
     def judged(self, report: Report) -> Report:
         """The report with the user's code that it depends on."""
-        return replace(report, code=self.code)
+        return replace(report, code=report.code or self.code)
 
     def measured(self, folder: RunFolder) -> list[Row]:
         """Measure these cells with the current code, and return their rows."""

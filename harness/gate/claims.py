@@ -102,7 +102,7 @@ def _value(metric: str, cell: str, cells: Mapping[str, list[Row]], where: str) -
     numbers = [float(value) for value in values if isinstance(value, int | float)]
     if not numbers:
         raise SpecError(f"{where}.metric: {cell} has no {metric}: it does not apply or was not measured")
-    return statistics.median(numbers)
+    return statistics.median(numbers) if all(map(math.isfinite, numbers)) else math.nan
 
 
 def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], where: str) -> str | None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import measured, noise, rule, sides
-from wanbench.harness.gate.check import Work, claims_only
+from wanbench.harness.gate.check import Work
 from wanbench.harness.gate.measured import Sides, other_machine, unlike_hosts
 from wanbench.harness.gate.names import name, name_of
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.pair import Pair
+from wanbench.harness.gate.provenance import OtherFiles
 from wanbench.harness.gate.rounds import CannotRun, RunRequest
-from wanbench.harness.gate.sides import NoBase, Side
+from wanbench.harness.gate.sides import Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
+from wanbench.harness.plan.cell import CommandCell, TrainingCell
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import check_host
@@ -31,11 +36,11 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
     Raises:
         SpecError, HostError: nothing can be compared. Interrupted: the user stopped it.
     """
-    known = [sides.recorded("base", base, out), sides.recorded("head", head, out)]
-    if all(known):
-        _refuse_equal(*[side.recorded.path.resolve() for side in known if side is not None and side.recorded])
-        return _recorded(work, *[side for side in known if side is not None])
-    for side, source in zip(known, (base, head), strict=True):
+    before, after = sides.recorded("base", base, out), sides.recorded("head", head, out)
+    if before is not None and after is not None:
+        _refuse_equal(before, after)
+        return _recorded(work, before, after)
+    for side, source in ((before, base), (after, head)):
         if side is not None:
             raise SpecError(f"{source}: a run folder can only be compared with another run folder")
     check_host(work.cells)
@@ -43,33 +48,31 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
         stack.enter_context(RunFolder(work.folder).lock())
         scratch = stack.enter_context(control_folder())
         setup = work.spec.gate.setup
-        try:
-            right = stack.enter_context(sides.opened("head", head, setup, scratch))
-        except NoBase as error:
-            raise HostError(str(error)) from None
-        try:
-            left = stack.enter_context(sides.opened("base", base, setup, scratch))
-        except NoBase as error:
-            return _without_base(work, str(error))
-        _refuse_equal(left.same, right.same)
-        return _measured(work, left, right)
+        right = stack.enter_context(sides.opened("head", head, setup, scratch, out))
+        left = stack.enter_context(sides.opened("base", base, setup, scratch, out))
+        _refuse_equal(left, right)
+        if left.own is not None or right.own is not None:
+            _refuse_one_image(work)
+        report = _measured(work, left, right)
+        return report if right.own is None else replace(report, code=right.own.code(work.code))
 
 
-def _refuse_equal(base: object, head: object) -> None:
+def _refuse_equal(base: Side, head: Side) -> None:
     """Refuse to compare something with itself, which finds no change whatever happened. Raises: SpecError."""
-    if base == head:
+    if base.same == head.same:
         raise SpecError(
-            f"--base and --head are the same ({head}); compare two versions, or measure the noise with --aa"
+            f"--base and --head have the same files ({base.title}, {head.title}); compare two versions, or measure the "
+            "noise with --aa"
         )
 
 
-def _without_base(work: Work, why: str) -> Report:
-    """The report if only the head can be judged."""
-    nothing = Judgement("base", Verdict.NOT_COMPARABLE, why)
-    if not work.spec.gate.require:
-        return Report(work.spec.name, "against nothing", (nothing,))
-    report = claims_only(replace(work, jobs=None), RunFolder(work.folder.resolve() / "head" / work.spec.name))
-    return replace(report, cells=(nothing, *report.cells))
+def _refuse_one_image(work: Work) -> None:
+    """Refuse revisions whose models and algorithms are in one image, so both would run it. Raises: SpecError."""
+    if work.code and any(cell.testbed == "docker" and isinstance(cell, TrainingCell) for cell in work.cells):
+        raise SpecError(
+            f"{work.where}: containers run the code of their image, not of a checkout; build an image of each version, "
+            "and compare them with --base image:NAME --head image:NAME"
+        )
 
 
 def measure_noise(work: Work) -> Report:
@@ -87,6 +90,7 @@ def measure_noise(work: Work) -> Report:
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
         cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
+        cells = {cell: change for cell, change in cells.items() if math.isfinite(change)}
         cells |= {noise.wire_of(cell): change for cell, change in both.wire_noise().items()}
         noise.write(work.noise_path, work.spec.name, work.emulated_on, cells)
         known = HostNoise(work.noise_path, cells)
@@ -128,22 +132,33 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
             both = pair.sides(work.spec.gate, known)
             found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known, early)
     except CannotRun as error:
-        return _cannot_run(work, against, error)
+        return _not_comparable(work, against, f"the base cannot run this spec: {error}")
+    except OtherFiles as error:
+        return _not_comparable(work, against, str(error))
     remark = [known.remark] if known.remark and both.timed else []
+    remark += _same_code(pair.base.rows(), pair.head.rows())
     judged = work.claims(pair.head.rows())
     found += work.unmeasured(pair.base.rows(), pair.head.rows())
     return Report(work.spec.name, against, tuple(found), judged, together, tuple(remark), pair.files)
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
-    order = RunRequest(work.file.resolve(), work.spec.name, tuple(work.spec.sweep.get("exclude", [])), work.options)
+    commands = tuple(tuple(cell.command) for cell in work.cells if isinstance(cell, CommandCell))
+    excluded = tuple(work.spec.sweep.get("exclude", []))
+    order = RunRequest(work.file.resolve(), work.spec.name, excluded, work.options, commands)
     return Pair(work.cells, order, work.folder.resolve(), base, head)
 
 
-def _cannot_run(work: Work, against: str, error: CannotRun) -> Report:
-    """The code of the base cannot run the spec, which is not a regression."""
+def _same_code(base: Sequence[Row], head: Sequence[Row]) -> list[str]:
+    """A remark if no code that measured differs, so that no difference was to be expected."""
+    same = {row["code"] for row in base} == {row["code"] for row in head}
+    return ["the code under test is the same on both sides"] if same else []
+
+
+def _not_comparable(work: Work, against: str, why: str) -> Report:
+    """No cell can be compared, which is not a regression."""
     cells = (Judgement(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
-    return Report(work.spec.name, against, tuple(cells), notes=(f"the base cannot run this spec: {error}",))
+    return Report(work.spec.name, against, tuple(cells), notes=(why,))
 
 
 def _recorded(work: Work, base: Side, head: Side) -> Report:
@@ -168,5 +183,6 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
         *([known.remark] if known.remark else []),
     ]
     notes = notes if both.timed else []
+    notes += _same_code(*rows)
     titles = {"base": base.title, "head": head.title}
     return Report(work.spec.name, against, tuple(found), work.claims(rows[1]), together, tuple(notes), titles)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wanbench.harness.gate.names import by_name
+from wanbench.harness.gate.rule import NOISE_LIMIT
 from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.results.columns import MORE_IS_BETTER
 from wanbench.harness.spec.tables import GateTable
@@ -25,6 +26,7 @@ TIMES = ("step_time_s", "scalability")
 VALUES = ("final_loss", "accuracy")
 WIRE = "wire_bytes_per_step"
 WIRE_BAND = 0.05
+_WIDEST_BAND = 2 * NOISE_LIMIT
 COMPARED = (*COUNTS, *TIMES, *VALUES, WIRE)
 GONE = "in the baseline, but not in this run"
 _FIRST_MISSING = "the first repetition is missing"
@@ -110,11 +112,13 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable, band: float) 
         return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
     tolerances = {**dict.fromkeys((*TIMES, *COUNTS), gate.tolerance), WIRE: band}
     changed = [key for key, most in tolerances.items() if key in base and not near(base[key], head[key], most)]
-    if not changed:
-        return Judgement(cell, Verdict.UNCHANGED)
     reason = ", ".join(change(key, base[key], head[key]) for key in changed)
-    worse = any((head[key] < base[key]) == (key in MORE_IS_BETTER) for key in changed)
-    return Judgement(cell, Verdict.REGRESSED if worse else Verdict.IMPROVED, reason)
+    if any((head[key] < base[key]) == (key in MORE_IS_BETTER) for key in changed):
+        return Judgement(cell, Verdict.REGRESSED, reason)
+    if WIRE in base and band > _WIDEST_BAND:
+        wide = f"{WIRE} of equal sides may differ by {100 * band:.0f} % here; the limit is {100 * _WIDEST_BAND:.0f} %"
+        return Judgement(cell, Verdict.INCONCLUSIVE, f"{wide}; measure the noise again with --aa on a quieter host")
+    return Judgement(cell, Verdict.IMPROVED if changed else Verdict.UNCHANGED, reason)
 
 
 def near(base: float, head: float, tolerance: float) -> bool:

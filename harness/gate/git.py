@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
 from wanbench.harness.errors import HostError
+from wanbench.harness.process.git import git
 
 _FORMAT = "--format=%H%x00%cI%x00%s"
 _LONGEST = 200  # characters of a subject
@@ -20,16 +19,6 @@ class Commit(NamedTuple):
     hash: str
     date: str
     subject: str
-
-
-def git(*arguments: str, cwd: Path | None = None) -> str:
-    """Run git and return its output. Raises: HostError with the message of git."""
-    environment = {key: value for key, value in os.environ.items() if key not in {"GIT_DIR", "GIT_WORK_TREE"}}
-    done = subprocess.run(["git", *arguments], cwd=cwd, env=environment, capture_output=True, stdin=subprocess.DEVNULL)
-    out, said = (stream.decode(errors="replace").strip() for stream in (done.stdout, done.stderr))
-    if done.returncode:
-        raise HostError(f"git {arguments[0]}: {said or f'status {done.returncode}'}")
-    return out
 
 
 def commit(revision: str, cwd: Path | None = None) -> Commit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,12 +108,13 @@ class Sides:
         return Judgement(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
 
     def _ratios(self) -> Floats:
-        rounds = max((int(row["rep"]) + 1 for cell in self.timed for row in self._head[cell]), default=0)
-        ratios = np.full((len(self.timed), rounds), math.nan)
+        rows = [row for cell in self.timed for side in (self._base, self._head) for row in side[cell]]
+        rounds = {rep: place for place, rep in enumerate(sorted({int(row["rep"]) for row in rows}))}
+        ratios = np.full((len(self.timed), len(rounds)), math.nan)
         for index, cell in enumerate(self.timed):
             base, head = _times(self._base[cell]), _times(self._head[cell])
             for rep in base.keys() & head.keys():
-                ratios[index, rep] = math.log(head[rep] / base[rep])
+                ratios[index, rounds[rep]] = math.log(head[rep] / base[rep])
         return ratios
 
 
@@ -155,7 +157,9 @@ def findings(
             margin=float(margins[i]),
             pairs=len(base),
         )
-        found[cell] = _with_counts(sides.counted(cell), verdict, timing)
+        doubt = "" if verdict is Verdict.REGRESSED else noise.doubt(cell, gate.max_slowdown)
+        timed = Judgement(cell, Verdict.INCONCLUSIVE if doubt else verdict, doubt, timing)
+        found[cell] = _with_counts(sides.counted(cell), timed)
     together = _together(sides, alpha, noise)
     return [found[cell] for cell in sorted(found)], together
 
@@ -167,11 +171,10 @@ def _verdict(decision: rule.Decision, index: int) -> Verdict:
     return Verdict.INCONCLUSIVE
 
 
-def _with_counts(counted: Judgement, verdict: Verdict, timing: Timing) -> Judgement:
+def _with_counts(counted: Judgement, timed: Judgement) -> Judgement:
     """Combine the verdicts on counts and times: the worse one holds, because counts have no noise."""
-    same = counted.verdict is Verdict.UNCHANGED
-    worst = verdict if same else min(counted.verdict, verdict, key=ORDER.index)
-    return Judgement(timing=timing, cell=counted.cell, verdict=worst, text="" if same else counted.text)
+    worst = min(counted.verdict, timed.verdict, key=ORDER.index)
+    return replace(timed, verdict=worst, text="; ".join(filter(None, (counted.text, timed.text))))
 
 
 def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
@@ -183,6 +186,8 @@ def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
         reason = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower; the limit is {100 * limit:.1f} %"
     elif overall.doubtful:
         reason = "perhaps slower, but too little to be sure"
+    if not overall.slower and (doubt := noise.doubt(ALL_CELLS, rule.OVERALL)):
+        verdict, reason = Verdict.INCONCLUSIVE, doubt
     change = _known(math.expm1(float(overall.mean)))
     timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
     return Judgement(ALL_CELLS, verdict, reason, timing)

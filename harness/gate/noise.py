@@ -12,16 +12,27 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from wanbench.harness.errors import SpecError, writing
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wanbench.harness.errors import HostError, SpecError, writing
+from wanbench.harness.gate.baseline import in_words
 from wanbench.harness.gate.exact import WIRE_BAND
-from wanbench.harness.gate.rule import margin
+from wanbench.harness.gate.rule import NOISE_LIMIT, margin
 from wanbench.harness.results.disk import write_json
 from wanbench.harness.run.manifest import cpu_model
 
 _SCHEMA = 1
 ALL_CELLS = "all cells"
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    host: dict[str, str | int | None]
+    experiments: dict[str, dict[str, Annotated[float, Field(ge=0)]]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,16 @@ class HostNoise:
         """The noise of a cell, None if it was never measured here."""
         return self.cells.get(cell)
 
+    def doubt(self, cell: str, max_slowdown: float) -> str:
+        """Why no slowdown of a cell can be excluded; empty if its noise is small enough for that."""
+        noise, limit = self.of(cell) or 0.0, max(NOISE_LIMIT, max_slowdown / 2)
+        if noise <= limit:
+            return ""
+        return (
+            f"equal sides differed by {100 * noise:.1f} % here; the limit is {100 * limit:g} %; measure the noise "
+            "again with --aa on a quieter host"
+        )
+
     def wire_band(self, cell: str) -> float:
         """The relative change of the bytes that a program sends in a step that does not count."""
         return float(margin(WIRE_BAND, self.of(wire_of(cell))))
@@ -51,8 +72,11 @@ def wire_of(cell: str) -> str:
 
 
 def default_path() -> Path:
-    """The path of this host's file."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """The path of this host's file. Raises: HostError: this user has no home."""
+    try:
+        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise HostError("this user has no home for the noise of this host; set HOME, or give --noise FILE") from None
     return Path(state) / "wanbench" / "noise.json"
 
 
@@ -88,13 +112,13 @@ def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> N
 def _load(path: Path) -> dict[str, Any] | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+        _File.model_validate(data)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: not a noise file of `check --aa`: {error}; remove it") from None
-    if not isinstance(data, dict) or data.get("schema") != _SCHEMA or not {"host", "experiments"} <= data.keys():
-        raise SpecError(f"{path}: not a noise file of `check --aa`: expected schema {_SCHEMA}; remove it")
-    return data
+    except (OSError, ValueError, RecursionError) as error:
+        why = in_words(error) if isinstance(error, ValidationError) else error
+        raise SpecError(f"{path}: not a noise file of `check --aa`: {why}; remove it, and measure again") from None
+    return dict(data)
 
 
 def _host() -> dict[str, Any]:

@@ -30,10 +30,13 @@ from wanbench.harness.errors import (
     Interrupted,
     SpecError,
 )
+from wanbench.harness.gate.provenance import HOOK
 from wanbench.harness.gate.sides import Side
+from wanbench.harness.process.git import environment
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import stoppable
+from wanbench.harness.spec.command import files
 from wanbench.workloads.process.namespace import die_with_parent
 
 _GRACE_S = 60.0  # for a run that was asked to stop
@@ -52,12 +55,14 @@ class RunRequest:
 
     Attributes:
         spec: its file. name: of the experiment. excluded: `sweep.exclude` of the spec. options: further arguments.
+        commands: those of its cells, which run in the folder of the spec.
     """
 
     spec: Path
     name: str
     excluded: tuple[Axes, ...]
     options: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 class Measurement:
@@ -67,6 +72,10 @@ class Measurement:
         self.side, self._request, self._out = side, request, out
         self.folder = RunFolder(out / request.name)
         self._passed_on: set[str] = set()
+        self._record = out / "imports.jsonl"
+        self._spec = request.spec
+        if side.own is not None and request.commands:  # they run in the folder of the spec
+            self._spec = side.own.copied(request.spec)
 
     def rows(self) -> list[Row]:
         """The rows so far."""
@@ -80,6 +89,7 @@ class Measurement:
 
         Raises:
             CannotRun: the side's code refuses the spec.
+            OtherFiles: it ran files that are not its own.
             HostError: this host cannot run it, or it ended with an unexpected status.
             Interrupted: the user stopped it.
         """
@@ -87,9 +97,13 @@ class Measurement:
         sets = [*self.side.assignments, f"run.repeats={repeats}"]
         sets += [f"sweep.exclude={toml(left_out)}"] if left_out else []
         assigned = [part for assignment in sets for part in ("--set", assignment)]
-        command = [self.side.python, "-P", "-m", "wanbench.harness.cli", "run", str(self._request.spec), "--no-figures",
+        command = [self.side.python, "-P", "-m", "wanbench.harness.cli", "run", str(self._spec), "--no-figures",
                    "--out", str(self._out), *self._request.options, *assigned]  # fmt: skip
-        code, last = _run(command, self.side, self._say)
+        self._out.mkdir(parents=True, exist_ok=True)
+        code, last = _run(command, self.side, self._record, self._say)
+        if self.side.own is not None:
+            scripts = {path for command in self._request.commands for path in files(command, self._spec.parent)}
+            self.side.own.prove(self.side.role, self._record, sorted(scripts))
         if code == EXIT_SPEC:
             raise CannotRun(last)
         if code == EXIT_HOST:
@@ -122,17 +136,19 @@ def toml(value: Any) -> str:
     raise SpecError(f"sweep: {value!r} cannot be written as TOML")
 
 
-def _run(command: Sequence[str], side: Side, say: Callable[[str], None]) -> tuple[int, str]:
+def _run(command: Sequence[str], side: Side, record: Path, say: Callable[[str], None]) -> tuple[int, str]:
     """Run a command: (exit status, last line on stderr). `say` gets every line. Raises: Interrupted."""
     parent = os.getpid()
-    path = os.pathsep.join(filter(None, [*side.path, os.environ.get("PYTHONPATH")]))
+    given = environment()
+    own = side.own.environment(record) if side.own is not None else {}
+    path = os.pathsep.join(filter(None, [str(HOOK) if own else "", *side.path, given.get("PYTHONPATH")]))
     last = ""
     # An exception from a signal handler can get lost while Python forks, but an event cannot.
     with stoppable() as stopped:
         process = subprocess.Popen(
             command,
             cwd=side.folder,
-            env=os.environ | ({"PYTHONPATH": path} if path else {}),
+            env=given | own | ({"PYTHONPATH": path} if path else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -25,6 +25,8 @@ LOOKS = (5, 10)
 """The number of rounds at each look."""
 OVERALL = 0.01
 """The relative slowdown of all cells together that counts."""
+NOISE_LIMIT = 0.1
+"""The noise from which on only a regression is decided: twice as much would let a slowdown of 20 % pass."""
 _UNCHANGED_CONFIDENCE = 0.95
 _NOISES_PER_MARGIN = 2.0
 
@@ -143,11 +145,12 @@ def noise(d: Floats) -> Floats:
     """The noise of each cell: the typical size of the mean log-ratio that a first look finds between equal sides.
 
     It is the root mean square of d divided by the square root of the rounds of a first look. Because it is taken about
-    zero and not about the mean, a bias from which side runs first counts as noise.
+    zero and not about the mean, a bias from which side runs first counts as noise. NaN without a pair.
     """
     there = ~np.isnan(d)
-    square = np.where(there, d, 0) ** 2
-    return np.asarray(np.sqrt(square.sum(axis=-1) / np.maximum(there.sum(axis=-1), 1) / LOOKS[0]))
+    square, pairs = np.where(there, d, 0) ** 2, there.sum(axis=-1)
+    size = np.sqrt(square.sum(axis=-1) / np.maximum(pairs, 1) / LOOKS[0])
+    return np.where(pairs > 0, size, np.nan)
 
 
 def margin(max_slowdown: float, measured_noise: Floats | float | None) -> Floats | float:

@@ -6,6 +6,7 @@ repository, so nothing is left in it, even after a crash.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,16 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.gate.git import git
+from wanbench.harness.gate.provenance import OwnFiles
+from wanbench.harness.process.git import environment, git
 from wanbench.harness.results.store import RunFolder, open_run
 
 IMAGE = "image:"
 HERE = "."
-WORKING = "the working folder"
-
-
-class NoBase(Exception):
-    """A revision cannot be found for lack of git or because the clone is shallow, which is not an error of the user."""
+WORKING = "the working folder, staged or not"
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,8 @@ class Side:
         recorded: its results if they already exist; else it is measured.
         folder, python: working folder and interpreter for measuring.
         path: entries at the front of PYTHONPATH. assignments: changes of the spec, in the form of `--set`.
-        same: equal for two sides that run the same code.
+        same: equal for two sides with the same files.
+        own: its checkout; None for an image, and outside a repository.
     """
 
     role: str
@@ -47,6 +46,7 @@ class Side:
     path: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
     same: str = ""
+    own: OwnFiles | None = None
 
 
 def recorded(role: str, source: str, out: Path) -> Side | None:
@@ -54,29 +54,29 @@ def recorded(role: str, source: str, out: Path) -> Side | None:
     if source == HERE or not any((p / "manifest.json").is_file() for p in (Path(source), out / source)):
         return None
     folder = open_run(source, out)
-    return Side(role, str(folder.path), recorded=folder)
+    return Side(role, str(folder.path), recorded=folder, same=str(folder.path.resolve()))
 
 
 @contextmanager
-def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Iterator[Side]:
+def opened(role: str, source: str, setup: Sequence[str], scratch: Path, out: Path = Path("results")) -> Iterator[Side]:
     """Yield a side to measure. A checkout is kept in `scratch` until the end.
 
     Args:
         source: a git revision, `image:NAME`, or `.`.
         setup: shell commands to run in a checkout.
+        out: where results go; new files there are no change of the working folder.
 
     Raises:
-        NoBase: git is not installed, or a shallow clone lacks the revision.
         SpecError: there is no such revision or no repository.
-        HostError: git refuses, or `setup` fails.
+        HostError: git is not installed or refuses, a shallow clone lacks the revision, or `setup` fails.
     """
-    if source == HERE:
-        yield working_folder(role)
-        return
     if source.startswith(IMAGE):
         image = source.removeprefix(IMAGE)
         yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"),
                    same=source)  # fmt: skip
+        return
+    if source == HERE:
+        yield _working_tree(role, scratch, out.resolve())
         return
     top, revision = _resolved(role, source)
     folder = scratch / role
@@ -84,9 +84,33 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path) -> Itera
         _check_out(top, revision, folder)
         _set_up(role, source, setup, folder)
         inside = Path.cwd().resolve().relative_to(top)
-        yield replace(_checkout_side(role, f"{source} ({revision[:9]})", folder, inside), same=revision)
+        side = _checkout_side(role, f"{source} ({revision[:9]})", folder, inside)
+        tree = git("rev-parse", f"{revision}^{{tree}}", cwd=top)
+        yield replace(side, same=tree, own=_own_files(folder, top, scratch))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _working_tree(role: str, scratch: Path, out: Path) -> Side:
+    """The working folder, as a side with the files of its repository if it is in one."""
+    side = working_folder(role)
+    try:
+        top = Path(git("rev-parse", "--show-toplevel")).resolve()
+        tree = git("rev-parse", "HEAD^{tree}")
+        listed = git("status", "--porcelain", "-z", "--untracked-files=all", cwd=top).split("\0")
+    except (HostError, OSError):
+        return side
+    changed = any(line and not (top / line[3:]).is_relative_to(out) for line in listed)
+    return replace(side, same=side.same if changed else tree, own=_own_files(top, top, scratch))
+
+
+def _own_files(root: Path, top: Path, scratch: Path) -> OwnFiles:
+    """The files of the checkout `root` of the repository at `top`; the others are its worktrees and both sides."""
+    listed = git("worktree", "list", "--porcelain", cwd=top).splitlines()
+    others = [Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree ")]
+    others += [scratch / "base", scratch / "head"]
+    own = os.path.realpath(root)
+    return OwnFiles(own, tuple(path for path in map(os.path.realpath, others) if path != own))
 
 
 def working_folder(role: str) -> Side:
@@ -114,7 +138,7 @@ def _checkout_side(role: str, title: str, folder: Path, inside: Path) -> Side:
 def _resolved(role: str, source: str) -> tuple[Path, str]:
     """(top of the repository, full hash) of a revision, relative to the working folder."""
     if shutil.which("git") is None:
-        raise NoBase(f"--{role} {source}: not a run folder, and finding a revision needs git; install it")
+        raise HostError(f"--{role} {source}: not a run folder, and finding a revision needs git; install it")
     try:
         top = Path(git("rev-parse", "--show-toplevel")).resolve()
     except HostError as error:
@@ -123,9 +147,9 @@ def _resolved(role: str, source: str) -> tuple[Path, str]:
         return top, git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{source}^{{commit}}")
     except HostError:
         if git("rev-parse", "--is-shallow-repository") == "true":
-            fetch = f"git fetch --depth=1 origin {source.removeprefix('origin/')}"
-            raise NoBase(
-                f"--{role} {source}: no such revision in this shallow clone; fetch it with `{fetch}`"
+            raise HostError(
+                f"--{role} {source}: no such revision in this shallow clone; set fetch-depth: 0 in the workflow, or "
+                f"run `git fetch --depth=1 origin {source.removeprefix('origin/')}`"
             ) from None
         expected = "expected a run folder, a git revision, image:NAME, or ."
         raise SpecError(f"--{role} {source}: no such run folder or revision; {expected}") from None
@@ -146,6 +170,8 @@ def _check_out(top: Path, revision: str, folder: Path) -> None:
 def _set_up(role: str, source: str, setup: Sequence[str], folder: Path) -> None:
     for command in setup:
         print(f"{role}: {command}", file=sys.stderr, flush=True)
-        done = subprocess.run(["sh", "-c", command], cwd=folder, stdout=sys.stderr, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=folder, env=environment(), stdout=sys.stderr, stdin=subprocess.DEVNULL
+        )
         if done.returncode:
             raise HostError(f"--{role} {source}: gate.setup: `{command}` ended with status {done.returncode}")

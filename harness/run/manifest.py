@@ -16,8 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.errors import HostError
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.process.apart import call
+from wanbench.harness.process.git import git
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import simulated
 from wanbench.workloads.registry import data_digest
@@ -33,6 +35,7 @@ _MEASURING = (
     "harness/rep/*.py",
     "harness/results/row.py",
 )
+_GIT_S = 5.0  # a folder on a slow network must not hold up a run
 _VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2", "greenlet")
 
 
@@ -150,12 +153,13 @@ def cpu_model() -> str | None:
 
 def _revision(folder: Path, *options: str) -> str | None:
     """The revision of a folder, followed by -dirty if files differ; None outside a checkout or without git."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", *options]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
-    except (OSError, subprocess.SubprocessError):
+        named = git("describe", "--always", *options, cwd=folder, timeout_s=_GIT_S)
+        # `describe --dirty` would write the index.
+        changed = git("status", "--porcelain", "--untracked-files=no", cwd=folder, timeout_s=_GIT_S)
+    except (OSError, HostError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip()
+    return f"{named}-dirty" if changed else named
 
 
 def _read(path: str) -> str | None:

@@ -111,3 +111,11 @@ def test_a_claim_without_a_bound_is_refused_with_the_spec():
     with pytest.raises(SpecError) as caught:
         Spec.from_toml(GOOD + '\n[[gate.require]]\nmetric = "scalability"\nwhere = { algorithm = "ssgd" }\n', "x.toml")
     assert str(caught.value) == "x.toml: gate.require.0: expected min, max or both; add min = 0.9"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_is_no_number_meets_no_claim_also_beside_others(value):
+    rows = [row("ssgd", rep, final_loss=loss) for rep, loss in enumerate([0.1, value, 0.2])]
+    assert [claim.verdict for claim in claims("final_loss", rows, where={"algorithm": "ssgd"}, max=9.0)] == [
+        Verdict.FAILED
+    ]

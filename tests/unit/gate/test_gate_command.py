@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 from gate_rows import alone, row
 from small_spec import GOOD
 
+from wanbench.harness.gate import compare
+from wanbench.harness.gate import noise as host_noise
 from wanbench.harness.gate.names import name
 from wanbench.harness.results.store import RunFolder
 
@@ -170,9 +173,10 @@ def test_two_result_folders_are_compared_with_a_note_on_their_times(spec, tmp_pa
     assert apart in result.stdout
     assert "note: the noise of this host is not known" in result.stdout
     _recorded(tmp_path, "same", 1.0)
-    assert wanbench(*CHECK, "--base", "old", "--head", "same", *noise).exit_code == 0
+    same = wanbench(*CHECK, "--base", "old", "--head", "same", *noise)
+    assert (same.exit_code, "note: the code under test is the same on both sides\n" in same.stdout) == (0, True)
     assert refused(*CHECK, "--base", "old", "--head", "old", *noise).startswith(
-        "wanbench: --base and --head are the same"
+        "wanbench: --base and --head have the same files (old, old); "
     )
     assert refused(*CHECK, "--base", "old", "--head", ".") == (
         "wanbench: old: a run folder can only be compared with another run folder"
@@ -210,3 +214,27 @@ def test_a_baseline_of_another_spec_is_not_a_regression(spec):
     assert "the spec of this cell has changed since the baseline" in edited.stdout
     assert "REGRESSED" not in edited.stdout
     assert "write them to the baseline with --accept" in edited.stdout
+
+
+def test_a_noise_above_the_limit_is_no_pass_and_one_that_is_no_number_is_refused(spec, tmp_path):
+    _recorded(tmp_path, "old", 1.0)
+    _recorded(tmp_path, "new", 1.6)
+    path = tmp_path / "noise.json"
+    host_noise.write(path, "t", "", {"ssgd w2 10ms": 0.5, "one-worker w1": 0.01, "all cells": 0.5})
+    checked = (*CHECK, "--base", "old", "--head", "new", "--noise", "noise.json")
+    result = wanbench(*checked, "--set", "gate.max_slowdown=0.5")
+    assert result.exit_code == 5, result.stdout
+    assert "equal sides differed by 50.0 % here; the limit is 25 %; measure the noise again with --aa" in result.stdout
+    path.write_text(path.read_text().replace("0.5", "NaN"))
+    assert refused(*checked).startswith("wanbench: noise.json: not a noise file of `check --aa`: ")
+
+
+def test_an_image_that_both_revisions_would_share_is_refused(monkeypatch, spec, tmp_path):
+    monkeypatch.setattr(compare, "check_host", lambda _: None)
+    (tmp_path / "mine.py").write_text("from wanbench.workloads.algorithms.ssgd import SSGD as Mine\n")
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *arguments], cwd=tmp_path, check=True)
+    spec.write_text(spec.read_text().replace("ssgd = {}", 'mine = { kind = "mine:Mine" }'))
+    said = refused("check", "t.toml", "--testbed", "docker", "--base", "HEAD")
+    assert said.startswith("wanbench: t.toml: containers run the code of their image, not of a checkout; ")

@@ -142,3 +142,28 @@ def test_a_file_that_is_not_a_baseline_is_refused(tmp_path, text, message):
         baseline.read(path, "t")
     assert str(caught.value).startswith(f"{path}: not a baseline: ")
     assert message in str(caught.value)
+
+
+def test_bytes_that_differ_much_between_equal_sides_decide_only_a_regression():
+    def judged_at(band, wire_bytes):
+        base, head = ([row("train", command=["train"], wire_bytes=sent, steps_total=10, testbed="netns")] for sent in
+                      (1000, wire_bytes))  # fmt: skip
+        (found,) = compare(entries(base), head, GateTable(), lambda _: band)
+        return found
+
+    assert judged_at(0.2, 1150).verdict is Verdict.UNCHANGED
+    assert [judged_at(0.5, sent).verdict for sent in (1000, 1400, 400)] == [Verdict.INCONCLUSIVE] * 3
+    assert judged_at(0.5, 1600).verdict is Verdict.REGRESSED
+    assert judged_at(0.5, 1000).text == (
+        "wire_bytes_per_step of equal sides may differ by 50 % here; the limit is 20 %; measure the noise again with "
+        "--aa on a quieter host"
+    )
+
+
+def test_a_count_that_no_run_can_have_is_refused(tmp_path):
+    path = tmp_path / "b.json"
+    cell = {"cell": "k", "testbed": "virtual", "emulator": None, "messages_sent": 10**400}
+    spec = Spec.load("latency-sweep")
+    baseline.write(path, spec, {"c": cell})
+    with pytest.raises(SpecError, match=r"cells\.c\.messages_sent: "):
+        baseline.read(path, spec.name)

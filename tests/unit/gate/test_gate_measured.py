@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gate_rows import row
 
+from wanbench.harness.gate import rule
 from wanbench.harness.gate.measured import Sides, findings, further, other_machine
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.verdict import Judgement, Verdict
@@ -151,3 +152,48 @@ def test_repetitions_are_paired_by_number():
     sides = Sides(base, head[:1] + head[2:], GateTable())
     assert np.isnan(sides.log_ratios).tolist() == [[False, True, False, False, False]]
     assert sides.rounds == 4
+
+
+def test_the_number_of_a_repetition_costs_no_memory():
+    assert verdict([*side(), row(rep=10**12, testbed="netns")], [*side(), row(rep=10**12, testbed="netns")])[0] is (
+        Verdict.UNCHANGED
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "size", "expected"),
+    [
+        (1.0, 0.1, Verdict.UNCHANGED),
+        (1.0, 0.11, Verdict.INCONCLUSIVE),
+        (1.6, 0.5, Verdict.INCONCLUSIVE),
+        (0.4, 0.2, Verdict.INCONCLUSIVE),
+        (2.5, 0.5, Verdict.REGRESSED),
+    ],
+)
+def test_beyond_the_limit_of_the_noise_only_a_regression_is_decided(factor, size, expected):
+    noise = HostNoise(Path("n"), {"ssgd w4 100ms": size})
+    found = verdict(side(), side(factor=factor, seed=1), noise=noise)
+    assert found[0] is expected
+    if expected is Verdict.INCONCLUSIVE:
+        assert found[1] == (
+            f"equal sides differed by {100 * size:.1f} % here; the limit is 10 %; measure the noise again with --aa "
+            "on a quieter host"
+        )
+
+
+def test_a_user_who_accepts_more_than_the_limit_needs_no_quieter_host():
+    noise = HostNoise(Path("n"), {"ssgd w4 100ms": 0.2})
+    found, _ = findings(Sides(side(), side(seed=1), LIMITS), GateTable(max_slowdown=0.5), 2, noise)
+    assert [finding.verdict for finding in found] == [Verdict.UNCHANGED]
+
+
+def test_all_cells_together_are_not_decided_beyond_the_limit_of_their_noise():
+    _, together = judged(side(), side(seed=1), noise=HostNoise(Path("n"), {ALL_CELLS: 0.3}))
+    assert (together.verdict, together.text.partition(";")[0]) == (
+        Verdict.INCONCLUSIVE,
+        "equal sides differed by 30.0 % here",
+    )
+
+
+def test_a_cell_that_no_round_measured_has_no_noise():
+    assert np.isnan(rule.noise(np.full((1, 5), np.nan))).all()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
 
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.gate import annotations, junit, noise, summary
 from wanbench.harness.gate.text import as_text
 from wanbench.harness.gate.verdict import Judgement, Report, Timing, Verdict
@@ -191,3 +192,32 @@ def test_the_noise_is_stored_in_the_users_state_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert str(noise.default_path()) == "/home/me/.local/state/wanbench/noise.json"
+
+
+NOISE = '{"schema": 1, "host": {}, "experiments": {"a on netns": {"c": %s}}}'
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-0.1", "true", '"0.1"', "null", "1" + "0" * 400, "[0.1]"])
+def test_a_noise_that_was_not_measured_is_refused_in_one_line(tmp_path, value):
+    path = tmp_path / "noise.json"
+    path.write_text(NOISE % value)
+    with pytest.raises(SpecError) as caught:
+        noise.read(path, "a", "netns")
+    assert str(caught.value).startswith(f"{path}: not a noise file of `check --aa`: experiments.a on netns.c: ")
+    assert str(caught.value).endswith("; remove it, and measure again")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, NOISE.replace("1", "2", 1), NOISE.replace("{}", "7", 1)])
+def test_a_file_that_holds_no_noise_is_refused(tmp_path, text):
+    path = tmp_path / "noise.json"
+    path.write_text(text.replace("%s", "0.1"))
+    with pytest.raises(SpecError, match="not a noise file of `check --aa`: "):
+        noise.read(path, "a", "netns")
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(noise.Path, "home", Mock(side_effect=RuntimeError))
+    with pytest.raises(HostError, match="set HOME, or give --noise FILE"):
+        noise.default_path()

@@ -9,8 +9,9 @@ import pytest
 
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
+from wanbench.harness.gate.provenance import OwnFiles
 from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, toml, turns
-from wanbench.harness.gate.sides import NoBase, opened, recorded
+from wanbench.harness.gate.sides import opened, recorded
 
 
 def git(folder, *arguments) -> str:
@@ -56,11 +57,40 @@ def test_a_shallow_clone_provides_its_revisions_and_explains_what_to_fetch(repos
     monkeypatch.chdir(clone)
     with opened("base", "origin/main", (), tmp_path) as side:
         assert (side.folder / "below" / "file").read_text() == "two"
-    with pytest.raises(NoBase) as caught, opened("base", "origin/other", (), tmp_path):
+    with pytest.raises(HostError) as caught, opened("base", "origin/other", (), tmp_path):
         pass
     assert str(caught.value) == (
-        "--base origin/other: no such revision in this shallow clone; fetch it with `git fetch --depth=1 origin other`"
+        "--base origin/other: no such revision in this shallow clone; set fetch-depth: 0 in the workflow, or run "
+        "`git fetch --depth=1 origin other`"
     )
+
+
+@pytest.mark.parametrize("same", ["HEAD", "main", "tagged", "empty"])
+def test_revisions_with_the_files_of_a_clean_working_folder_are_the_same(repository, tmp_path, same):
+    git(repository, "tag", "tagged")
+    git(repository, "commit", "--quiet", "--allow-empty", "--message", "empty")
+    git(repository, "tag", "empty")
+    (repository / "below" / "out").mkdir()
+    (repository / "below" / "out" / "rows").touch()
+    with (
+        opened("base", same, (), tmp_path) as base,
+        opened("head", ".", (), tmp_path, repository / "below" / "out") as head,
+        opened("head", "HEAD~2", (), tmp_path) as earlier,
+        opened("head", ".", (), tmp_path) as with_a_new_file,
+    ):
+        assert base.same == head.same
+        assert base.same not in {earlier.same, with_a_new_file.same}
+        (repository / "below" / "file").write_text("three")
+        with opened("head", ".", (), tmp_path, repository / "below" / "out") as changed:
+            assert base.same != changed.same
+
+
+def test_other_checkouts_of_the_repository_are_known(repository, tmp_path):
+    linked = tmp_path / "linked"
+    git(repository, "worktree", "add", "--quiet", "--detach", str(linked))
+    with opened("base", "HEAD", (), tmp_path) as base, opened("head", ".", (), tmp_path) as head:
+        assert base.own == OwnFiles(str(tmp_path / "base"), tuple(map(str, (repository, linked, tmp_path / "head"))))
+        assert head.own == OwnFiles(str(repository), tuple(map(str, (linked, tmp_path / "base", tmp_path / "head"))))
 
 
 def test_set_up_runs_in_the_checkout_and_can_create_its_environment(repository, tmp_path, capfd):
@@ -107,7 +137,7 @@ def test_a_revision_outside_a_repository_is_refused(tmp_path, monkeypatch):
 
 def test_a_revision_without_git_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoBase) as caught, opened("base", "main", (), tmp_path):
+    with pytest.raises(HostError) as caught, opened("base", "main", (), tmp_path):
         pass
     assert str(caught.value) == "--base main: not a run folder, and finding a revision needs git; install it"
 
@@ -132,6 +162,26 @@ def test_sides_are_measured_first_alternately(tmp_path):
     base, head = (Measurement(sides.Side(role, role), order, tmp_path / role) for role in ("base", "head"))
     assert "".join(side.side.role[0] for _, side in turns(0, 4, base, head)) == "bhhbbhhb"
     assert [index for index, _ in turns(5, 7, base, head)] == [5, 5, 6, 6]
+
+
+def test_the_commands_of_a_side_run_in_its_checkout_with_the_spec_of_the_head(tmp_path):
+    """Run a stand-in program: only its arguments matter. A command runs in the folder of its spec."""
+    (tmp_path / "repository" / "sub").mkdir(parents=True)
+    spec, base, out = tmp_path / "repository" / "sub" / "s.toml", tmp_path / "base", tmp_path / "out"
+    spec.write_text("of the head")
+    base.mkdir()
+    out.mkdir()
+    (out / "imports.jsonl").touch()
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\necho "$*" > {tmp_path}/arguments\n')
+    program.chmod(0o755)
+    own = OwnFiles(str(base), (str(tmp_path / "repository"),))
+    side = sides.Side("base", "main", folder=base, python=str(program), own=own)
+    Measurement(side, RunRequest(spec, "s", (), (), (("python", "train.py"),)), out).measure(1, ())
+    assert f" run {base}/sub/s.toml --no-figures " in (tmp_path / "arguments").read_text()
+    assert (base / "sub" / "s.toml").read_text() == "of the head"
+    Measurement(side, RunRequest(spec, "s", (), ()), out).measure(1, ())
+    assert f" run {spec} --no-figures " in (tmp_path / "arguments").read_text()
 
 
 def test_excluded_cells_are_written_as_toml():
