@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
+from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
@@ -93,6 +94,17 @@ def _sample() -> tuple[int, list[int]]:
     fields = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     softnet = Path("/proc/net/softnet_stat").read_text().splitlines()
     return sum(int(line.split()[1], 16) for line in softnet), fields
+
+
+def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], stats: EmulatorStats) -> list[str]:
+    """Return the reason why a network that did not stay as it was set must not be published, or an empty list.
+
+    Args:
+        changed: for each worker, what its network has now, or None. sites: of the workers.
+    """
+    found = [f"{who[0]} of worker {rank} ({sites[rank]}): {who[1]}" for rank, who in sorted(changed.items()) if who]
+    found += [stats.changed] if stats.changed else []
+    return [f"the network was changed: {words}" for words in found[:1]]
 
 
 def judge(
