@@ -27,6 +27,7 @@ BEHIND_PCT = 5.0
 CPU_WAIT_PCT = 30.0
 # A program that waits for its own threads, or for the other workers, has its share. It has less if others work too.
 OTHERS_PCT = 10.0
+CHANGED = "the network was changed"
 # Causes of drops outside the model's queues.
 _UNCOUNTED = ("refused", "unknown")
 
@@ -102,9 +103,10 @@ def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], s
     Args:
         changed: for each worker, what its network has now, or None. sites: of the workers.
     """
-    found = [f"{who[0]} of worker {rank} ({sites[rank]}): {who[1]}" for rank, who in sorted(changed.items()) if who]
-    found += [stats.changed] if stats.changed else []
-    return [f"the network was changed: {words}" for words in found[:1]]
+    changes = sorted((rank, *change) for rank, change in changed.items() if change is not None)
+    words = [f"{place} of worker {rank} ({sites[rank]}): {what}" for rank, place, what in changes]
+    words += filter(None, [stats.changed])
+    return [f"{CHANGED}: {first}" for first in words[:1]]
 
 
 def judge(

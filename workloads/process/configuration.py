@@ -19,7 +19,7 @@ from itertools import chain
 from socket import inet_ntoa
 from typing import NamedTuple
 
-from wanbench.workloads.process.netlink import LISTED, ask, attribute, attributes
+from wanbench.workloads.process.netlink import IFF_UP, LISTED, ask, attribute, attributes
 
 Change = tuple[str, str]
 """A place, and what has changed there: "wan0", "qdisc tbf, at the start noqueue"."""
@@ -71,22 +71,25 @@ def _text(value: bytes) -> str:
 
 
 # The numbers are those of linux/rtnetlink.h and of the headers that it names.
-_LINKS, _ROUTES, _RULES, _FILTERS, _IFNAME, _OIF = 18, 26, 34, 46, 3, 4
+_LINKS, _ROUTES, _RULES, _FILTERS = 18, 26, 34, 46
+_IFLA_IFNAME, _IFLA_MTU, _IFA_ADDRESS, _IFA_LOCAL, _NDA_DST, _TCA_KIND, _FRA_PRIORITY = 3, 4, 1, 2, 1, 1, 6
+_RTA_DST, _RTA_OIF, _RTA_CACHEINFO, _RTM_F_CLONED, _NUD_PERMANENT = 1, 4, 12, 0x200, 0x80
 _ALL = frozenset(range(64))
 _TABLES = (
     # hardware address, master, queue length, limits of segments, XDP
-    _Table(_LINKS, "device", 16, lambda _, known: f"up with MTU {_number(known[4])}",
-           slice(8), (1, 10, 13, 40, 41, 43, 58, 63, 64), lambda begin: _number(begin[8:12]) & 0x1 != 0),
-    _Table(22, "address", 8, lambda begin, known: f"{inet_ntoa(known.get(2, known[1]))}/{begin[1]}", slice(2), (1, 2)),
-    _Table(30, "neighbour", 12, lambda _, known: inet_ntoa(known[1]),
-           slice(8), (1, 2), lambda begin: _number(begin[8:10]) & 0x80 != 0),
+    _Table(_LINKS, "device", 16, lambda _, known: f"up with MTU {_number(known[_IFLA_MTU])}",
+           slice(8), (1, 10, 13, 40, 41, 43, 58, 63, 64), lambda begin: _number(begin[8:12]) & IFF_UP != 0),
+    _Table(22, "address", 8, lambda begin, known: f"{inet_ntoa(known.get(_IFA_LOCAL, known[_IFA_ADDRESS]))}/{begin[1]}",
+           slice(2), (_IFA_ADDRESS, _IFA_LOCAL)),
+    _Table(30, "neighbour", 12, lambda _, known: inet_ntoa(known[_NDA_DST]),
+           slice(8), (_NDA_DST, 2), lambda begin: _number(begin[8:10]) & _NUD_PERMANENT != 0),
     # parent; kind, options, sizes of packets
-    _Table(38, "qdisc", 20, lambda _, known: _text(known[1]), slice(12, 16), (1, 2, 8)),
-    _Table(_FILTERS, "filter", 20, lambda _, known: _text(known[1]), slice(8, 20), (1,)),
-    # without the routes that TCP has learned, and what is cached of the others
-    _Table(_ROUTES, "route", 12, lambda begin, known: f"{inet_ntoa(known.get(1, bytes(4)))}/{begin[1]}",
-           slice(8), _ALL - {12}, lambda begin: _number(begin[8:12]) & 0x200 == 0),
-    _Table(_RULES, "rule", 12, lambda _, known: f"{_number(known.get(6, b''))}", slice(12), _ALL),
+    _Table(38, "qdisc", 20, lambda _, known: _text(known[_TCA_KIND]), slice(12, 16), (_TCA_KIND, 2, 8)),
+    # handle, parent, priority and protocol; kind. What it does has counters.
+    _Table(_FILTERS, "filter", 20, lambda _, known: _text(known[_TCA_KIND]), slice(8, 20), (_TCA_KIND,)),
+    _Table(_ROUTES, "route", 12, lambda begin, known: f"{inet_ntoa(known.get(_RTA_DST, bytes(4)))}/{begin[1]}",
+           slice(8), _ALL - {_RTA_CACHEINFO}, lambda begin: _number(begin[8:12]) & _RTM_F_CLONED == 0),
+    _Table(_RULES, "rule", 12, lambda _, known: f"{_number(known.get(_FRA_PRIORITY, b''))}", slice(12), _ALL),
 )  # fmt: skip
 
 
@@ -125,9 +128,9 @@ def _listed(names: dict[int, str]) -> Iterator[Thing]:
                 begin, known = answer[: table.size], attributes(answer[table.size :])
                 if not table.is_set(begin):
                     continue
-                index = {_ROUTES: known.get(_OIF, b""), _RULES: b""}.get(table.request, begin[4:8])
+                index = {_ROUTES: known.get(_RTA_OIF, b""), _RULES: b""}.get(table.request, begin[4:8])
                 if table.request == _LINKS:
-                    names[_number(index)] = _text(known[_IFNAME])
+                    names[_number(index)] = _text(known[_IFLA_IFNAME])
                 place = names.get(_number(index)) if index else NAMESPACE
                 values = [attribute(kind, known[kind]) for kind in sorted(known.keys() & table.attributes)]
                 if place is not None:
