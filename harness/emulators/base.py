@@ -62,6 +62,7 @@ class EmulatorStats:
         cpu_s, cpu_us_per_packet: processor time of the emulator.
         pauses: begin and end in ns, on the workers' clock, of times in which the emulator's process did not run
             although it had to; empty for netem, which is part of the kernel.
+        changed: what is not as the emulator has set it, in words; None if all is. The relay keeps its network itself.
     """
 
     emulator: str
@@ -84,6 +85,7 @@ class EmulatorStats:
     cpu_s: float | None
     cpu_us_per_packet: float | None
     pauses: tuple[tuple[int, int], ...] = ()
+    changed: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data. `EmulatorStats.from_json` is the inverse."""

@@ -21,7 +21,7 @@ from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep import launcher, pauses
-from wanbench.harness.rep.fidelity import HostMeter, judge, share_of_programs
+from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
 from wanbench.harness.rep.group import group_environments, replaces_gloo
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
@@ -142,7 +142,11 @@ def run(
     window = window_of(cell, reported, ended.lasted, meter.begin_ns)
     host = meter.stop() | pauses.described(found, window)
     host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
-    verdict = judge(cell, network, stats, host, report, timed["step_time_s"]) + pauses.judge(found, [window])
+    changed = {worker: message["changed"] for worker, message in ended.finished.items()}
+    verdict = judge_settings(changed, cell.placement, stats)
+    if verdict:
+        slot.discard()
+    verdict += judge(cell, network, stats, host, report, timed["step_time_s"]) + pauses.judge(found, [window])
     steps = Steps()
     steps.extend(_step_rows(reported))
     steps.write(folder / "steps.parquet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
@@ -28,6 +29,7 @@ BEHIND_PCT = 5.0
 CPU_WAIT_PCT = 30.0
 # A program that waits for its own threads, or for the other workers, has its share. It has less if others work too.
 OTHERS_PCT = 10.0
+CHANGED = "the network was changed"
 # Causes of drops outside the model's queues.
 _UNCOUNTED = ("refused", "unknown")
 
@@ -102,6 +104,18 @@ def strain(row: Row) -> float:
     overdue_pct, paused_pct, late_ms = (row[key] or 0.0 for key in ("overdue_pct", "paused_pct", "lateness_p99_ms"))
     late = min(overdue_pct / OVERDUE_PCT, late_ms / LATENESS_MS)
     return max(late, overdue_pct / BEHIND_PCT, paused_pct / MAX_PAUSED_PCT)
+
+
+def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], stats: EmulatorStats) -> list[str]:
+    """Return the reason why a network that did not stay as it was set must not be published, or an empty list.
+
+    Args:
+        changed: for each worker, what its network has now, or None. sites: of the workers.
+    """
+    changes = sorted((rank, *change) for rank, change in changed.items() if change is not None)
+    words = [f"{place} of worker {rank} ({sites[rank]}): {what}" for rank, place, what in changes]
+    words += filter(None, [stats.changed])
+    return [f"{CHANGED}: {first}" for first in words[:1]]
 
 
 def judge(

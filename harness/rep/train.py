@@ -15,7 +15,7 @@ from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS, warm_in_flig
 from wanbench.harness.plan.losses import changes_of, deadline_s
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.rep import pauses
-from wanbench.harness.rep.fidelity import HostMeter, judge
+from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings
 from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import write_json
@@ -197,7 +197,8 @@ def measure(
         found = pauses.gathered(measured.finished, done.stats, meter.lost)
         windows = windows_of(cell, measured)
         host |= pauses.described(found, windows[0])
-        verdict = [*judge(cell, network_of(cell), done.stats, host, report), *pauses.judge(found, windows)]
+        verdict = judge_settings(done.changed, cell.placement, done.stats)
+        verdict += [*judge(cell, network_of(cell), done.stats, host, report), *pauses.judge(found, windows)]
         write_network(folder, network_of(cell), measured, report, done.stats, host)
         row = measured_row(cell, rep, columns, measured, done.stats, host, report, verdict)
     if done.timeline is not None:

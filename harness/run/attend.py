@@ -16,6 +16,7 @@ from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.process import child
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep import command
+from wanbench.harness.rep.fidelity import CHANGED
 from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
 from wanbench.harness.rep.program import Ended, Program
 from wanbench.harness.rep.train import group_of
@@ -102,7 +103,8 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         if row["status"] == "failed":
             say(f"failed: {new}")
         elif new:
-            say(f"warning: `verify` refuses these times: {brief(new)}; close other programs and run it again")
+            remedy = "leave its network as it is" if CHANGED in new else "close other programs"
+            say(f"warning: `verify` refuses these times: {brief(new)}; {remedy} and run it again")
     for line in last_lines(cell, row, ended, folder.path):
         say(line)
     return _LATE if ended.late else ended.code

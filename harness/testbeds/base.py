@@ -13,6 +13,7 @@ from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
 from wanbench.workloads.loop.job import Job
+from wanbench.workloads.process.configuration import Change
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ class Trained:
         finished: final message of each worker, without those that were lost.
         tcp: TCP settings in force.
         stats: statistics of the emulator; None if nothing was emulated.
+        changed: for each worker, what has changed in its network although nothing was to change it, or None.
         timeline: what changed; None without a schedule.
         image: digest of the containers' image, if workers run in containers.
         done_ns: when a worker had obeyed a command of the timeline, by its rank and the due time.
@@ -157,6 +159,7 @@ class Trained:
     finished: dict[int, dict[str, Any]] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     stats: EmulatorStats | None = None
+    changed: dict[int, Change | None] = field(default_factory=dict)
     timeline: TimelineRecord | None = None
     image: str | None = None
     done_ns: dict[tuple[int, int], int] = field(default_factory=dict)

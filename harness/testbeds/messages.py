@@ -137,6 +137,7 @@ def _event(cmd: str, event: str, **fields: Any) -> TypeAdapter[dict[str, Any]]:
 _Segments = Annotated[
     list[Annotated[list[Whole], Field(min_length=5, max_length=5)]], FailFast(), Field(max_length=_MANY)
 ]
+_Changed = Annotated[tuple[Word, Word], Strict(False)] | None  # `workloads.process.configuration.Change`
 _TIMES = {"due_ns": Whole, "at_ns": Count}
 _BEFORE_AND_AFTER = {"counters_before": Counted, "counters_after": Counted}
 
@@ -159,7 +160,7 @@ SCHEMAS = {
     "job killed": _event("job", "killed", again=bool, **_TIMES),
     "job restarted": _event("job", "restarted", **_TIMES),
     "job stopped": _event("job", "stopped", reason=Annotated[str, Strict(), Field(max_length=_LONGEST_REASON)]),
-    "job left": _event("job", "left"),
+    "job left": _event("job", "left", changed=_Changed),
     "program started": _event("program", "started"),
     "program exited": _event("program", "exited", process=Count, code=Whole, seconds=Number),
     "program killed": _event(
@@ -167,7 +168,9 @@ SCHEMAS = {
         **_TIMES,
     ),
     "program restarted": _event("program", "restarted", **_TIMES),
-    "program finished": _event("program", "finished", lost=_LOST, processor=Processor, **_BEFORE_AND_AFTER),
+    "program finished": _event(
+        "program", "finished", lost=_LOST, processor=Processor, changed=_Changed, **_BEFORE_AND_AFTER
+    ),
 }  # fmt: skip
 _SECOND: dict[str, Literal["event", "role"]] = {"job": "event", "program": "event", "probe": "role"}
 

@@ -33,8 +33,11 @@ def train(slot: EmulatedSlot, training: Training) -> Trained:
         _follow(slot, training, talks, trained, player)
         for handle in handles:
             handle.send({"cmd": "leave"})
-        _await(slot, training, talks, "left")
+        left = _await(slot, training, talks, "left")
+        trained.changed = {rank: message["changed"] for rank, message in left.items()}
         trained.stats = slot.emulator.stats()
+        if trained.stats.changed or any(trained.changed.values()):
+            slot.discard()
     except (WorkerDied, TimeoutError, EmulatorError) as error:
         raise _failed(error, slot, training, player.cut_off() if player is not None else "") from None
     finally:
@@ -119,13 +122,15 @@ def _heard(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob]) -> It
         yield rank, message
 
 
-def _await(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], event: str) -> None:
-    waiting = set(range(len(training.jobs)))
+def _await(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], event: str) -> dict[int, dict[str, Any]]:
+    """Return the message of this event from each worker."""
+    heard: dict[int, dict[str, Any]] = {}
     for rank, message in _heard(slot, training, talks):
         if message.get("event") == event:
-            waiting.discard(rank)
-        if not waiting:
-            return
+            heard[rank] = message
+        if len(heard) == len(training.jobs):
+            break
+    return heard
 
 
 def _failed(error: Exception, slot: EmulatedSlot, training: Training, cut: str) -> RepFailed:

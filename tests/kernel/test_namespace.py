@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,24 @@ def test_doctor_finds_the_features_that_other_tests_use_and_leaves_nothing():
     assert tried["namespace"] is None
     assert "reno" in tried["tcp"]
     assert set(os.listdir("/sys/class/net")) == before
+
+
+UNDER_O = """
+from wanbench.workloads.process.namespace import enter_private_network, set_tcp
+enter_private_network()
+print(set_tcp({"congestion": "cubic"}, routed="cubic")["tcp_congestion_control"])
+"""
+
+
+def test_a_congestion_control_of_the_route_is_accepted_under_python_o():
+    command = [sys.executable, "-O", "-c", UNDER_O]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "cubic\n"
+
+
+def test_a_congestion_control_that_the_route_does_not_have_is_refused(inside):
+    def tcp():
+        enter_private_network()
+        set_tcp({"congestion": "reno"}, routed="cubic")
+
+    with pytest.raises(NamespaceError, match=r"^tcp congestion 'reno': the route to the peers has 'cubic'"):
+        inside(tcp)

@@ -132,8 +132,13 @@ def owns_processes() -> bool:
 
 
 def kill_programs() -> None:
-    """Kill all other processes of this machine, and wait for those that are children of this process."""
-    assert owns_processes(), "there would be no machine around this process"
+    """Kill all other processes of this machine, and wait for those that are children of this process.
+
+    Raises:
+        RuntimeError: this process has no machine of its own, so it would kill everything.
+    """
+    if not owns_processes():
+        raise RuntimeError("kill_programs: there is no machine around this process")
     with suppress(ProcessLookupError):
         while True:
             os.kill(-1, signal.SIGKILL)  # not process 1, and not this one

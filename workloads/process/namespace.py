@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -21,10 +20,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from wanbench.workloads.process.netlink import IFF_UP, RTM_SETLINK, ask
+
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_TIMERSLACK, _PR_SET_NO_NEW_PRIVS = 1, 24, 29, 38
 _SYS_ADMIN = 21
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 _CAPABILITY_VERSION_3 = 0x20080522
 _THREAD_END_S = 5.0
 
@@ -164,10 +164,7 @@ def _read_sysctl(name: str) -> str | None:
 
 
 def _loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        request = struct.pack("16sH22x", b"lo", 0)
-        flags = struct.unpack_from("H", fcntl.ioctl(sock, _SIOCGIFFLAGS, request), 16)[0]
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | _IFF_UP))
+    ask(RTM_SETLINK, struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex("lo"), IFF_UP, IFF_UP))
 
 
 def _disable_ipv6() -> None:
@@ -188,8 +185,9 @@ def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[s
         NamespaceError: an unknown key, or a value that the kernel refuses or changes.
     """
     wanted = tcp_sysctls(settings)
-    if routed is not None:
-        assert wanted.pop("tcp_congestion_control", routed) == routed
+    # The kernel can refuse, or restrict, what the route has.
+    if routed is not None and wanted.pop("tcp_congestion_control", routed) != routed:
+        raise NamespaceError(f"tcp congestion {settings['congestion']!r}: the route to the peers has {routed!r}")
     for name, text in wanted.items():
         _write_sysctl(name, text)
     effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED, *_BUFFERS)}

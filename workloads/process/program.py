@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.workloads.loop import stepping
+from wanbench.workloads.process import configuration
 from wanbench.workloads.process.agent import listen, serve
 from wanbench.workloads.process.control import Channel, ControlError, short_name, text
 from wanbench.workloads.process.heartbeat import Heartbeat
@@ -59,6 +60,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
     """
     door, agent = _open_door(request), _open_agent(request)
     processes = _Processes(channel, request)
+    configured = configuration.read()
     before, used_before_s, heart = counters(), _used_s(), Heartbeat(programs=True)
     try:
         processes.start(range(len(request["processes"])))
@@ -80,7 +82,9 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         listener.close()
     counts = {"counters_before": before, "counters_after": counters()}
     processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
-    channel.send({"cmd": "program", "event": "finished", "lost": lost, "processor": processor, **counts})
+    changed = configuration.first_change(configured, configuration.read())
+    finished = {"lost": lost, "processor": processor, "changed": changed, **counts}
+    channel.send({"cmd": "program", "event": "finished", **finished})
 
 
 def _used_s() -> float:

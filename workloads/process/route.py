@@ -7,12 +7,12 @@ to a route. A route decides for connections that this side opens and for those t
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import struct
 
+from wanbench.workloads.process.netlink import ACKNOWLEDGED, REPLACE_OR_CREATE, ask, attribute
+
 _RTM_NEWROUTE, _RTM_NEWRULE = 24, 32
-_REPLACE_ACK = 0x1 | 0x4 | 0x100 | 0x400  # NLM_F_REQUEST, ACK, REPLACE, CREATE
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC, _RTA_METRICS, _RTAX_CC_ALGO = 1, 4, 7, 8, 16
 _MAIN_TABLE, _BY_KERNEL, _BY_BOOT, _SCOPE_LINK, _UNICAST = 254, 2, 3, 253, 1
 _FRA_PRIORITY, _FRA_IP_PROTO, _FRA_DPORT_RANGE = 6, 22, 24
@@ -26,9 +26,9 @@ def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) ->
     Return false if the kernel does not have it. Raises: OSError, without the right to change routes.
     """
     network = struct.pack("!I", struct.unpack("!I", socket.inet_aton(address))[0] & -1 << (32 - prefix) & 0xFFFFFFFF)
-    chosen = _attribute(_RTA_METRICS, _attribute(_RTAX_CC_ALGO, name.encode() + b"\0"))
+    chosen = attribute(_RTA_METRICS, attribute(_RTAX_CC_ALGO, name.encode() + b"\0"))
     try:
-        _set_route(device, address, _MAIN_TABLE, _BY_KERNEL, prefix, _attribute(_RTA_DST, network) + chosen)
+        _set_route(device, address, _MAIN_TABLE, _BY_KERNEL, prefix, attribute(_RTA_DST, network) + chosen)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
@@ -45,35 +45,21 @@ def lead_outside(device: str, address: str) -> None:
         OSError: without the right to change routes.
     """
     _set_route(device, address, OUTSIDE_TABLE, _BY_BOOT, 0, b"")
-    port = _attribute(_FRA_DPORT_RANGE, struct.pack("HH", DNS_PORT, DNS_PORT))
+    port = attribute(_FRA_DPORT_RANGE, struct.pack("HH", DNS_PORT, DNS_PORT))
     _add_rule(OUTSIDE_PRIORITY, 0, _UNREACHABLE, port)
     _add_rule(OUTSIDE_PRIORITY + 1, OUTSIDE_TABLE, _LOOK_UP, b"")
 
 
 def _set_route(device: str, address: str, table: int, protocol: int, prefix: int, attributes: bytes) -> None:
     route = struct.pack("8BI", socket.AF_INET, prefix, 0, 0, table, protocol, _SCOPE_LINK, _UNICAST, 0)
-    route += _attribute(_RTA_OIF, struct.pack("i", socket.if_nametoindex(device)))
-    route += _attribute(_RTA_PREFSRC, socket.inet_aton(address))
-    _send(_RTM_NEWROUTE, route + attributes)
+    route += attribute(_RTA_OIF, struct.pack("i", socket.if_nametoindex(device)))
+    route += attribute(_RTA_PREFSRC, socket.inet_aton(address))
+    ask(_RTM_NEWROUTE, route + attributes, ACKNOWLEDGED | REPLACE_OR_CREATE)
 
 
 def _add_rule(priority: int, table: int, action: int, attributes: bytes) -> None:
     """Add a rule for UDP."""
     rule = struct.pack("8BI", socket.AF_INET, 0, 0, 0, table, 0, 0, action, 0)
-    rule += _attribute(_FRA_PRIORITY, struct.pack("I", priority))
-    rule += _attribute(_FRA_IP_PROTO, struct.pack("B", socket.IPPROTO_UDP))
-    _send(_RTM_NEWRULE, rule + attributes)
-
-
-def _send(kind: int, body: bytes) -> None:
-    header = struct.pack("IHHII", 16 + len(body), kind, _REPLACE_ACK, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
-        sock.sendall(header + body)
-        number: int = -struct.unpack_from("i", sock.recv(4096), 16)[0]
-    if number:
-        raise OSError(number, os.strerror(number))
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    padding = -len(value) % 4
-    return struct.pack("HH", 4 + len(value), kind) + value + bytes(padding)
+    rule += attribute(_FRA_PRIORITY, struct.pack("I", priority))
+    rule += attribute(_FRA_IP_PROTO, struct.pack("B", socket.IPPROTO_UDP))
+    ask(_RTM_NEWRULE, rule + attributes, ACKNOWLEDGED | REPLACE_OR_CREATE)

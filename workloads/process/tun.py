@@ -14,20 +14,14 @@ import socket
 import struct
 from pathlib import Path
 
+from wanbench.workloads.process.netlink import IFF_UP, RTM_SETLINK, ask, attribute
+
 _TUNSETIFF, _TUNGETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x800454D2, 0x400454D0, 0x400454D8
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 # What the reader of the device does itself. USO is one bit for IPv4 and one for IPv6, only together, since Linux 6.2.
 _CSUM, _TSO4, _USO = 0x01, 0x02, 0x20 | 0x40
 VIRTIO_HEADER_BYTES = 10
-_SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = (
-    0x8914,
-    0x8916,
-    0x891C,
-    0x8922,
-    0x8943,
-)
-_IFF_UP, _IFF_RUNNING = 0x1, 0x40
-_RTM_SETLINK, _NLM_F_REQUEST_ACK, _IFLA_TXQLEN = 19, 0x5, 13
+_RTM_NEWADDR, _IFA_ADDRESS, _IFA_LOCAL, _IFLA_MTU, _IFLA_TXQLEN = 20, 1, 2, 4, 13
 _CLONE_DEVICE = "/dev/net/tun"
 
 _COUNTERS = (
@@ -123,26 +117,13 @@ def _cannot_open(error: OSError) -> str:
 
 
 def _configure(name: str, address: str, prefix: int, mtu: int, queue_packets: int) -> None:
-    device = name.encode()
-    netmask = socket.inet_ntoa(struct.pack("!I", 0xFFFFFFFF << (32 - prefix) & 0xFFFFFFFF))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for request, text in ((_SIOCSIFADDR, address), (_SIOCSIFNETMASK, netmask)):
-            fcntl.ioctl(sock, request, struct.pack("16sH2x4s16x", device, socket.AF_INET, socket.inet_aton(text)))
-        fcntl.ioctl(sock, _SIOCSIFMTU, struct.pack("16si20x", device, mtu))
-        _set_queue(name, queue_packets)
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", device, _IFF_UP | _IFF_RUNNING))
-
-
-def _set_queue(name: str, packets: int) -> None:
-    # Use netlink: the ioctl needs CAP_NET_ADMIN on the host, even for root of a user namespace.
-    link = struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0)
-    body = link + struct.pack("HHI", 8, _IFLA_TXQLEN, packets)
-    header = struct.pack("IHHII", 16 + len(body), _RTM_SETLINK, _NLM_F_REQUEST_ACK, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
-        sock.sendall(header + body)
-        number = -struct.unpack_from("i", sock.recv(4096), 16)[0]
-    if number:
-        raise OSError(number, os.strerror(number))
+    # The ioctl for the queue needs CAP_NET_ADMIN on the host, even for root of a user namespace.
+    index, own = socket.if_nametoindex(name), socket.inet_aton(address)
+    of_device = struct.pack("4BI", socket.AF_INET, prefix, 0, 0, index)
+    ask(_RTM_NEWADDR, of_device + attribute(_IFA_ADDRESS, own) + attribute(_IFA_LOCAL, own))
+    up = struct.pack("BxHiII", socket.AF_UNSPEC, 0, index, IFF_UP, IFF_UP)
+    sizes = ((_IFLA_MTU, mtu), (_IFLA_TXQLEN, queue_packets))
+    ask(RTM_SETLINK, up + b"".join(attribute(kind, struct.pack("I", value)) for kind, value in sizes))
 
 
 def device_counters(name: str = "wan0") -> dict[str, int]:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import machine, namespace, probing, program, route, tun
+from wanbench.workloads.process import configuration, machine, namespace, probing, program, route, tun
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
 
 INTERFACE = "wan0"
@@ -135,6 +135,7 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
     from wanbench.workloads.process import mortal, training  # with TRAINING
 
     _log_into(channel.take_fd())
+    configured = configuration.read()
 
     def train(channel: Channel, job: Job, before: dict[str, Any] | None = None) -> training.Trainer:
         trainer = training.Trainer(channel, job, address, INTERFACE, _counters, routed)
@@ -147,7 +148,9 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
         trainer = train(channel, job)
         training.expect(channel, "leave")
         trainer.close()
-    channel.send({"cmd": "job", "event": "left"})
+    # A trainer that a timeline killed has left its machine, which tells this too.
+    changed = configuration.first_change(configured, configuration.read())
+    channel.send({"cmd": "job", "event": "left", "changed": changed})
 
 
 def _log_into(fd: int) -> None:

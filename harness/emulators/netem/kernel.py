@@ -44,6 +44,8 @@ from wanbench.harness.emulators.netem.plan import (
 )
 from wanbench.harness.emulators.netem.plugin import install, normal, without_ethernet_header
 from wanbench.harness.emulators.plan import MTU
+from wanbench.workloads.process import configuration
+from wanbench.workloads.process.configuration import Thing
 from wanbench.workloads.process.route import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
@@ -211,6 +213,15 @@ class Kernel:
         stack, index = self._at(at)
         with _attempt(str(at)):
             return next(iter(stack.routes.get_links(index)))
+
+    def routers(self) -> list[Thing]:
+        """Return how the routers are configured, without the values of their qdiscs. Raises: KernelError, OSError."""
+        found: list[Thing] = []
+        for name, stack in self._routers.items():
+            _setns(stack.fd, _CLONE_NEWNET, name)
+            for place, kind, words, values in configuration.read():
+                found.append((f"{place} of router {name}", kind, words, b"" if kind == "qdisc" else values))
+        return found
 
     def close(self) -> None:
         """Release everything."""

@@ -37,7 +37,7 @@ class NetemOptions(nla):  # type: ignore[misc]
         ("TCA_NETEM_CORR", "hex"),
         ("TCA_NETEM_DELAY_DIST", "cdata"),
         ("TCA_NETEM_REORDER", "hex"),
-        ("TCA_NETEM_CORRUPT", "hex"),
+        ("TCA_NETEM_CORRUPT", "uint64"),
         ("TCA_NETEM_LOSS", "netem_loss"),
         ("TCA_NETEM_RATE", "netem_rate"),
         ("TCA_NETEM_ECN", "uint32"),
@@ -123,6 +123,7 @@ def netem_values(options: Any) -> dict[str, int | None]:
         "rate": rate,
         "gap": options["gap"],
         "duplicate": options["duplicate"],
+        "corrupt": options.get_attr("TCA_NETEM_CORRUPT") or 0,
         "seed": options.get_attr("TCA_NETEM_PRNG_SEED"),
     }
 

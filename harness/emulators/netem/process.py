@@ -10,11 +10,12 @@ import resource
 import socket
 from typing import Any
 
-from wanbench.harness.emulators.netem.kernel import Kernel
+from wanbench.harness.emulators.netem.kernel import Kernel, KernelError
 from wanbench.harness.emulators.netem.plan import Shape, place, shapes
 from wanbench.harness.emulators.netem.state import Meter, check
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.emulators.serve import answer, main
+from wanbench.workloads.process.configuration import Thing, first_change
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.namespace import die_with_parent
 
@@ -29,10 +30,21 @@ class Netem:
         self._network: EmulatedNetwork | None = None  # as placed and shaped
         self._seed = 0
         self._shapes: dict[tuple[Any, ...], Shape] = {}
+        self._routers: list[Thing] = []
 
     def report(self, *, reset: bool) -> dict[str, Any]:
         """Return the fields of `base.EmulatorStats`."""
-        return self._meter.report(reset=reset)
+        # At a reset the workers are measuring, and to compare takes a processor.
+        return {**self._meter.report(reset=reset), "changed": None if reset else self._changed()}
+
+    def _changed(self) -> str | None:
+        """Say what differs first from the values of the network, which a timeline can change, or from its routers."""
+        try:
+            check(self._kernel, self._shapes.values())
+        except KernelError as error:
+            return str(error)
+        change = first_change(self._routers, self._kernel.routers())
+        return None if change is None else ": ".join(change)
 
     def attach(self, rank: int, fd: int) -> None:
         """Join the namespace of a worker. The next network is built from scratch."""
@@ -47,6 +59,7 @@ class Netem:
             self._kernel.place(place(network))
             self._meter.placed(network)
         self._shape(network, seed)
+        self._routers = self._routers or self._kernel.routers()
 
     def update(self, network: EmulatedNetwork) -> None:
         """Change the values of the network. Raises: ValueError, if its sites or workers differ."""
@@ -70,7 +83,7 @@ class Netem:
 
     def _forget(self) -> None:
         """Remove the network. The next one is built from scratch."""
-        self._network, self._shapes = None, {}
+        self._network, self._shapes, self._routers = None, {}, []
         self._kernel.tear_down()
         self._meter.placed(None)
 

@@ -69,7 +69,7 @@ def _wanted(shape: Shape) -> dict[str, Any]:
     if not isinstance(shape, Netem):
         return keywords(shape)
     unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
-    never = dict.fromkeys(("gap", "duplicate", "burst_survival", "loss_between_bursts"), 0)
+    never = dict.fromkeys(("gap", "duplicate", "corrupt", "burst_survival", "loss_between_bursts"), 0)
     wanted = never | keywords(shape)
     return {name: value for name, value in wanted.items() if name not in unseen}
 

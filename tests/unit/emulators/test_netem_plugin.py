@@ -64,6 +64,7 @@ def test_encoded_values_are_decoded():
         "rate": 12_500_000,
         "gap": 0,
         "duplicate": 0,
+        "corrupt": 0,
         "seed": 2**63 + 7,
     }
 

@@ -9,6 +9,7 @@ import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fuzzing import CASES, DEEP, damaged, fuzz, is_clear, or_refused
@@ -60,7 +61,7 @@ STEP = said("step", step=JOB.steps, now_ns=9)
 FINISHED = said("finished", outcome=OUTCOME, lost=[["paused", 1, 2]], **BEFORE_AND_AFTER)
 GOOD = [
     said("joined"), said("warming"), said("warm", now_ns=1), said("rows", rows=ROWS[:3]), STEP,
-    said("rows", rows=ROWS[3:]), said("evaluating"), FINISHED, said("left"),
+    said("rows", rows=ROWS[3:]), said("evaluating"), FINISHED, said("left", changed=None),
 ]  # fmt: skip
 
 
@@ -97,7 +98,8 @@ class Silent:
 
     attach = apply = update = lambda self, *values, **more: None
     serves = lambda self, running, wanted: True  # noqa: E731
-    image = stats = ended = lambda self, *values, **more: None
+    image = ended = lambda self, *values, **more: None
+    stats = lambda self, *, reset=False: SimpleNamespace(changed=None)  # noqa: E731
     hung_up = is_stopped = lambda self: False
 
     def close(self):
@@ -225,6 +227,7 @@ PROGRAM = [
         "event": "finished",
         "lost": [["stopped", 1, 2]],
         "processor": {"waited_s": 0.0, "used_s": 1.5},
+        "changed": ["wan0", "qdisc tbf, at the start noqueue"],
         **BEFORE_AND_AFTER,
     },
 ]

@@ -7,7 +7,7 @@ from on_relay import expand
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.rep.fidelity import HostMeter, judge, share_of_programs
+from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
 from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 
@@ -171,3 +171,22 @@ def test_the_share_of_others_is_what_neither_programs_nor_relay_used():
     }
     unknown = share_of_programs({"cpu_pct": None, "cores": 2}, processor, stats())
     assert set(unknown.values()) == {None}
+
+
+CHANGED = ("wan0", "qdisc tbf, at the start noqueue")
+
+
+def test_a_network_that_changed_is_named_with_its_worker_and_site():
+    assert judge_settings({0: None, 2: CHANGED, 3: CHANGED}, ("oregon", "ohio", "tokyo", "london"), stats()) == [
+        "the network was changed: wan0 of worker 2 (tokyo): qdisc tbf, at the start noqueue"
+    ]
+
+
+def test_a_router_that_changed_is_named_if_no_worker_did():
+    routers = stats(changed="to1 of router delays: qdisc tbf, at the start none")
+    words = "the network was changed: to1 of router delays: qdisc tbf, at the start none"
+    assert judge_settings({0: None}, ("oregon",), routers) == [words]
+
+
+def test_a_network_that_stayed_has_no_reason():
+    assert judge_settings({0: None, 1: None}, ("oregon", "ohio"), stats()) == []
