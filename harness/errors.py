@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
+_SECRET = 6  # characters; a shorter value is in many texts by chance
 _NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _OBEYED = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -78,6 +81,17 @@ def out_of_memory(error: BaseException) -> bool:
 def printable(text: str) -> str:
     """The text without escape sequences and control characters of a terminal."""
     return _OBEYED.sub("", text)
+
+
+def masked(text: str) -> str:
+    """The text without the values that `--env NAME=VALUE` gives on our command line: they can be secret."""
+    own = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    for before, option in pairwise(own):
+        name, _, value = option.removeprefix("--env=").partition("=")
+        if value and (before == "--env" or option.startswith("--env=")):
+            text = re.sub(rf"(?<!\w){re.escape(name)}={re.escape(value)}", lambda _, name=name: f"{name}=***", text)
+            text = text.replace(value, "***") if len(value) >= _SECRET else text
+    return text
 
 
 def in_words(error: OSError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def read(path: Path, say: Callable[[str], None]) -> list[Outcome]:
     """
     found = list(_lines(path, say))
     if not found:
-        raise SpecError(f"{path}: no outcome in it; `wanbench check ... --append {path}` writes one")
+        raise SpecError(f"{path}: no outcome in it; `wanbench check ... --append {shlex.quote(str(path))}` writes one")
     first = found[0][1].experiment
     for number, outcome in found:
         if outcome.experiment != first:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -43,6 +44,6 @@ def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def has(cell: str, axis: str, value: str) -> bool:
     """True if the cell of this name has this value of an axis: the inverse of `name`."""
     if axis == "algorithm":
-        return cell.startswith(f"{value} w")
+        return re.fullmatch(rf"{re.escape(value)} w\d+( .*)?", cell) is not None
     words = {"workers": f" w{value}", "rtt": f" {value}"}
     return f"{words.get(axis, f' {axis}={value}')} " in f"{cell} "

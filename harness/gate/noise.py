@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,8 @@ def wire_of(cell: str) -> str:
 
 def default_path() -> Path:
     """The path of this host's file."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    home = os.path.expanduser("~")  # "~" for a user without HOME and without a name
+    state = os.environ.get("XDG_STATE_HOME") or f"{'/nonexistent' if home == '~' else home}/.local/state"
     return Path(state) / "wanbench" / "noise.json"
 
 
@@ -62,7 +64,9 @@ def read(path: Path, experiment: str, on: str) -> HostNoise:
     Raises:
         SpecError: the file is not a noise file.
     """
-    unknown = f"the noise of this host is not known; measure it with `wanbench check {experiment} --aa` ({path})"
+    unknown = (
+        f"the noise of this host is not known; measure it with `wanbench check {shlex.quote(experiment)} --aa` ({path})"
+    )
     data = _load(path)
     if data is None:
         return HostNoise(path, {}, unknown)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from wanbench.harness.analysis.best import networks
@@ -28,7 +27,7 @@ def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str
     except AnalysisError:
         return ""
     width = width or width_of_output()
-    best = [replace(row, also=some(row.also.split(", "), _ALSO)) for row in map(best_of, found)]
+    best = [best_of(network, _ALSO) for network in found]
     titles = best_titles(best)
     lines = [[getattr(row, field) for field in titles] for row in best]
     table, dropped = fitted([*titles.values()], lines, _DROP, width)

@@ -161,7 +161,7 @@ def _changes(axes: Axes, shifts: Sequence[Shift], letters: Mapping[int, str], wi
                 taken.append((y, low, low + room))
                 axes.annotate(text, (at, y), xytext=(2 if side == "left" else -2, 0), textcoords="offset points",
                               xycoords=axes.get_xaxis_transform(), ha=side, va="top", color=colour,
-                              fontsize=_SMALL_PT, zorder=5, parse_math=False)  # fmt: skip
+                              fontsize=_SMALL_PT, zorder=5)  # fmt: skip
                 break
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,8 +89,8 @@ def headline_of(found: Sequence[NetworkStandings]) -> str:
     return f"{first} is {kind} {where} ({provenance(testbeds)})."
 
 
-def best_of(network: NetworkStandings) -> Best:
-    """The row of a network."""
+def best_of(network: NetworkStandings, most: int = sys.maxsize) -> Best:
+    """The row of a network, which names at most so many algorithms that are equally fast."""
     where = network_name(network)
     best = network.best
     if best is None:
@@ -106,7 +107,7 @@ def best_of(network: NetworkStandings) -> Best:
         accuracy=_accuracy(best),
         target="-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
         sent=sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
-        also=", ".join(others) or "-",
+        also=some(others, most) or "-",
     )
 
 

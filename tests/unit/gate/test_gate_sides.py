@@ -9,7 +9,7 @@ import pytest
 
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
-from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, toml, turns
+from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
 from wanbench.harness.gate.sides import NoBase, opened, recorded
 
 
@@ -132,15 +132,6 @@ def test_sides_are_measured_first_alternately(tmp_path):
     base, head = (Measurement(sides.Side(role, role), order, tmp_path / role) for role in ("base", "head"))
     assert "".join(side.side.role[0] for _, side in turns(0, 4, base, head)) == "bhhbbhhb"
     assert [index for index, _ in turns(5, 7, base, head)] == [5, 5, 6, 6]
-
-
-def test_excluded_cells_are_written_as_toml():
-    import tomllib
-
-    rules = [{"algorithm": "ssgd", "rtt": "1ms", "workers": 4, "run.seed": 1.5}, {"network.place": {"a b": 2}}]
-    assert tomllib.loads(f"x = {toml(rules)}")["x"] == rules
-    with pytest.raises(SpecError):
-        toml(None)
 
 
 @pytest.mark.parametrize(
