@@ -89,7 +89,7 @@ def masked(text: str) -> str:
     for before, option in pairwise(own):
         name, _, value = option.removeprefix("--env=").partition("=")
         if value and (before == "--env" or option.startswith("--env=")):
-            text = re.sub(rf"(?<!\w){re.escape(name)}={re.escape(value)}", lambda _, name=name: f"{name}=***", text)
+            text = text.replace(f"{name}={value}", f"{name}=***")
             text = text.replace(value, "***") if len(value) >= _SECRET else text
     return text
 

@@ -18,6 +18,7 @@ from wanbench.harness.errors import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_SPEC,
+    HostError,
     WanbenchError,
     in_words,
     out_of_memory,
@@ -85,7 +86,7 @@ class _LazyGroup(click.Group):
         sys.stdout, sys.stderr = _outlasting(sys.stdout, 1), _outlasting(sys.stderr, 2)
         try:
             with _answering():
-                code = super().main(*args, standalone_mode=False, **more)
+                code = super().main(*args, **more | {"standalone_mode": False})
         except click.ClickException as error:
             error.show()
             code = EXIT_SPEC
@@ -175,5 +176,9 @@ def main() -> None:
     click.get_current_context().call_on_close(adopt_orphans())
     # A user's models and algorithms, "pkg:make", are also imported from the working folder: after the standard
     # library and before installed packages, as for a script in that folder.
-    installed = (place for place, folder in enumerate(sys.path) if folder.endswith("site-packages"))
-    sys.path.insert(next(installed, len(sys.path)), os.getcwd())
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        raise HostError("the working folder no longer exists; change to another one") from None
+    installed = (place for place, each in enumerate(sys.path) if each.endswith("site-packages"))
+    sys.path.insert(next(installed, len(sys.path)), folder)
