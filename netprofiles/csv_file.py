@@ -92,7 +92,7 @@ def read_rows(file: File) -> Iterator[Row]:
     Raises:
         ProfileError: names the file, the line and the column.
     """
-    lines = csv.reader(read_text(file).splitlines(), skipinitialspace=True)
+    lines = csv.reader(read_text(file).splitlines(keepends=True), skipinitialspace=True)
     header = [name.strip() for name in next(lines, [])]
     _check_header(f"{file}, line 1", header)
     for cells in lines:
