@@ -280,7 +280,9 @@ def test_a_setting_is_named_in_tables_figures_and_the_report_as_it_is_written(se
     assert label in Markup(shown).text
     assert profile in Markup(shown).text
     assert set(Markup(shown).tags) == set(Markup(plainly).tags)
-    assert all(Markup(shown).tags.count(tag) == Markup(plainly).tags.count(tag) for tag in ("script", "a", "b", "table"))
+    assert all(
+        Markup(shown).tags.count(tag) == Markup(plainly).tags.count(tag) for tag in ("script", "a", "b", "table")
+    )
 
 
 def test_two_networks_whose_names_are_written_alike_have_figures_of_their_own():
