@@ -4,7 +4,7 @@ WanbenchError
     SpecError           2   the spec, a profile, an option or a name is wrong
     HostError           3   this host cannot do it
     CellsFailed         4   the run is complete, but some cells failed
-    Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
+    Interrupted       130   Ctrl-C, SIGTERM or SIGHUP; the same command resumes
     RepFailed               one repetition failed; the run goes on
 
 Every other exception is an error of ours, 70. `check` raises no error if there is a verdict. Its exit codes are then

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Never
@@ -31,8 +30,6 @@ from wanbench.netprofiles import FileError
 from wanbench.netprofiles.user_file import flaw, parse_toml
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
-
-_DOT = re.compile(r'\.(?=(?:[^"]*"[^"]*")*[^"]*$)')  # outside quotes
 
 
 class Spec(Table):
@@ -170,11 +167,9 @@ def drop_dotted(data: dict[str, Any], key: str) -> None:
 
 
 def _parts(key: str) -> list[str]:
-    """Tables and key, each in quotes if it has a dot; an axis of the sweep may itself have dots."""
+    """Tables and key; an axis of the sweep may itself have dots."""
     table, _, axis = key.partition(".")
-    if table == "sweep" and axis:
-        return [table, axis]
-    return [part[1:-1] if part[:1] == part[-1:] == '"' else part for part in _DOT.split(key)]
+    return [table, axis] if table == "sweep" and axis else key.split(".")
 
 
 def _dotted(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
