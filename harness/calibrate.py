@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import statistics
 import tempfile
@@ -40,7 +41,7 @@ class Calibration:
 
     def to_toml(self, command: Sequence[str]) -> str:
         """Return a `[workload]` table for a spec."""
-        printable = " ".join(command).encode("unicode_escape").decode()
+        printable = shlex.join(command).encode("unicode_escape").decode()
         return (
             f"# Measured alone on this host: {printable}\n"
             f"# {self.steps} steps, {self.memory_mib} MiB of memory\n"

@@ -4,7 +4,7 @@ WanbenchError
     SpecError           2   the spec, a profile, an option or a name is wrong
     HostError           3   this host cannot do it
     CellsFailed         4   the run is complete, but some cells failed
-    Interrupted       130   Ctrl-C or SIGTERM; the same command resumes
+    Interrupted       130   Ctrl-C, SIGTERM or SIGHUP; the same command resumes
     RepFailed               one repetition failed; the run goes on
 
 Every other exception is an error of ours, 70. `check` raises no error if there is a verdict. Its exit codes are then
@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 EXIT_OK, EXIT_REGRESSION, EXIT_SPEC, EXIT_HOST, EXIT_FAILED, EXIT_INCONCLUSIVE = 0, 1, 2, 3, 4, 5
 EXIT_INTERNAL, EXIT_INTERRUPTED = 70, 130
+_SECRET = 6  # characters; a shorter value is in many texts by chance
 _NO_ROOM = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _OBEYED = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -78,6 +81,17 @@ def out_of_memory(error: BaseException) -> bool:
 def printable(text: str) -> str:
     """The text without escape sequences and control characters of a terminal."""
     return _OBEYED.sub("", text)
+
+
+def masked(text: str) -> str:
+    """The text without the values that `--env NAME=VALUE` gives on our command line: they can be secret."""
+    own = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    for before, option in pairwise(own):
+        name, _, value = option.removeprefix("--env=").partition("=")
+        if value and (before == "--env" or option.startswith("--env=")):
+            text = text.replace(f"{name}={value}", f"{name}=***")
+            text = text.replace(value, "***") if len(value) >= _SECRET else text
+    return text
 
 
 def in_words(error: OSError) -> str:

@@ -10,6 +10,7 @@ Layout
     user_file.py   the bounds of files that users name, and of what is in them
     values.py      the values that a file gives for one path
     toml_file.py   strict TOML
+    toml_text.py   plain data as TOML
     csv_file.py    plain CSV: a line per path or site
     library.py     load() by name or path, catalog_names()
     describe.py    a profile as rows, and as a page of text

@@ -178,7 +178,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
         raise ProfileError(f"{where}, src: empty; expected the name of a site")
     for name in ("src", "dst"):
         if not cells[name].isprintable():
-            raise ProfileError(f"{where}, {name}: {cells[name]!r}: expected a name that can be printed")
+            raise ProfileError(f"{where}, {name}: {cells[name]!r}: expected a name that can be printed, in one line")
     kind, own, others = ("path", _OF_PATHS, _OF_SITES) if cells["dst"] else ("site", _OF_SITES, _OF_PATHS)
     for name in others:
         if cells.get(name):

@@ -18,8 +18,8 @@ class Profile:
     """Sites and the directed paths between them; `paths` is keyed by (source name, destination name).
 
     Raises:
-        ProfileError: no site; a name or region used twice; a path that is missing, stored under another
-            pair, or between sites that the profile does not have.
+        ProfileError: a name that cannot be printed; no site; a name or region used twice; a path that is missing,
+            stored under another pair, or between sites that the profile does not have.
     """
 
     name: str
@@ -30,6 +30,8 @@ class Profile:
     _by_alias: dict[str, Site] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not self.name.isprintable():
+            raise ProfileError(f"name {self.name!r}: expected one that can be printed, in one line")
         if not self.sites:
             raise ProfileError(f"profile {self.name!r} has no site; expected at least one")
         object.__setattr__(self, "_by_alias", _by_alias(self.sites))

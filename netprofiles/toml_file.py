@@ -66,6 +66,7 @@ _TOP = (
     "paths",
     "paths_file",
 )
+_NAMES = ("name", "region", "city", "src", "dst")
 _PATH_QUANTITIES = (RTT.key, ONE_WAY.key, *PATH_VALUES[1:])
 
 Unit = TypeVar("Unit")
@@ -99,6 +100,8 @@ class _Table:
             return None
         if not isinstance(value, str) or not value.strip():
             raise ProfileError(f"{self.where}.{key}: {value!r} is invalid; expected text in quotes")
+        if key in _NAMES and not value.isprintable():
+            raise ProfileError(f"{self.where}.{key}: {value!r}: expected a name that can be printed, in one line")
         return value
 
     def required(self, key: str) -> str:

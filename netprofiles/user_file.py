@@ -7,6 +7,7 @@ walks over its result recurse.
 from __future__ import annotations
 
 import codecs
+import math
 import os
 import stat
 import tomllib
@@ -74,7 +75,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def flaw(data: object) -> str | None:
-    """Return what is out of bounds in plain data: its depth, a whole number, or a key. None if nothing is."""
+    """Return what is out of bounds in plain data: its depth, a number, or a key. None if nothing is."""
     level: list[tuple[str, Any]] = [("", data)]
     for _ in range(MOST_DEPTH + 1):
         below: list[tuple[str, Any]] = []
@@ -85,6 +86,8 @@ def flaw(data: object) -> str | None:
                 below += ((f"{key}.{name}" if key else str(name), inner) for name, inner in value.items())
             elif isinstance(value, list | tuple):
                 below += ((f"{key}.{index}", inner) for index, inner in enumerate(value))
+            elif isinstance(value, float) and not math.isfinite(value):
+                return f"{key}: expected a finite number, got {value}"
             elif isinstance(value, int) and value.bit_length() > MOST_BITS:
                 return f"{key}: expected a whole number of at most {MOST_BITS} bits, got one of {value.bit_length()}"
         if not below:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -201,8 +202,11 @@ def _name(network: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     where = Path(str(network["profile"])).stem
     if where == "uniform":
         where = "-".join(str(network[key]) for key in ("rtt", "rate") if key in network) or where
-    what = task.get("name") or task.get("model") or f"{task.get('params', '')}"
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"advise-{where}-{what}")[:80]
+    what = task.get("name") or task.get("model", "").replace(":", "-") or f"{task.get('params', '')}"
+    text = f"advise-{where}-{what}"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:80]
+    # Two networks whose names are written alike have folders of their own.
+    return name if name == text else f"{name[:71]}-{zlib.crc32(text.encode()):08x}"
 
 
 def _sites(spec: Spec, where: str) -> int:

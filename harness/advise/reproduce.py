@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.advise import toml
 from wanbench.harness.advise.question import Question
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.rep.group import network_environments
+from wanbench.netprofiles import toml_text as toml
 from wanbench.workloads.group.settings import COLLECTIVE
 
 _WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
@@ -55,8 +55,8 @@ def snippet(cell: TrainingCell) -> str:
             "from wanbench import wrap",
             "",
             *told,
-            f'dist.init_process_group("{backend}")',
-            f'wrapped = wrap(model, optimizer, "{cell.kind}"{params})',
+            f"dist.init_process_group({backend!r})",
+            f"wrapped = wrap(model, optimizer, {cell.kind!r}{params})",
             "for inputs, targets in batches:",
             "    optimizer.zero_grad()",
             "    loss(model(inputs), targets).backward()",
@@ -82,7 +82,7 @@ def _told(cell: TrainingCell) -> list[str]:
     told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {each!r}," for each in by_rank), "]"]
     mine = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
     return [
-        f"# What the process group knows of the network. Ranks are at {', '.join(cell.placement)}.",
+        f"# What the process group knows of the network. Ranks are at {', '.join(map(repr, cell.placement))}.",
         *told,
         f"os.environ |= {mine}",
         "",
@@ -97,6 +97,7 @@ def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
     """
     low, high = predicted_s * (1 - band), predicted_s * (1 + band)
     values: Mapping[str, Any] = {
+        "SITES": list(cell.placement),
         "BACKEND": _backend(cell),
         "ALGORITHM": cell.kind,
         "PARAMS": dict(cell.params),
@@ -110,7 +111,6 @@ def trial(cell: TrainingCell, predicted_s: float, band: float) -> str:
     }
     return _TRIAL.format(
         workers=cell.workers,
-        places=", ".join(f"{rank} at {site}" for rank, site in enumerate(cell.placement)),
         constants="\n".join(f"{key} = {value!r}" for key, value in values.items()),
         told="\n".join(_told(cell)),
     )
@@ -136,8 +136,8 @@ On each of {workers} hosts, with wanbench installed, with an address of the firs
 
     torchrun --nnodes {workers} --nproc-per-node 1 --node-rank RANK --master-addr FIRST_HOST trial.py
 
-Ranks: {places}.
-Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for `wanbench compare`.
+Rank r is at SITES[r]. Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for
+`wanbench compare`.
 """
 
 import json

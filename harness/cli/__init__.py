@@ -13,7 +13,16 @@ from typing import Any
 
 import click
 
-from wanbench.harness.errors import EXIT_HOST, EXIT_INTERNAL, EXIT_INTERRUPTED, WanbenchError, in_words, out_of_memory
+from wanbench.harness.errors import (
+    EXIT_HOST,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_SPEC,
+    HostError,
+    WanbenchError,
+    in_words,
+    out_of_memory,
+)
 
 # name -> summary in `wanbench --help`, so that listing the commands imports none of them
 COMMANDS = {
@@ -69,13 +78,18 @@ class _LazyGroup(click.Group):
             raise click.UsageError(f"no such command {args[0]!r}{near}")
         return super().resolve_command(context, args)
 
-    def main(self, *args: Any, **more: Any) -> Any:
-        _outlive_the_reader()
-        return super().main(*args, **more)
-
-    def make_context(self, *args: Any, **more: Any) -> click.Context:
-        with _answering():
-            return super().make_context(*args, **more)
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        while (end := os.open(os.devnull, os.O_RDWR)) < 3:  # the lowest free number: a standard stream that was closed
+            os.set_inheritable(end, True)
+        os.close(end)
+        sys.stdout, sys.stderr = _outlasting(sys.stdout, 1), _outlasting(sys.stderr, 2)
+        try:
+            with _answering():
+                code = super().main(*args, **more | {"standalone_mode": False})
+        except click.ClickException as error:
+            error.show()
+            code = EXIT_SPEC
+        return sys.exit(code) if standalone_mode else code
 
     def invoke(self, context: click.Context) -> Any:
         with _answering():
@@ -105,28 +119,30 @@ def _answering() -> Iterator[None]:
     else:
         return
     click.echo(f"wanbench: {line}", err=True)
-    raise click.exceptions.Exit(code)
+    sys.exit(code)
 
 
 class _Outlasting(io.FileIO):
-    """Standard output that nobody may read to its end: `| head` must not change what a command does or answers."""
+    """Output that nobody may read to its end: `| head`, or a closed terminal, must not change what a command does."""
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data) or 0
         except OSError as error:  # the interpreter would fail again when it flushes the rest of the buffer
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if not isinstance(error, BrokenPipeError):
+            if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
                 raise
             return len(data)
 
 
-def _outlive_the_reader() -> None:
-    """Go on if the reader of a pipe ends, so that the exit code is still the command's."""
-    stream = sys.stdout
-    if isinstance(stream, io.TextIOWrapper) and stream is sys.__stdout__:
-        raw = io.BufferedWriter(_Outlasting(stream.fileno(), "w", closefd=False))
-        sys.stdout = io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True)
+def _outlasting(stream: Any, number: int) -> Any:
+    """A standard stream whose reader may end. It writes names in any encoding, and the bytes of paths as they are."""
+    if stream not in (None, sys.__stdout__, sys.__stderr__):
+        return stream
+    encoding = "utf-8" if stream is None else stream.encoding
+    errors = "surrogateescape" if encoding == "utf-8" else "backslashreplace"
+    raw = io.BufferedWriter(_Outlasting(number, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding, errors, line_buffering=True)
 
 
 def _examples_last(command: click.Command) -> None:
@@ -159,5 +175,9 @@ def main() -> None:
     click.get_current_context().call_on_close(adopt_orphans())
     # A user's models and algorithms, "pkg:make", are also imported from the working folder: after the standard
     # library and before installed packages, as for a script in that folder.
-    installed = (place for place, folder in enumerate(sys.path) if folder.endswith("site-packages"))
-    sys.path.insert(next(installed, len(sys.path)), os.getcwd())
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        raise HostError("the working folder no longer exists; change to another one") from None
+    installed = (place for place, each in enumerate(sys.path) if each.endswith("site-packages"))
+    sys.path.insert(next(installed, len(sys.path)), folder)

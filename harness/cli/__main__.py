@@ -1,5 +1,5 @@
 """`python -m wanbench.harness.cli` is the `wanbench` command."""
 
-from wanbench.harness.cli import main
+from wanbench.entry import main
 
-main(prog_name="wanbench")
+main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import KEPT, interruptible, question_options
+from wanbench.harness.cli.options import KEPT, FiniteRange, interruptible, question_options
 from wanbench.harness.errors import SpecError
 
 
@@ -20,7 +21,7 @@ from wanbench.harness.errors import SpecError
 @click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms.")
 @click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit.")
 @click.option(
-    "--target-loss", type=click.FloatRange(min=0, min_open=True), help="Compare the time to this training loss instead."
+    "--target-loss", type=FiniteRange(min=0, min_open=True), help="Compare the time to this training loss instead."
 )
 @click.option("--memory", metavar="SIZE", help="Largest memory of a worker for parameters and messages, e.g. 2GiB.")
 @click.option("--exclude", multiple=True, metavar="KIND", help="Leave out an algorithm. Repeatable.")
@@ -29,7 +30,7 @@ from wanbench.harness.errors import SpecError
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=30,
     show_default=True,
     metavar="MINUTES",
@@ -105,8 +106,8 @@ def _advise(
 
 def _places(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
-    for part in text.split(","):
-        site, equals, number = part.partition("=")
+    for part in next(csv.reader([text], skipinitialspace=True), [""]):  # a name with a comma is in quotes
+        site, equals, number = part.rpartition("=")
         if not equals or not number.strip().isdecimal():
             raise SpecError(f"--place {text}: {part!r}: expected SITE=N, as in oregon=2,tokyo=2")
         found[site.strip()] = int(number)

@@ -9,7 +9,8 @@ import sys
 import tempfile
 import traceback
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+
+from wanbench.harness.errors import masked
 
 _PACKAGES = ("wanbench", "torch", "numpy", "click", "pydantic")
 _ASK = "it has the traceback, versions and this command, nothing else; read it and send it as a bug report"
@@ -17,26 +18,27 @@ _ASK = "it has the traceback, versions and this command, nothing else; read it a
 
 def told(error: BaseException) -> str:
     """The line about an error of ours. Its report is a new file in the folder for temporary files."""
-    title = f"internal error: {traceback.format_exception_only(error)[-1].strip().splitlines()[0]}"
+    title = f"internal error: {masked(traceback.format_exception_only(error)[-1]).strip().splitlines()[0]}"
     try:
         handle, path = tempfile.mkstemp(prefix="wanbench-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
             file.write(report(error))
     except OSError as cannot:
-        return f"{title}; there is no report: {tempfile.gettempdir()}: {cannot.strerror}"
-    return f"{title}; the report is {path}: {_ASK}, `gh issue create --title 'internal error' --body-file {path}`"
+        return f"{title}; there is no report: {': '.join(filter(None, [cannot.filename, cannot.strerror]))}"
+    sent = f"`gh issue create --title 'internal error' --body-file {shlex.quote(path)}`"
+    return f"{title}; the report is {path}: {_ASK}, {sent}"
 
 
 def report(error: BaseException) -> str:
     """Command, versions and traceback. The home folder, which names the user, is written as ~."""
     facts = [
-        f"command: {shlex.join(['wanbench', *sys.argv[1:]])}",
+        f"command: {shlex.join(['wanbench', *map(masked, sys.argv[1:])])}",
         f"python: {platform.python_version()}",
         f"kernel: {platform.system()} {platform.release()} {platform.machine()}",
         *(f"{name}: {_version(name)}" for name in _PACKAGES),
     ]
-    text = "\n".join([*facts, "", "".join(traceback.format_exception(error))])
-    home = str(Path.home())
+    text = masked("\n".join([*facts, "", "".join(traceback.format_exception(error))]))
+    home = os.path.expanduser("~")  # without one, it is still ~
     return text if home == "/" else text.replace(home, "~")
 
 

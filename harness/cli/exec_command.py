@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import out_option
+from wanbench.harness.cli.options import FiniteRange, out_option
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 )
 @click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms.")
 @click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit.")
-@click.option("--rate-scale", type=click.FloatRange(min=0, min_open=True), help="Factor on all rates.")
+@click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates.")
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
@@ -160,19 +160,10 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
-    own = Own(cwd, environment, mounts, gpus, options["private_tmp"], _input(), timeout_s, options["launcher"])
+    own = Own(cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         code = attend(cell, own, folder, _say)
     click.get_current_context().exit(code)
-
-
-def _input() -> int | None:
-    """The descriptor of our own input, if it is open."""
-    try:
-        os.fstat(0)
-    except OSError:
-        return None
-    return 0
 
 
 def _timeout(text: str | None) -> float | None:
@@ -279,7 +270,7 @@ def _variable(text: str) -> tuple[str, str] | None:
     """Parse NAME=VALUE, or take NAME from this process's environment if set, as `docker run --env` does."""
     name, equals, value = text.partition("=")
     if not name or "\0" in text:
-        raise SpecError(f"--env {text!r}: expected NAME=VALUE, or the NAME of a variable to pass on")
+        raise SpecError(f"--env {f'{name}=***'!r}: expected NAME=VALUE, or the NAME of a variable to pass on")
     if not equals:
         return (name, os.environ[name]) if name in os.environ else None
     return name, value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -22,8 +23,11 @@ def command(file: Path) -> None:
     """
     if file.suffix != ".toml":
         raise SpecError(f"{file}: expected a name that ends in .toml")
+    if not str(file).isprintable():  # it stands in a comment of the file
+        raise SpecError(f"{str(file)!r}: expected a name that can be printed, in one line")
     name = re.sub(r"[^a-z0-9]+", "-", file.stem.lower()).strip("-") or "experiment"
-    text = STARTER.read_text(encoding="utf-8").replace("@NAME@", name).replace("@FILE@", str(file))
+    quoted = shlex.quote(str(file))
+    text = STARTER.read_text(encoding="utf-8").replace("@NAME@", name).replace("@FILE@", quoted)
     try:
         with file.open("x", encoding="utf-8") as handle:
             handle.write(text)
@@ -32,4 +36,4 @@ def command(file: Path) -> None:
     except OSError as error:
         raise HostError(f"{file}: cannot be written: {error.strerror}") from None
     click.echo(file)
-    click.echo(f"edit it, then: wanbench plan {file}", err=True)
+    click.echo(f"edit it, then: wanbench plan {quoted}", err=True)

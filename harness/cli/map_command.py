@@ -62,7 +62,7 @@ def _map(
     library = Library.for_question(question, proxy, out)
     say = Options(out, 0, fresh, lambda line: click.echo(line, err=True))
     found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
-    folder = out / f"{question.spec.name}-map"[:80]
+    folder = out / f"{question.spec.name}-map"
     of_map = stored(found)
     for path in stored_map.write(of_map, folder):
         click.echo(path, err=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wanbench.harness.cli.options import named
 from wanbench.harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
 
     rates: dict[str, dict[str, Rate]] = {}
     for text in texts:
-        site, _, values = text.partition("=")
+        names, _, values = named(text, "=")
+        site = names[0] if len(names) == 1 else ""
         for value in values.split(","):
             key, colon, rate = value.partition(":")
             if not site or not colon or key not in {"up", "down"}:
@@ -117,13 +119,12 @@ def _measured(
     at_once: dict[str, list[Reading]] = {}
     hosts: dict[str, dict[Pair, str]] = {}
     for source in sources:
-        at = min((source.find(mark) for mark in "=@" if mark in source), default=-1)
-        src, comma, dst = (part.strip() for part in source[:at].partition(","))
-        where = source[at + 1 :]
-        if at < 0 or not src or not where or bool(comma) != bool(dst) or (source[at] == "@" and not dst):
+        names, mark, where = named(source, "=@")
+        if not 1 <= len(names) <= 2 or not all(names) or not where or (mark == "@" and len(names) < 2):
             raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
+        src, dst = names[0], names[-1] if len(names) > 1 else ""
         found = paths.setdefault((src, dst), []) if dst else at_once.setdefault(src, [])
-        if source[at] == "@":
+        if mark == "@":
             if not _HOST.fullmatch(where):
                 raise SpecError(f"{source}: {where!r} is not a host; expected a name or an address, e.g. 198.51.100.4")
             hosts.setdefault(src, {})[src, dst] = where

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +25,14 @@ if TYPE_CHECKING:  # `--help` answers without reading a spec
     from wanbench.harness.spec.experiment import Spec
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class FiniteRange(click.FloatRange):
+    """The type of every option that takes a number: finite and in a range, which nan never leaves."""
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        number = super().convert(value, param, context)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, context)
 
 
 def spec_options(function: F) -> F:
@@ -73,7 +84,7 @@ def question_options(function: F) -> F:
                               "or a TOML file with a [workload] table, such as a spec or the output of `wanbench "
                               "calibrate`."),
             click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control."),
-            click.option("--max-accuracy-drop", "drop", type=click.FloatRange(0, 100), default=1.0, show_default=True,
+            click.option("--max-accuracy-drop", "drop", type=FiniteRange(0, 100), default=1.0, show_default=True,
                          help="Largest loss of accuracy against ssgd, in points."),
             click.option("--proxy", multiple=True, metavar="DESIGN",
                          help="Recorded design in place of your model. Repeatable."),
@@ -171,6 +182,16 @@ def planned(spec: Spec, source: str, folder: Path | None = None) -> Plan:
     from wanbench.harness.run.auto import ThisHost
 
     return make(spec, source, ThisHost(), None if folder is None else auto_of(folder))
+
+
+def named(text: str, marks: str) -> tuple[list[str], str, str]:
+    """The names, the mark and the rest of "NAME,NAME=REST"; a name with a comma or a mark is in quotes, as in CSV."""
+    parts = re.finditer(r'"(?:[^"]|"")*"|.', text, re.DOTALL)
+    mark = next((part for part in parts if part.group() in marks), None)
+    if mark is None:
+        return [], "", text
+    names = next(csv.reader([text[: mark.start()]], skipinitialspace=True), [])
+    return [name.strip() for name in names], mark.group(), text[mark.end() :]
 
 
 def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:

@@ -32,7 +32,9 @@ def as_junit(report: Report) -> str:
     for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(attribute, str(kinds.count(kind)))
     for (group, finding), element in zip(every, kinds, strict=True):
-        case = ElementTree.SubElement(suite, "testcase", classname=f"{report.experiment}.{group}", name=finding.cell)
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=f"{report.experiment}.{group}", name=_NOT_XML.sub("?", finding.cell)
+        )
         if element is not None:
             ElementTree.SubElement(case, element, message=_message(finding, str(finding.verdict)))
         elif finding.text:

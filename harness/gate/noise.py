@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wanbench.harness.errors import HostError, SpecError, writing
+from wanbench.harness.errors import SpecError, writing
 from wanbench.harness.gate.baseline import in_words
 from wanbench.harness.gate.exact import WIRE_BAND
 from wanbench.harness.gate.rule import NOISE_LIMIT, margin
@@ -72,11 +73,9 @@ def wire_of(cell: str) -> str:
 
 
 def default_path() -> Path:
-    """The path of this host's file. Raises: HostError: this user has no home."""
-    try:
-        state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    except RuntimeError:
-        raise HostError("this user has no home for the noise of this host; set HOME, or give --noise FILE") from None
+    """The path of this host's file."""
+    home = os.path.expanduser("~")  # "~" for a user without HOME and without a name
+    state = os.environ.get("XDG_STATE_HOME") or f"{'/nonexistent' if home == '~' else home}/.local/state"
     return Path(state) / "wanbench" / "noise.json"
 
 
@@ -86,7 +85,9 @@ def read(path: Path, experiment: str, on: str) -> HostNoise:
     Raises:
         SpecError: the file is not a noise file.
     """
-    unknown = f"the noise of this host is not known; measure it with `wanbench check {experiment} --aa` ({path})"
+    unknown = (
+        f"the noise of this host is not known; measure it with `wanbench check {shlex.quote(experiment)} --aa` ({path})"
+    )
     data = _load(path)
     if data is None:
         return HostNoise(path, {}, unknown)

@@ -6,7 +6,6 @@ without `check` can be measured too.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import select
@@ -28,7 +27,6 @@ from wanbench.harness.errors import (
     EXIT_SPEC,
     HostError,
     Interrupted,
-    SpecError,
 )
 from wanbench.harness.gate.provenance import HOOK
 from wanbench.harness.gate.sides import Side
@@ -37,6 +35,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import stoppable
 from wanbench.harness.spec.command import files
+from wanbench.netprofiles import toml_text
 from wanbench.workloads.process.namespace import die_with_parent
 
 _GRACE_S = 60.0  # for a run that was asked to stop
@@ -95,7 +94,7 @@ class Measurement:
         """
         left_out = [*self._request.excluded, *leave_out]
         sets = [*self.side.assignments, f"run.repeats={repeats}"]
-        sets += [f"sweep.exclude={toml(left_out)}"] if left_out else []
+        sets += [f"sweep.exclude={toml_text.value(left_out)}"] if left_out else []
         assigned = [part for assignment in sets for part in ("--set", assignment)]
         command = [self.side.python, "-P", "-m", "wanbench.harness.cli", "run", str(self._spec), "--no-figures",
                    "--out", str(self._out), *self._request.options, *assigned]  # fmt: skip
@@ -123,17 +122,6 @@ def turns(first: int, last: int, base: Measurement, head: Measurement) -> Iterab
     for index in range(first, last):
         for side in (base, head) if index % 2 == 0 else (head, base):
             yield index, side
-
-
-def toml(value: Any) -> str:
-    """Plain data as a TOML value. Raises: SpecError: TOML cannot hold it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, str | bool | int | float):
-        return json.dumps(value)
-    raise SpecError(f"sweep: {value!r} cannot be written as TOML")
 
 
 def _run(command: Sequence[str], side: Side, record: Path, say: Callable[[str], None]) -> tuple[int, str]:

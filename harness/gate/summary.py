@@ -8,7 +8,7 @@ from pathlib import Path
 from wanbench.harness.errors import writing
 from wanbench.harness.gate.text import TIMING_HEADER, claim_word, judged, timing_columns, totals, word
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_severity
-from wanbench.harness.show.grid import markdown
+from wanbench.harness.show.grid import as_written, markdown
 
 GITHUB_LIMIT_BYTES = 1 << 20  # of all summaries of a step
 _QUIET = {Verdict.UNCHANGED, Verdict.ACCEPTED}
@@ -16,9 +16,9 @@ _QUIET = {Verdict.UNCHANGED, Verdict.ACCEPTED}
 
 def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
     """The report in at most this many bytes of UTF-8, ending in a newline. Omitted lines are counted."""
-    parts = [f"### wanbench check: {_escaped(report.experiment)}", "", f"**{totals(report)}**", "",
-             f"{_escaped(report.against)}. {_escaped(judged(report))}.", ""]  # fmt: skip
-    parts += [f"> {_escaped(note)}" for note in report.notes] + [""] * bool(report.notes)
+    parts = [f"### wanbench check: {as_written(report.experiment)}", "", f"**{totals(report)}**", "",
+             f"{as_written(report.against)}. {as_written(judged(report))}.", ""]  # fmt: skip
+    parts += [f"> {as_written(note)}" for note in report.notes] + [""] * bool(report.notes)
     lines = ["\n".join(parts)]
     if report.claims:
         rows = [(claim.cell, claim_word(claim), claim.text) for claim in by_severity(report.claims)]
@@ -45,11 +45,7 @@ def _row(finding: Judgement, timed: bool) -> tuple[str, ...]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [*markdown(header, [[*map(_escaped, row)] for row in rows]).splitlines(), ""]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return [*markdown(header, rows).splitlines(), ""]
 
 
 def _cut(lines: Sequence[str], limit: int) -> str:

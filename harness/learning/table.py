@@ -95,5 +95,5 @@ def _at_time(seeds: Sequence[Trajectory], seconds: float, step_time_s: float | N
 
 
 def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [header, ["---"] * len(header), *body]
+    rows = [header, ["---"] * len(header), *([entry.replace("|", "\\|") for entry in line] for line in body)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.readings import Reading
 from wanbench.harness.measure.shared import AtOnce, compare
-from wanbench.netprofiles import Rate
+from wanbench.netprofiles import Rate, toml_text
 
 Pair = tuple[str, str]
 
@@ -45,9 +44,9 @@ def profile_toml(
     return "\n".join(
         [
             "schema = 1",
-            f"name = {_text(name)}",
-            f"description = {_text('Measured between ' + ', '.join(sites) + '.')}",
-            *(["notes = [", *(f"  {_text(note)}," for note in notes), "]"] if notes else []),
+            f"name = {toml_text.value(name)}",
+            f"description = {toml_text.value('Measured between ' + ', '.join(sites) + '.')}",
+            *(["notes = [", *(f"  {toml_text.value(note)}," for note in notes), "]"] if notes else []),
             "",
             "sites = [",
             *site_lines,
@@ -60,7 +59,7 @@ def profile_toml(
             "]",
             "",
             "[sources]",
-            *(f"{tag} = {_text(source)}" for source, tag in sources.items()),
+            *(f"{tag} = {toml_text.value(source)}" for source, tag in sources.items()),
             "",
         ]
     )
@@ -96,7 +95,7 @@ def _notes(site: str, found: Iterable[AtOnce], stated: Mapping[str, Rate]) -> It
 
 
 def _site(site: str, stated: Mapping[str, Rate], found: Iterable[AtOnce], sources: dict[str, str]) -> str:
-    cells = [f"name = {_text(site)}", *(f'{key} = "{rate}"' for key, rate in stated.items())]
+    cells = [f"name = {toml_text.value(site)}", *(f'{key} = "{rate}"' for key, rate in stated.items())]
     for each in found:
         if each.shared and each.key not in stated:
             cells += _measured(each.key, f"{each.rate_mbps:g}Mbit", each.summary, sources)
@@ -104,7 +103,7 @@ def _site(site: str, stated: Mapping[str, Rate], found: Iterable[AtOnce], source
 
 
 def _path(pair: Pair, found: Sequence[Reading], sources: dict[str, str]) -> str:
-    cells = [f"src = {_text(pair[0])}", f"dst = {_text(pair[1])}"]
+    cells = [f"src = {toml_text.value(pair[0])}", f"dst = {toml_text.value(pair[1])}"]
     for key, attribute, unit in (
         ("rtt", "rtt_ms", "ms"),
         ("jitter", "jitter_ms", "ms"),
@@ -123,7 +122,3 @@ def _path(pair: Pair, found: Sequence[Reading], sources: dict[str, str]) -> str:
 def _measured(key: str, value: str, source: str, sources: dict[str, str]) -> list[str]:
     tag = sources.setdefault(source, f"s{len(sources) + 1}")
     return [f'{key} = "{value}"', f'{key}_standing = "measured"', f'{key}_source = "{tag}"']
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from wanbench.netprofiles import Delay, Profile
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
+_LONGEST = 200  # bytes of the readable part of a folder; file systems take 255
 _DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
 
 
@@ -109,8 +111,8 @@ class Cell:
         """Folder name: readable, made unique by the hash, and independent of the order of the axes."""
         parts = [self.label, f"w{self.workers}"]
         parts += [f"{k}{v}" for k, v in sorted(self._further_axes().items())]
-        text = "-".join(parts).replace("/", "_").replace(" ", "")
-        return f"{text[:80]}-{self.key[:6]}"
+        text = re.sub(r"[^\w.%+=:@-]", "", "-".join(parts).replace("/", "_"))[:80]
+        return f"{text.encode()[:_LONGEST].decode(errors='ignore')}-{self.key[:6]}"
 
     @property
     def title(self) -> str:

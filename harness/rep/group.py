@@ -30,7 +30,7 @@ def network_environments(cell: CommandCell | TrainingCell, each: int = 1) -> tup
     ranks = len(set(cell.placement)) if by_site else cell.workers * each
     rtt_s, rate = effective_conditions(cell.profile, cell.placement, cell.workers)
     common = {
-        SITES: ",".join(site for site in cell.placement for _ in range(each)),
+        SITES: json.dumps([site for site in cell.placement for _ in range(each)]),
         ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
     }
     environments = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -142,7 +143,7 @@ class Program:
             "NCCL_NET": "Socket",
             "TP_SOCKET_IFNAME": DEVICE,
             "WANBENCH_SITE": self.sites[worker],
-            "WANBENCH_SITES": ",".join(self.sites),
+            "WANBENCH_SITES": json.dumps(self.sites),
             "WANBENCH_HOSTS": ",".join(self.hosts),
             "WANBENCH_ADDRESS": addresses[worker],
             "WANBENCH_ADDRESSES": ",".join(addresses),

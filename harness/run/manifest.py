@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import HostError, masked
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.process.apart import call
 from wanbench.harness.process.git import git
@@ -102,7 +102,7 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
     """Facts about this host and this program, stored in the run folder."""
     return {
         "schema": 1,
-        "argv": sys.argv,
+        "argv": [*map(masked, sys.argv)],
         "versions": {name: version(name) for name in _VERSIONS},
         "python": platform.python_version(),
         "kernel": platform.release(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,8 @@ from wanbench.harness.analysis.order import absent
 
 _PIPED_WIDTH = 110
 _LONGEST = 32
+# What Markdown could take for a mark. An underscore inside a word, or a bracket without a link, is none.
+_MARKDOWN = re.compile(r"[\\`*~|]|(?<!\w)_|_(?!\w)|\[(?=[^\]]*\][(\[])")
 _SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -89,14 +92,21 @@ def left_out(dropped: Sequence[str], where: str) -> str:
 
 
 def markdown(header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
-    """A GitHub-flavoured table; entries are Markdown.
+    """A GitHub-flavoured table.
 
     Args:
         numbers: all columns but the first are flush right.
     """
     rule = [":--", *["--:"] * (len(header) - 1)] if numbers else ["---"] * len(header)
-    joined = (" | ".join(line).replace("\n", " ") for line in [header, rule, *lines])
+    written = [[as_written(entry) for entry in line] for line in (header, *lines)]
+    joined = map(" | ".join, [written[0], rule, *written[1:]])
     return "".join(f"| {line} |\n" for line in joined)
+
+
+def as_written(text: str) -> str:
+    """Text that Markdown shows as it is, in one line."""
+    escaped = _MARKDOWN.sub(r"\\\g<0>", text.replace("&", "&amp;").replace("<", "&lt;"))
+    return escaped.replace("\n", " ")
 
 
 def some(names: Sequence[str], most: int) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.analysis.best import TIE_SHARE, NetworkStandings, Standing, networks
@@ -128,8 +129,8 @@ def _gap(found: Sequence[NetworkStandings]) -> str:
     return f" With {', '.join(where)}, {faster} as {max(times, key=lambda name: times[name])}."
 
 
-def best_of(network: NetworkStandings) -> Best:
-    """The row of a network."""
+def best_of(network: NetworkStandings, most: int = sys.maxsize) -> Best:
+    """The row of a network, which names at most so many algorithms that are equally fast."""
     where = network_name(network)
     best = network.best
     if best is None:
@@ -146,7 +147,7 @@ def best_of(network: NetworkStandings) -> Best:
         accuracy=_accuracy(best),
         target="-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
         sent=sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
-        also=", ".join(others) or "-",
+        also=some(others, most) or "-",
     )
 
 
@@ -218,7 +219,7 @@ def headline(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str
     except AnalysisError:
         return ""
     width = width or width_of_output()
-    best = [replace(row, also=some(row.also.split(", "), _ALSO)) for row in map(best_of, found)]
+    best = [best_of(network, _ALSO) for network in found]
     titles = best_titles(found, best)
     lines = [[getattr(row, field) for field in titles] for row in best]
     table, dropped = fitted([*titles.values()], lines, _DROP, width)

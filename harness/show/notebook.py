@@ -37,9 +37,9 @@ def summary(rows: Sequence[Row]) -> str:
             cells[row["cell"]] = row["status"]
     if not cells:
         return "nothing measured yet"
-    first, *others = [f"{count} {status}" for status, count in sorted(Counter(cells.values()).items(), key=_ok_first)]
-    number, _, status = first.partition(" ")
-    counts = ", ".join([f"{number} cell{'' if number == '1' else 's'} {status}", *others])
+    (status, number), *others = sorted(Counter(cells.values()).items(), key=_ok_first)
+    first = f"{number} cell{'s' * (number != 1)} {status}"
+    counts = ", ".join([first, *(f"{count} {status}" for status, count in others)])
     return f"{counts}; {_provenance(rows)}"
 
 

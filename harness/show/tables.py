@@ -31,7 +31,7 @@ from wanbench.harness.analysis.summary import (
     records,
 )
 from wanbench.harness.results.scalability import formula
-from wanbench.harness.show.grid import aligned, fitted, left_out, markdown, shown, width_of_output
+from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, shown, width_of_output
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
@@ -169,7 +169,8 @@ def as_pivot(rows: Sequence[Row]) -> str:
 def as_markdown(rows: Sequence[Row]) -> str:
     """The pivot as GitHub-flavoured Markdown tables."""
     blocks = (
-        f"**{_pivot_heading(pivot)}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}" for pivot in pivots(frame(rows))
+        f"**{as_written(_pivot_heading(pivot))}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}"
+        for pivot in pivots(frame(rows))
     )
     return "\n".join([*blocks, f"{_legend(rows)}\n"])
 

@@ -82,6 +82,8 @@ def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
     data.pop("sweep", None)
     named: dict[str, str] = {}
     for key, value in combination.items():
+        if isinstance(value, str) and not value.isprintable():
+            raise SpecError(f"{where}: sweep.{key}: {value!r}: expected text that can be printed, in one line")
         if key in _OWN or is_commands_own(key):
             continue
         dotted = SHORT_AXES.get(key, key)

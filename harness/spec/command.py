@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -166,7 +167,9 @@ def check_there(program: str, folder: Path, key: str = "") -> None:
     """Check that the program of a command exists on this host; `key` prefixes the error. Raises: SpecError."""
     path = folder / program
     if "/" in program and path.is_file() and not os.access(path, os.X_OK):
-        raise SpecError(f"{key}{program}: not executable; use chmod +x, or its interpreter, as in: python {program}")
+        raise SpecError(
+            f"{key}{program}: not executable; use chmod +x, or its interpreter, as in: python {shlex.quote(program)}"
+        )
     if shutil.which(str(path) if "/" in program else program) is None:
         raise SpecError(f"{key}{program}: no such program here; give a path, or a command on PATH")
 

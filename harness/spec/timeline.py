@@ -18,8 +18,20 @@ KINDS = ("rtt", "one_way", *(effect.key for effect in EFFECTS), "rate", "cut", "
 _DONE = {"slow": "slow", "kill": "killed"}
 _STEPS = re.compile(r"[1-9][0-9]{0,8} steps?")
 
+_NAME = r'(".+?"|.*?)'
+_WHERE = re.compile(rf"\s*{_NAME}\s*(?:(<->|->)\s*{_NAME}\s*)?", re.DOTALL)
+
 _MOST_FACTOR = 1e6
 Factor = Annotated[float, Field(ge=0, le=_MOST_FACTOR)]
+
+
+def ends_of(where: str) -> tuple[str, str | None, str | None]:
+    """The parts of a place: a name, and of a path the arrow and the other name.
+
+    A name in quotes is a site's: also one that is a number, or has an arrow in it.
+    """
+    first, arrow, second = _WHERE.fullmatch(where).groups()  # type: ignore[union-attr]  # it matches any text
+    return first, arrow, second
 
 
 def _delay(text: str) -> Delay:
@@ -145,11 +157,11 @@ class ChangeTable(_Effects):
                 raise ValueError("every: needs a number of repetitions; add times = 5")
             if Delay.parse(self.every).ns <= Delay.parse(self.for_).ns:
                 raise ValueError(f"every: expected more than for, {self.for_}, got {self.every}")
-        directed = isinstance(self.where, str) and "->" in self.where.replace("<->", "")
-        if directed and self.rtt is not None:
+        arrow = ends_of(self.where)[1] if isinstance(self.where, str) else None
+        if arrow == "->" and self.rtt is not None:
             raise ValueError('rtt: a directed path has a one-way delay; use one_way, or where = "a <-> b"')
         for how in ("slow", "kill"):
-            if getattr(self, how) is not None and isinstance(self.where, str) and "->" in self.where:
+            if getattr(self, how) is not None and arrow is not None:
                 raise ValueError(f"where: only workers are {_DONE[how]}, not paths; name a site or a worker's number")
         if self.kill is not None and self.where is None:
             raise ValueError("where: required with kill; name a site or a worker's number")

@@ -152,7 +152,8 @@ def rank_of(name: str) -> int | None:
 def _entry(table: ChangeTable, where: str, folder: Path) -> dict[str, Any]:
     entry: dict[str, Any] = table.model_dump(by_alias=True, exclude_none=True)
     if isinstance(entry.get("where"), str):
-        entry["where"] = " ".join(entry["where"].split())
+        if '"' not in entry["where"]:
+            entry["where"] = " ".join(entry["where"].split())
         rank = rank_of(entry["where"])
         if rank is not None:
             entry["where"] = rank

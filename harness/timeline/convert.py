@@ -8,6 +8,7 @@ is the mean of those above 0. A step that passes nothing is an outage: a trace h
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import shlex
@@ -287,7 +288,7 @@ def _holding(column: str, values: Mapping[float, Sequence[float]]) -> Iterator[S
 
 def _taken(header: Sequence[str], columns: str | None) -> dict[str, tuple[str, float]]:
     """Return for each column of the trace its name in the file, and the factor of its unit."""
-    pairs = [each.partition("=")[::2] for each in columns.split(",")] if columns is not None else []
+    pairs = [each.partition("=")[::2] for each in next(csv.reader([columns]), [])] if columns is not None else []
     taken: dict[str, tuple[str, float]] = {}
     for ours, theirs in pairs or [(name, name) for name in header if name in (TIME, *VALUES)]:
         name, _, unit = theirs.partition(":") if theirs not in header else (theirs, "", "")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue, queue_of
+from wanbench.harness.spec.timeline import ends_of
 from wanbench.harness.spec.trace import LONGEST_S, TIME, TRACED, Point
 from wanbench.harness.timeline.changes import Change, rank_of
 from wanbench.netprofiles import Delay, Packets, Profile, Rate, Ratio
@@ -58,7 +59,7 @@ def place_of(where: str | int | None, network: EmulatedNetwork, profile: Profile
         return Place(tuple(range(len(network.sites))), tuple(sorted(network.links)))
     if isinstance(where, int):
         site = _site_of_worker(where, network)
-    elif "->" in where:
+    elif ends_of(where)[1] is not None:
         return _paths(where, network, profile)
     else:
         site = _site(where, network, profile)
@@ -77,9 +78,9 @@ def ranks_of(where: str | int | None, network: EmulatedNetwork, profile: Profile
 
 
 def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
-    both = "<->" in where
-    names = [name.strip() for name in where.split("<->" if both else "->")]
-    if len(names) != 2:
+    first, arrow, second = ends_of(where)
+    names, both = (first, second or ""), arrow == "<->"
+    if not second or ("->" in second and second == _without_quotes(second)):
         raise TimelineError(f'where: expected a site, a worker\'s number, "a -> b" or "a <-> b", got {where!r}')
     ranks = [rank_of(name) for name in names]
     a, b = (
@@ -92,6 +93,7 @@ def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
 
 
 def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
+    name = _without_quotes(name)
     try:
         known = profile.site(name).name
     except ValueError:
@@ -99,6 +101,10 @@ def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
     if known not in network.sites:
         raise TimelineError(f"where: no worker is at {name!r}; expected one of {', '.join(network.sites)}")
     return network.sites.index(known)
+
+
+def _without_quotes(name: str) -> str:
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
 
 
 def _hint(name: str, network: EmulatedNetwork) -> str:

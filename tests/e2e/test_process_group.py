@@ -37,3 +37,21 @@ def test_a_rank_of_a_group_asked_for_by_name_that_ends_without_a_word_is_named_b
     assert result.code == 1
     reason = r"CommError: direct: all_reduce failed: (rank 1 closed the connection|the connection to rank 1 broke)"
     assert re.search(reason, result.err), result.err
+
+
+def test_a_site_with_a_comma_in_its_name_is_one_site(bench):
+    (bench.folder / "net.csv").write_text('src,dst,rtt_ms,rate_mbps\n"London, UK",Tokyo,20,200\n')
+    (bench.folder / "sum.py").write_text(
+        "import os, torch, torch.distributed as dist\n"
+        "from wanbench.workloads.group.settings import settings\n"
+        "dist.init_process_group('gloo')\n"
+        "total = torch.ones(1)\n"
+        "dist.all_reduce(total)\n"
+        "print(int(total), os.environ['WANBENCH_SITE'], sorted(set(settings().sites)))\n"
+    )
+    program = ["--collective", "hierarchical", "--", sys.executable, "sum.py"]
+    result = bench.run("exec", "--profile", "net.csv", "-n", "3", *program)
+    assert result.code == 0, result.err
+    sites = "['London, UK', 'Tokyo']"
+    told = [f"3 {site} {sites}" for site in ("London, UK", "London, UK", "Tokyo")]
+    assert sorted(line.partition("] ")[2] for line in result.out.splitlines()) == told

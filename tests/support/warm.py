@@ -33,7 +33,7 @@ ALL = (
 )
 _MOST_BYTES = 1 << 17
 _HIGH = 200  # above all files of the process that forks
-WANBENCH = "from wanbench.harness.cli import main; main(prog_name='wanbench')"
+WANBENCH = "from wanbench.entry import main; main()"
 
 
 @functools.cache

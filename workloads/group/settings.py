@@ -20,6 +20,7 @@ COLLECTIVE, STREAMS, PACES, ONE_SHOT = "WAN_COLLECTIVE", "WAN_STREAMS", "WAN_PAC
 SITES, REPLACES_GLOO = "WAN_SITES", "WAN_REPLACES_GLOO"
 _SIOCGIFADDR = 0x8915
 _ONE_SHOT_BYTES = 16 << 10
+_EXAMPLE = '["paris", "paris", "tokyo"]'
 
 Collective = Literal["direct", "hierarchical"]
 
@@ -50,9 +51,9 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
     collective = environment.get(COLLECTIVE, "direct")
     if collective not in ("direct", "hierarchical"):
         raise CommError(f"{COLLECTIVE}={collective}: expected direct or hierarchical")
-    sites = tuple(filter(None, environment.get(SITES, "").split(",")))
+    sites = _sites(environment, needed=collective == "hierarchical")
     if collective == "hierarchical" and not sites:
-        raise CommError(f"{COLLECTIVE}=hierarchical: needs {SITES}, the site of each rank, such as paris,paris,tokyo")
+        raise CommError(f"{COLLECTIVE}=hierarchical: needs {SITES}, the site of each rank, such as {_EXAMPLE}")
     return Settings(
         _own_address(environment),
         cast(Collective, collective),
@@ -61,6 +62,19 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
         _number(environment, ONE_SHOT, _ONE_SHOT_BYTES, least=0),
         sites,
     )
+
+
+def _sites(environment: Mapping[str, str], *, needed: bool) -> tuple[str, ...]:
+    """A JSON list of names; written by hand, names without a comma can be separated by commas."""
+    text = environment.get(SITES, "")
+    try:
+        sites = json.loads(text) if text.lstrip().startswith("[") else [*filter(None, text.split(","))]
+    except ValueError:
+        sites = [None]
+    count = environment.get("WORLD_SIZE", str(len(sites)))
+    if not all(isinstance(site, str) for site in sites) or (needed and sites and count != str(len(sites))):
+        raise CommError(f"{SITES}={text}: expected a JSON list with the site of each of {count} ranks: {_EXAMPLE}")
+    return tuple(sites)
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, *, least: int) -> int:

@@ -127,7 +127,6 @@ def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, 
         "transform": axes.transAxes,
         "fontsize": _FONT_PT,
         "va": "center",
-        "parse_math": False,
         "linespacing": 1.0,
     }
     if len(ends) > 1:

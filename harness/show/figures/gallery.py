@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,6 +66,7 @@ from wanbench.harness.show.grid import shown
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
 _NETWORK_AXES = {"rtt_ms", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp"}
 _TIMELINE_ROWS = 6
+_LONGEST = 60  # of a value in the name of a file
 
 Row = Mapping[str, Any]
 
@@ -121,7 +123,11 @@ def gallery(
     if evidence is not None:
         for of_evidence in (_learning, _learning_time, _timeline, _pace, _matrix):
             drawn += of_evidence(run, evidence)
-    return drawn
+    names = [each.name for each in drawn]  # files of their own, also if the values in two names are written alike
+    return [
+        replace(each, name=f"{each.name}-{zlib.crc32(each.title.encode()):08x}") if each.name in names[:place] else each
+        for place, each in enumerate(drawn)
+    ]
 
 
 class _Run:
@@ -415,4 +421,4 @@ def _slug(pivot: Pivot) -> str:
 
 
 def _safe(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:_LONGEST]

@@ -35,12 +35,17 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
-    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    # matplotlib writes colours in style attributes only; the page may redefine each of them.
-    text = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda m: f"var(--c{m.group()[1:]}, {m.group()})", text)
+    text = re.sub(r"<[^>]+>", lambda tag: _own(tag.group(), name), text)  # text between tags stays as it is
     text = re.sub(r'<svg [^>]*viewBox="([^"]+)"[^>]*>', lambda m: _opening(m.group(1), label), text, count=1)
     return text.replace("</svg>", f"{_hits(figure)}</svg>").strip()
+
+
+def _own(tag: str, name: str) -> str:
+    """A tag with ids and colours of its page."""
+    tag = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', tag)
+    tag = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", tag)
+    # matplotlib writes colours in style attributes only; the page may redefine each of them.
+    return re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda m: f"var(--c{m.group()[1:]}, {m.group()})", tag)
 
 
 def _opening(view_box: str, label: str) -> str:

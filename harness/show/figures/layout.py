@@ -75,10 +75,9 @@ class Sheet:
             self._legend(entries, columns, 1 - title_in / self.height_in)
 
     def _text(self, lines: Sequence[str], y: float, va: str, **look: Any) -> None:
-        # A user's "$" is a dollar sign, not mathematics.
         if not lines:
             return
-        self.figure.text(_MARGIN_IN / self.width_in, y, "\n".join(lines), va=va, parse_math=False, **look)
+        self.figure.text(_MARGIN_IN / self.width_in, y, "\n".join(lines), va=va, **look)
 
     def _legend(self, entries: Mapping[str, Artist], columns: int, top: float) -> None:
         """Fill the strip under the title line by line; matplotlib would fill columns first."""

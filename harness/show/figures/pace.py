@@ -118,5 +118,5 @@ def _name(axes: Axes, events: Sequence[tuple[float, str]], span_s: float) -> Non
         if text_pt + 2 * _GAP_PT <= (end - seconds) / span_s * wide_pt:
             axes.annotate(
                 name, (seconds, 1.0), (_GAP_PT, -_GAP_PT), xycoords=("data", "axes fraction"), fontsize=_NAME_PT,
-                textcoords="offset points", color=FAINT, va="top", clip_on=True, parse_math=False,
+                textcoords="offset points", color=FAINT, va="top", clip_on=True,
             )  # fmt: skip

@@ -237,7 +237,7 @@ def write(axes: Axes, placed: Sequence[tuple[str, float, float]], axes_in: tuple
     for label, left, middle in placed:
         axes.text(
             left / axes_in[0], middle / axes_in[1], label, transform=axes.transAxes, fontsize=_FONT_PT, va="center",
-            color=INK, parse_math=False, zorder=6, bbox=_BACKGROUND,
+            color=INK, zorder=6, bbox=_BACKGROUND,
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -160,7 +161,8 @@ def wanbench_style() -> Iterator[None]:
     """matplotlib with our style alone: a user's matplotlibrc changes nothing, and nothing is changed for the user."""
     own = matplotlib.rc_params_from_file(Path(__file__).with_name("wanbench.mplstyle"), use_default_template=False)
     defaults = {k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")}
-    with matplotlib.rc_context({**defaults, **own}):
+    with matplotlib.rc_context({**defaults, **own}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of a name: it is drawn as a box
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from wanbench.harness.errors import SpecError
@@ -44,8 +45,8 @@ def current(folder: Path) -> FolderMount:
     uid, _ = worker_ids()
     if uid != os.getuid() and folder.stat().st_mode & _READ_BY_ALL != _READ_BY_ALL:
         raise SpecError(
-            f"{folder}: root's containers run as user {uid}, who cannot read it; run: chmod o+rx {folder}, run as "
-            "another user, or name a folder of the image with --workdir"
+            f"{folder}: root's containers run as user {uid}, who cannot read it; run: chmod o+rx "
+            f"{shlex.quote(str(folder))}, run as another user, or name a folder of the image with --workdir"
         )
     return FolderMount(folder, folder)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
@@ -214,10 +213,3 @@ def test_a_file_that_holds_no_noise_is_refused(tmp_path, text):
     path.write_text(text.replace("%s", "0.1"))
     with pytest.raises(SpecError, match="not a noise file of `check --aa`: "):
         noise.read(path, "a", "netns")
-
-
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setattr(noise.Path, "home", Mock(side_effect=RuntimeError))
-    with pytest.raises(HostError, match="set HOME, or give --noise FILE"):
-        noise.default_path()

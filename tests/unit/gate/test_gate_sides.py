@@ -10,7 +10,7 @@ import pytest
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
 from wanbench.harness.gate.provenance import OwnFiles
-from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, toml, turns
+from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
 from wanbench.harness.gate.sides import opened, recorded
 
 
@@ -182,15 +182,6 @@ def test_the_commands_of_a_side_run_in_its_checkout_with_the_spec_of_the_head(tm
     assert (base / "sub" / "s.toml").read_text() == "of the head"
     Measurement(side, RunRequest(spec, "s", (), ()), out).measure(1, ())
     assert f" run {spec} --no-figures " in (tmp_path / "arguments").read_text()
-
-
-def test_excluded_cells_are_written_as_toml():
-    import tomllib
-
-    rules = [{"algorithm": "ssgd", "rtt": "1ms", "workers": 4, "run.seed": 1.5}, {"network.place": {"a b": 2}}]
-    assert tomllib.loads(f"x = {toml(rules)}")["x"] == rules
-    with pytest.raises(SpecError):
-        toml(None)
 
 
 @pytest.mark.parametrize(

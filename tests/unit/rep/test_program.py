@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_the_environment_of_a_process_has_torchruns_variables_and_its_place():
     assert {name: environment[name] for name in ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE")} == {
         "RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "2", "WORLD_SIZE": "8",
     }  # fmt: skip
-    assert environment["WANBENCH_SITE"] == environment["WANBENCH_SITES"].split(",")[2]
+    assert environment["WANBENCH_SITE"] == json.loads(environment["WANBENCH_SITES"])[2]
     assert environment["WANBENCH_ADDRESS"] == environment["WANBENCH_ADDRESSES"].split(",")[2]
 
 

@@ -581,7 +581,10 @@ def test_half_precision_is_rounded_once_inside_a_site_too(group):
     ("variables", "message"),
     [
         ({"WAN_COLLECTIVE": "ring"}, "WAN_COLLECTIVE=ring: expected direct or hierarchical"),
-        ({"WAN_COLLECTIVE": "hierarchical"}, "needs WAN_SITES, the site of each rank, such as paris,paris,tokyo"),
+        (
+            {"WAN_COLLECTIVE": "hierarchical"},
+            'needs WAN_SITES, the site of each rank, such as ["paris", "paris", "tokyo"]',
+        ),
         ({"WAN_STREAMS": "0"}, "WAN_STREAMS=0: expected a whole number, at least 1"),
         ({"WAN_PACES": "[1]"}, "expected a JSON list of [together, alone] in bytes/s, one per rank"),
         ({"GLOO_SOCKET_IFNAME": "nothing0"}, "GLOO_SOCKET_IFNAME=nothing0: no IPv4 address of this host"),

@@ -14,17 +14,17 @@ def key(text: str) -> str:
 
 
 def value(plain: Any) -> str:
-    """A value on one line."""
+    """A value on one line: text in quotes, with escapes that JSON and TOML share. Names of any script stay readable."""
     if isinstance(plain, Mapping):
         return "{ " + ", ".join(f"{key(name)} = {value(item)}" for name, item in plain.items()) + " }"
     if isinstance(plain, list | tuple):
         return f"[{', '.join(map(value, plain))}]"
-    return json.dumps(plain, allow_nan=False)
+    return json.dumps(plain, allow_nan=False, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def table(name: str, items: Mapping[str, Any]) -> list[str]:
     """The lines of a table, after an empty one."""
-    return ["", f"[{name}]", *(f"{key(each)} = {value(item)}" for each, item in items.items())]
+    return ["", f"[{key(name)}]", *(f"{key(each)} = {value(item)}" for each, item in items.items())]
 
 
 def document(plain: Mapping[str, Any]) -> str:
