@@ -41,7 +41,6 @@ class Program:
         schedule: changes from the start of the processes on; None for none.
         environment: variables beyond those of torchrun.
         group: variables of each worker for the process group `wan`.
-        replaces_gloo: whether that group carries the groups for which the program asks gloo.
         steps: beginning of the paths `<steps>-<rank>` to which processes report their steps; None if they do not.
         hook: see `loop.stepping`.
         hosts: host name of each worker.
@@ -61,7 +60,6 @@ class Program:
     schedule: Schedule | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     group: tuple[Mapping[str, str], ...] = ()
-    replaces_gloo: bool = False
     steps: Path | None = None
     hook: bool = False
     hosts: tuple[str, ...] = ()
@@ -83,6 +81,10 @@ class Program:
         """The file to which a process reports its steps."""
         return Path(f"{self.steps}-{rank}")
 
+    def imports_file(self, worker: int) -> Path:
+        """The file in which the processes of a worker note the modules that they import."""
+        return Path(f"{self.steps}-imports-{worker}")
+
     def temporary_of(self, worker: int) -> Path:
         """The folder for temporary files of a worker on this host."""
         assert self.temporary is not None
@@ -97,8 +99,6 @@ class Program:
         own = self.torchrun_of(worker, local) if self.launcher is None else {}
         env = {**self.environment_of(worker, run_id), **own, **self.environment}
         wanted: dict[str, Any] = {"argv": self.argv, "env": env}
-        if self.replaces_gloo:
-            wanted |= {"inject": True}
         if self.steps is None:
             return wanted
         rank = worker * self.processes + local
@@ -236,7 +236,7 @@ def start(
     for worker, handle in enumerate(handles):
         wanted = program.processes_of(worker, run_id)
         message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
-        message |= {"inherit": program.contained}
+        message |= {"inherit": program.contained, "imports": str(program.imports_file(worker))}
         local = program.rendezvous == "local" and program.workers > 1
         message |= {"door": str(door) if local else None, "host": worker == 0}
         inputs = [] if program.stdin is None or worker else [program.stdin]

@@ -154,10 +154,17 @@ def _window_of_a_command(slug: str, group: Sequence[Row]) -> Verdicts:
 
 
 def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """All cells of one kind of algorithm were measured by the same code."""
+    """All cells were measured by the same code: the same version of each file."""
     by_kind: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    by_name: dict[str, set[str]] = defaultdict(set)
     for row in _ok(rows):
-        by_kind[row["kind"], *filter(looks_like_a_file, row.get("command") or ())].add(row["code"])
+        for name, digest in (row.get("sources") or {}).items():
+            by_name[name].add(str(digest))
+        if not row.get("sources"):  # of earlier versions
+            by_kind[row["kind"], *filter(looks_like_a_file, row.get("command") or ())].add(row["code"])
+    for name, digests in by_name.items():
+        if len(digests) > 1:
+            yield None, f"{name}: {len(digests)} versions of it measured ({_list(sorted(digests))})"
     for (kind, *_), codes in by_kind.items():
         if len(codes) > 1:
             yield None, f"{kind} was measured by {len(codes)} versions of the code ({_list(sorted(codes))})"
