@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -38,6 +39,7 @@ _MEASURING = (
     "harness/results/row.py",
 )
 _LENGTH = 12
+_TICK_NS = 100_000_000  # more than the resolution of a file's times
 
 Sources = dict[str, str]
 
@@ -105,7 +107,8 @@ def digest(path: Path) -> str:
     if not path.is_file():
         return ""
     status = path.stat()
-    return _digest(path, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+    recent_ns = max(0, status.st_ctime_ns + _TICK_NS - time.time_ns())  # another edit could have the same times
+    return _digest(path, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, recent_ns)
 
 
 @lru_cache(maxsize=1024)
