@@ -135,7 +135,7 @@ def run(
         door.unlink(missing_ok=True)
         for made in filter(None, (program.temporary, program.launcher)):
             shutil.rmtree(made, ignore_errors=True)
-        for rank in program.ranks() if program.steps is not None else ():
+        for rank in program.ranks():
             forget(program.steps_file(rank))
         for worker in range(program.workers):
             program.imports_file(worker).unlink(missing_ok=True)
@@ -281,7 +281,7 @@ def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
 
 
 def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:
-    for rank in program.ranks() if program.steps is not None else ():
+    for rank in program.ranks():
         path = program.steps_file(rank)
         if (source := reporter(path)) is not None:
             yield rank, path, source

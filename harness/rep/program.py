@@ -41,7 +41,7 @@ class Program:
         schedule: changes from the start of the processes on; None for none.
         environment: variables beyond those of torchrun.
         group: variables of each worker for the process group `wan`.
-        steps: beginning of the paths `<steps>-<rank>` to which processes report their steps; None if they do not.
+        steps: beginning of the paths `<steps>-<rank>` to which processes report their steps.
         hook: see `loop.stepping`.
         hosts: host name of each worker.
         rendezvous: see `CommandCell`.
@@ -60,7 +60,7 @@ class Program:
     schedule: Schedule | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     group: tuple[Mapping[str, str], ...] = ()
-    steps: Path | None = None
+    steps: Path = Path("steps")
     hook: bool = False
     hosts: tuple[str, ...] = ()
     rendezvous: str = "network"
@@ -98,11 +98,8 @@ class Program:
     def _process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
         own = self.torchrun_of(worker, local) if self.launcher is None else {}
         env = {**self.environment_of(worker, run_id), **own, **self.environment}
-        wanted: dict[str, Any] = {"argv": self.argv, "env": env}
-        if self.steps is None:
-            return wanted
-        rank = worker * self.processes + local
-        return wanted | {"steps": str(self.steps_file(rank)), "hook": self.hook}
+        steps = self.steps_file(worker * self.processes + local)
+        return {"argv": self.argv, "env": env, "steps": str(steps), "hook": self.hook}
 
     def torchrun_of(self, worker: int, local: int) -> dict[str, str]:
         """Return the variables by which torchrun gives a process its place."""

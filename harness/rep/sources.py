@@ -8,11 +8,10 @@ the folder of the command or the working folder on.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import version
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.process import apart
 from wanbench.harness.results import digests
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import contained
@@ -29,7 +27,7 @@ from wanbench.workloads.registry import data_digest
 OURS, DATA = "wanbench itself", "the data set"
 _ROOT = Path(__file__).resolve().parents[2]
 # Code that influences a measurement. Code that draws or prints does not.
-_MEASURING = (
+_PATTERNS = (
     "workloads/**/*.py",
     "netprofiles/*.py",
     "harness/emulators/**/*.py",
@@ -38,6 +36,7 @@ _MEASURING = (
     "harness/rep/*.py",
     "harness/results/row.py",
 )
+_MEASURING = [path for pattern in _PATTERNS for path in sorted(_ROOT.glob(pattern))]
 _LENGTH = 12
 _TICK_NS = 100_000_000  # more than the resolution of a file's times
 
@@ -46,16 +45,17 @@ Sources = dict[str, str]
 
 def code_hash(sources: Mapping[str, str]) -> str:
     """The hash that stands for all of it in a row."""
-    return hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[:_LENGTH]
+    return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:_LENGTH]
 
 
 def known_before(cell: Cell) -> Sources:
     """What is known before a repetition: our code, data that differ between hosts, and files that a command names."""
     if isinstance(cell, CommandCell):
-        base = _base(cell)
-        return {OURS: _own_hash()} | {_relative(base, path): digest(path) for path in files(cell.command, base)}
-    data = data_digest(cell.task.plain()) if isinstance(cell, TrainingCell) else None
-    return {OURS: _own_hash()} | ({} if data is None else {DATA: data[:_LENGTH]})
+        own = {_path(cell, path): digest(path) for path in files(cell.command, _base(cell))}
+    else:
+        data = data_digest(cell.task.plain()) if isinstance(cell, TrainingCell) else None
+        own = {} if data is None else {DATA: data[:_LENGTH]}
+    return {OURS: _ours(int(time.monotonic()))} | own
 
 
 def used(cell: Cell, known: Sources, reports: Iterable[Mapping[str, Any]]) -> tuple[Sources, list[str]]:
@@ -67,18 +67,17 @@ def used(cell: Cell, known: Sources, reports: Iterable[Mapping[str, Any]]) -> tu
         known: from `known_before`. reports: the last message of each worker, with its imports.
     """
     ran = dict(known)
-    for module, path, whole in sorted({tuple(entry) for report in reports for entry in report["imports"]}):
-        name, short = _name(cell, module, path), whole[:_LENGTH]
+    for name, short in named(cell, sorted({tuple(entry) for report in reports for entry in report["imports"]})):
         if ran.setdefault(name, short) != short:
-            return ran, [f"{path}: its processes ran different versions of it"]
-    now, base = current(cell, ran), _base(cell)
-    ran = {name: short for name, short in ran.items() if now[name] == short or _runs(base / name) or name not in known}
-    other = next(changed_own(), None) or next((name for name in ran if now[name] != ran[name]), None)
+            return ran, [f"{name}: its processes ran different versions of it"]
+    now = current(cell, ran)
+    output = {name for name in known if now[name] != ran[name] and not _is_program(_base(cell) / name)} - {OURS, DATA}
+    ran = {name: short for name, short in ran.items() if name not in output}
+    other = next((name for name in ran if now[name] != ran[name]), None)
     return ran, [] if other is None else [f"{other} changed while it was measured"]
 
 
-def _runs(path: Path) -> bool:
-    """Whether a file that a command names is a program, and not data."""
+def _is_program(path: Path) -> bool:
     return path.suffix in (".py", ".sh") or os.access(path, os.X_OK)
 
 
@@ -97,9 +96,9 @@ def current(cell: Cell, ran: Mapping[str, str]) -> Sources:
     return now
 
 
-def planned(cell: Cell) -> Sources:
-    """The modules from which the plan was made, as they were then."""
-    return {_name(cell, module, path): whole[:_LENGTH] for module, path, whole in apart.modules()}
+def named(cell: Cell, imports: Iterable[tuple[str, ...]]) -> list[tuple[str, str]]:
+    """Imported modules, from (module, path, SHA-256), as sources."""
+    return [(_name(cell, module, path), whole[:_LENGTH]) for module, path, whole in imports]
 
 
 def digest(path: Path) -> str:
@@ -116,30 +115,21 @@ def _digest(path: Path, *_: int) -> str:
     return digests.digest(path)[:_LENGTH]
 
 
-def changed_own() -> Iterator[str]:
-    """The files of wanbench that measure and are no longer as this process began with."""
-    return (name for name, short in _own().items() if digest(_ROOT / name) != short)
-
-
 @lru_cache(maxsize=1)
-def _own() -> Sources:
-    paths = [path for pattern in _MEASURING for path in sorted(_ROOT.glob(pattern))]
-    return {path.relative_to(_ROOT).as_posix(): digest(path) for path in paths}
-
-
-@lru_cache(maxsize=1)
-def _own_hash() -> str:
-    return code_hash(_own() | {"torch": version("torch")})
+def _ours(second: int) -> str:
+    """The hash of the code that measures. It is taken once a second: to look at so many files takes milliseconds."""
+    code = {path.relative_to(_ROOT).as_posix(): digest(path) for path in _MEASURING}
+    return code_hash(code | {"torch": version("torch")})
 
 
 def _name(cell: Cell, module: str, path: str) -> str:
     there = None if module.startswith("__") else _located(module)
     same = there is not None and os.path.realpath(there) == os.path.realpath(path)
-    return module if same else _relative(_base(cell), Path(path))
+    return module if same else _path(cell, Path(path))
 
 
-def _relative(base: Path, path: Path) -> str:
-    return str(path.relative_to(base) if path.is_relative_to(base) else path)
+def _path(cell: Cell, path: Path) -> str:
+    return str(path.relative_to(_base(cell)) if path.is_relative_to(_base(cell)) else path)
 
 
 def _base(cell: Cell) -> Path:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from wanbench.harness.errors import Interrupted, RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import DEFAULT_SLOTS, Capacity, makespan, simulators
+from wanbench.harness.process import apart
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep import sources
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
@@ -121,7 +122,8 @@ class _Session:
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        self.sources = sources.current(todo[0].cell, finished) | sources.planned(todo[0].cell)
+        self.sources = sources.current(todo[0].cell, {sources.OURS: "", **finished})
+        self.sources |= sources.named(todo[0].cell, apart.modules())  # the plan was made from these
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.lasted_s: list[float] = []  # durations of commands
         self.again: list[Item] = []  # invalid at the first try
@@ -317,7 +319,7 @@ class _Session:
         common = {name: digest for name, digest in self.sources.items() if name in ran}
         other = next((name for name, digest in common.items() if ran[name] != digest), None)
         if row["status"] == "invalid":
-            other = other or next(sources.changed_own(), None) or sources.changed(item.cell, common)
+            other = other or sources.changed(item.cell, common)
         if other is not None:
             reason = f"{other} changed after this run began"
             self._again(item, part, row | {"status": "invalid", "reason": reason})

@@ -126,9 +126,8 @@ _LOST = Annotated[list[_Lost], FailFast(), Field(max_length=_MANY)]
 
 
 # `workloads.imported.noted`: module, path and SHA-256, a list in JSON
-_Path = Annotated[str, Strict(), Field(max_length=4096)]
-_Import = Annotated[tuple[_Path, _Path, Annotated[str, Strict(), Field(pattern="^[0-9a-f]{64}$")]], Strict(False)]
-_IMPORTS = Annotated[list[_Import], FailFast(), Field(max_length=_MANY)]
+_Part = Annotated[str, Strict(), Field(max_length=4096, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+_IMPORTS = Annotated[list[Annotated[tuple[_Part, _Part, _Part], Strict(False)]], FailFast(), Field(max_length=_MANY)]
 
 
 def _schema(name: str, **fields: Any) -> TypeAdapter[dict[str, Any]]:

@@ -30,15 +30,16 @@ def test_an_edited_helper_is_other_code_until_it_is_kept_or_measured_again(bench
     (bench.folder / "mylib" / "helpers.py").write_text(project.times(2))
     refused = bench.run("run", "--out", "out", spec)
     assert refused.code == 2
+    cell = stored(bench)[0]["cell"]
     assert refused.last_line == (
-        "wanbench: out/edited: 3 repetitions were measured by other code (e.g. "
-        f"{stored(bench)[0]['cell']}: another version of mylib.helpers); --keep keeps them, --fresh measures everything again"
+        f"wanbench: out/edited: 3 repetitions were measured by other code (e.g. {cell}: another version of "
+        "mylib.helpers); --keep keeps them, --fresh measures everything again"
     )
     assert bench.run("run", "--out", "out", spec, "--keep", "--set", "run.repeats=4").code == 0
     assert sorted(map(project.messages, stored(bench))) == [11, 11, 11, 12]
     verified = bench.run("verify", "out/edited")
     assert verified.code == 4
-    assert "mylib.helpers: 2 versions of it measured" in verified.out
+    assert "mylib.helpers: measured with 2 versions of the code" in verified.out
     assert bench.run("run", "--out", "out", spec, "--fresh").code == 0
     assert {(project.messages(row), project.said(row)) for row in stored(bench)} == {(12, 12)}
 

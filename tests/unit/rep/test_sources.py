@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
+import importlib.util
 import json
 import os
+import py_compile
 import random
 import shutil
 import subprocess
@@ -19,9 +22,11 @@ import pytest
 from on_relay import expand
 
 from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.process import apart
 from wanbench.harness.rep import sources
 from wanbench.harness.spec.experiment import Spec
 from wanbench.workloads import imported
+from wanbench.workloads.loop.stepping import injected
 
 SPEC = """
 schema = 1
@@ -199,3 +204,117 @@ def test_what_is_stored_of_a_repetition_is_what_ran_whatever_was_edited_meanwhil
             project.edit()
             assert (sources.changed(cell, stored) is None) == (project.on_disk() == report["ran"]), (seed, case)
     assert 0 < voided < 25
+
+
+# ---------------------------------------------------------------- what counts
+
+
+def run(folder: Path, *command: str, path: str = "", notes: Path | None = None) -> list[tuple[str, str, str]]:
+    """Run Python as a worker runs a user's program; return its notes."""
+    notes = notes or folder / "notes"
+    env = {**os.environ, imported.NOTES_FILE: str(notes), "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=env | injected(env), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return imported.noted(str(notes))
+
+
+def test_a_program_notes_its_script_and_all_that_it_imports_in_any_process(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "train.py").write_text(
+        "import helper, subprocess, sys; subprocess.check_call([sys.executable, '-m', 'pkg'])"
+    )
+    (tmp_path / "helper.py").write_text("import json, numpy")
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "pkg" / "__main__.py").write_text("import pkg.late")
+    (tmp_path / "pkg" / "late.py").write_text("")
+    noted = run(tmp_path, "train.py")
+    expected = {"__main__": "train.py", "helper": "helper.py", "pkg": "pkg/__init__.py",
+                "pkg.__main__": "pkg/__main__.py", "pkg.late": "pkg/late.py"}  # fmt: skip
+    assert {module: path for module, path, _ in noted} == {
+        name: str(tmp_path / file) for name, file in expected.items()
+    }
+    for _, path, whole in noted:
+        assert whole == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def test_an_editable_install_is_the_users_and_an_installed_package_is_not(tmp_path):
+    site, project = tmp_path / "lib" / "site-packages", tmp_path / "project" / "src"
+    for folder, module in ((site, "third"), (project, "mine")):
+        folder.mkdir(parents=True)
+        (folder / f"{module}.py").touch()
+    (tmp_path / "train.py").write_text(f"import site; site.addsitedir({str(site)!r}); import mine, third, wanbench")
+    (site / "mine.pth").write_text(str(project))
+    assert {module for module, _, _ in run(tmp_path, "train.py")} == {"__main__", "mine"}
+
+
+def test_modules_that_have_no_source_are_noted_too(tmp_path):
+    compiled = py_compile.compile(str(written(tmp_path / "lib.py", "x = 1")), cfile=str(tmp_path / "old.pyc"))
+    source = importlib.util.find_spec("_queue").origin
+    shutil.copy(source, tmp_path / Path(source).name.replace("_queue", "fast"))
+    (tmp_path / "train.py").write_text(
+        "import old\ntry: import fast\nexcept ImportError as error: assert 'PyInit' in str(error)"
+    )
+    noted = {module: path for module, path, _ in run(tmp_path, "train.py")}
+    assert noted["old"] == compiled
+    assert noted["fast"].endswith(".so")
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_program_runs_where_its_notes_cannot_be_written(tmp_path):
+    (tmp_path / "train.py").touch()
+    assert run(tmp_path, "train.py", notes=tmp_path / "missing" / "notes") == []
+
+
+def test_a_file_that_the_program_writes_is_no_source_and_one_that_runs_is(tmp_path):
+    for name, mode in (("out.csv", 0o644), ("run.sh", 0o644), ("tool", 0o755)):
+        written(tmp_path / name, "1").chmod(mode)
+    text = SPEC.replace('["./train.py"]', '["sh", "run.sh", "out.csv", "tool"]')
+    cell = expand(Spec.from_toml(text, str(tmp_path / "x.toml")), str(tmp_path / "x.toml"))[-1]
+    known = sources.known_before(cell)
+    assert set(known) == {sources.OURS, "run.sh", "out.csv", "tool"}
+    written(tmp_path / "out.csv", "2")
+    ran, void = sources.used(cell, known, [])
+    assert (set(known) - set(ran), void) == ({"out.csv"}, [])
+    for name in ("tool", "run.sh"):
+        written(tmp_path / name, "2")
+        assert sources.used(cell, known, [])[1] == [f"{name} changed while it was measured"]
+
+
+def test_ranks_that_ran_different_bytes_make_a_repetition_void(tmp_path):
+    (tmp_path / "train.py").touch()
+    cell = cell_of(tmp_path)
+    reports = [{"imports": [["lib", str(tmp_path / "lib.py"), 64 * letter]]} for letter in "ab"]
+    void = sources.used(cell, sources.known_before(cell), reports)[1]
+    assert void == ["lib.py: its processes ran different versions of it"]
+
+
+def test_our_own_code_that_changes_makes_a_repetition_void(tmp_path, monkeypatch):
+    ours = written(tmp_path / "loop.py", "1")
+    monkeypatch.setattr(sources, "_ROOT", tmp_path)
+    monkeypatch.setattr(sources, "_MEASURING", [ours])
+    sources._ours.cache_clear()
+    cell = cell_of(tmp_path)
+    known = sources.known_before(cell)
+    assert sources.used(cell, known, [])[1] == []
+    written(ours, "2")
+    sources._ours.cache_clear()
+    assert sources.used(cell, known, [])[1] == ["wanbench itself changed while it was measured"]
+
+
+def test_planning_asks_the_code_as_it_is_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in (100, 200):
+        written(tmp_path / "asked_module.py", source(number))
+        assert apart.call("'asked_module'", _version, "asked_module") == number
+
+
+def _version(module: str) -> int:
+    number: int = importlib.import_module(module).VERSION
+    return number
