@@ -10,6 +10,7 @@ line; what it prints goes to stderr. Only plain data and objects of wanbench com
 from __future__ import annotations
 
 import atexit
+import hashlib
 import io
 import os
 import pickle
@@ -20,10 +21,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.process import child
+from wanbench.workloads import imported
 
 T = TypeVar("T")
 
@@ -54,7 +57,7 @@ def call(subject: str, function: Callable[..., T], *arguments: object) -> T:
         process = _running()
         try:
             process.connection.send_bytes(pickle.dumps((subject, function, arguments)))
-            ok, answer = _Plain(io.BytesIO(process.connection.recv_bytes())).load()
+            ok, answer, process.imported = _Plain(io.BytesIO(process.connection.recv_bytes())).load()
         except (EOFError, OSError):
             end = process.end()
             raise OwnCodeError(f"{subject} ended its process ({end}); expected it to return or to raise") from None
@@ -73,6 +76,7 @@ class _Process:
 
     def __init__(self, path: list[str], folder: str) -> None:
         self.path, self.folder = path, folder
+        self.imported: list[tuple[str, str, str]] = []
         self.connection, theirs = Pipe()
         read, write = os.pipe()
         self._life = os.fdopen(write, "wb")
@@ -91,6 +95,11 @@ class _Process:
         """Whether it can be asked."""
         return self._process.poll() is None
 
+    def is_current(self) -> bool:
+        """Whether the files of the modules that it has imported are as they were then."""
+        now = ((Path(path), then) for _, path, then in self.imported)
+        return all(path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == then for path, then in now)
+
     def end(self) -> str:
         """End it if it still runs. Return how it ended."""
         with suppress(OSError):
@@ -104,15 +113,21 @@ class _Process:
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
 
+def modules() -> list[tuple[str, str, str]]:
+    """(module, path, SHA-256) of the users' modules that the process has imported, as it imported them."""
+    return [] if _process is None else _process.imported
+
+
 _lock = threading.RLock()
 _process: _Process | None = None
 
 
 def _running() -> _Process:
-    """The process, started if there is none that imports from the same folders."""
+    """The process, started if there is none that imports from the same folders, and has imported what they hold."""
     global _process
     path, folder = list(sys.path), os.getcwd()
-    if _process is not None and not (_process.runs() and (_process.path, _process.folder) == (path, folder)):
+    same = _process is not None and (_process.path, _process.folder) == (path, folder)
+    if _process is not None and not (same and _process.runs() and _process.is_current()):
         _process.end()
         _process = None
     _process = _process or _Process(path, folder)
@@ -140,6 +155,7 @@ def main() -> None:
     """Answer calls, until the other side closes the connection or ends."""
     global _here
     _here = True
+    imported.record()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller gets it too, and then ends this process
     connection, life = Connection(int(sys.argv[1])), int(sys.argv[2])
     os.set_inheritable(connection.fileno(), False)
@@ -160,13 +176,13 @@ def _end_with(life: int) -> None:
 
 def _answer(subject: str, function: Callable[..., object], arguments: tuple[object, ...]) -> bytes:
     try:
-        return pickle.dumps((True, function(*arguments)))
+        return pickle.dumps((True, function(*arguments), imported.noted()))
     except SystemExit as end:
         code = "" if end.code is None else repr(end.code)
         error: Exception = OwnCodeError(f"{subject} called sys.exit({code}); expected it to return or to raise")
     except BaseException as raised:
         error = _ours(subject, raised)
-    return pickle.dumps((False, error))
+    return pickle.dumps((False, error, imported.noted()))
 
 
 def _ours(subject: str, error: BaseException) -> Exception:

@@ -20,9 +20,9 @@ from typing import Any
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
-from wanbench.harness.rep import launcher, pauses
+from wanbench.harness.rep import launcher, pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
-from wanbench.harness.rep.group import group_environments, replaces_gloo
+from wanbench.harness.rep.group import group_environments
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
 from wanbench.harness.rep.train import (
@@ -107,7 +107,7 @@ def run(
     network = network_of(cell)
     stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
     door = Path(f"{stem}-door")
-    program = program_of(cell, rep, stem)
+    program, before = program_of(cell, rep, stem), sources.known_before(cell)
     if attended is not None:
         program = attended.fit(program)
     try:
@@ -135,24 +135,28 @@ def run(
         door.unlink(missing_ok=True)
         for made in filter(None, (program.temporary, program.launcher)):
             shutil.rmtree(made, ignore_errors=True)
-        for rank in program.ranks() if program.steps is not None else ():
+        for rank in program.ranks():
             forget(program.steps_file(rank))
+        for worker in range(program.workers):
+            program.imports_file(worker).unlink(missing_ok=True)
     measured = Measured([], ended.finished, ended.tcp)
     found = pauses.gathered(ended.finished, stats, meter.lost)
     window = window_of(cell, reported, ended.lasted, meter.begin_ns)
     host = meter.stop() | pauses.described(found, window)
     host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
+    ran, void = sources.used(cell, before, ended.finished.values())
     changed = {worker: message["changed"] for worker, message in ended.finished.items()}
-    verdict = judge_settings(changed, cell.placement, stats)
-    if verdict:
+    other_network = judge_settings(changed, cell.placement, stats)
+    if other_network:
         slot.discard()
-    verdict += judge(cell, network, stats, host, report, timed["step_time_s"]) + pauses.judge(found, [window])
+    verdict = [*void, *other_network, *judge(cell, network, stats, host, report, timed["step_time_s"])]
+    verdict += pauses.judge(found, [window])
     steps = Steps()
     steps.extend(_step_rows(reported))
     steps.write(folder / "steps.parquet")
     write_network(folder, network, measured, report, stats, host)
     row = measured_row(cell, rep, timed, measured, stats, host, report, verdict)
-    row["image"] = slot.image
+    row["image"], row["sources"] = slot.image, ran
     if failure is not None:
         row["status"], row["reason"] = "failed", str(failure)
     if cell.changes:
@@ -209,7 +213,6 @@ def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
         schedule=schedule_of(cell),
         environment={**command.axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
         group=group_environments(cell),
-        replaces_gloo=replaces_gloo(cell),
         steps=Path(f"{stem}-steps"),
         hook=cell.hook,
         hosts=host_names(cell.placement),
@@ -283,7 +286,7 @@ def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
 
 
 def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:
-    for rank in program.ranks() if program.steps is not None else ():
+    for rank in program.ranks():
         path = program.steps_file(rank)
         if (source := reporter(path)) is not None:
             yield rank, path, source

@@ -14,7 +14,8 @@ from wanbench.workloads.group.settings import COLLECTIVE, ONE_SHOT, PACES, REPLA
 
 def group_environments(cell: CommandCell) -> tuple[dict[str, str], ...]:
     """Return the variables of each worker."""
-    replaced = {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"} if replaces_gloo(cell) else {}
+    gloo = cell.collective in (None, "gloo")
+    replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     return tuple({**each, **replaced} for each in network_environments(cell, cell.processes))
 
 
@@ -42,8 +43,3 @@ def network_environments(cell: CommandCell | TrainingCell, each: int = 1) -> tup
         ]
         environments.append({**common, PACES: json.dumps(rates)})
     return tuple(environments)
-
-
-def replaces_gloo(cell: CommandCell) -> bool:
-    """Whether a group for which the program asks gloo is carried by another collective."""
-    return cell.collective not in (None, "gloo")

@@ -42,8 +42,7 @@ class Program:
         schedule: changes from the start of the processes on; None for none.
         environment: variables beyond those of torchrun.
         group: variables of each worker for the process group `wan`.
-        replaces_gloo: whether that group carries the groups for which the program asks gloo.
-        steps: beginning of the paths `<steps>-<rank>` to which processes report their steps; None if they do not.
+        steps: beginning of the paths `<steps>-<rank>` to which processes report their steps.
         hook: see `loop.stepping`.
         hosts: host name of each worker.
         rendezvous: see `CommandCell`.
@@ -62,8 +61,7 @@ class Program:
     schedule: Schedule | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     group: tuple[Mapping[str, str], ...] = ()
-    replaces_gloo: bool = False
-    steps: Path | None = None
+    steps: Path = Path("steps")
     hook: bool = False
     hosts: tuple[str, ...] = ()
     rendezvous: str = "network"
@@ -84,6 +82,10 @@ class Program:
         """The file to which a process reports its steps."""
         return Path(f"{self.steps}-{rank}")
 
+    def imports_file(self, worker: int) -> Path:
+        """The file in which the processes of a worker note the modules that they import."""
+        return Path(f"{self.steps}-imports-{worker}")
+
     def temporary_of(self, worker: int) -> Path:
         """The folder for temporary files of a worker on this host."""
         assert self.temporary is not None
@@ -97,13 +99,8 @@ class Program:
     def _process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
         own = self.torchrun_of(worker, local) if self.launcher is None else {}
         env = {**self.environment_of(worker, run_id), **own, **self.environment}
-        wanted: dict[str, Any] = {"argv": self.argv, "env": env}
-        if self.replaces_gloo:
-            wanted |= {"inject": True}
-        if self.steps is None:
-            return wanted
-        rank = worker * self.processes + local
-        return wanted | {"steps": str(self.steps_file(rank)), "hook": self.hook}
+        steps = self.steps_file(worker * self.processes + local)
+        return {"argv": self.argv, "env": env, "steps": str(steps), "hook": self.hook}
 
     def torchrun_of(self, worker: int, local: int) -> dict[str, str]:
         """Return the variables by which torchrun gives a process its place."""
@@ -237,7 +234,7 @@ def start(
     for worker, handle in enumerate(handles):
         wanted = program.processes_of(worker, run_id)
         message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
-        message |= {"inherit": program.contained}
+        message |= {"inherit": program.contained, "imports": str(program.imports_file(worker))}
         local = program.rendezvous == "local" and program.workers > 1
         message |= {"door": str(door) if local else None, "host": worker == 0}
         inputs = [] if program.stdin is None or worker else [program.stdin]

@@ -14,7 +14,7 @@ from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.load import GUESSED_STEP_S, WARM_ROUNDS, warm_in_flight
 from wanbench.harness.plan.losses import changes_of, deadline_s
 from wanbench.harness.plan.pacing import paces
-from wanbench.harness.rep import pauses
+from wanbench.harness.rep import pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings
 from wanbench.harness.rep.stragglers import Stragglers, slowdowns
 from wanbench.harness.results.columns import Row
@@ -179,6 +179,7 @@ def measure(
         HostError: workers or the emulator cannot be started.
     """
     rendezvous = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
+    known = sources.known_before(cell)
     with HostMeter() as meter:
         try:
             done = slot.train(training_of(cell, rep, folder, str(rendezvous), meter.start))
@@ -186,18 +187,20 @@ def measure(
             rendezvous.unlink(missing_ok=True)
     measured = Measured(done.steps.first_rank, done.finished, done.tcp)
     columns = trained(cell, measured, reported_steps=len(done.steps))
+    ran, void = sources.used(cell, known, done.finished.values())
     done.steps.write(folder / "steps.parquet")
     write_messages(folder / "messages.parquet", measured.lead["messages"])
     write_evaluations(folder / EVALUATIONS, measured.lead["evaluations"])
     if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, network_of(cell), measured, report)
-        row = cast(Row, {**describe(cell, rep), **columns, "status": "ok"})
+        judged = {"status": "invalid", "reason": "; ".join(void)} if void else {"status": "ok"}
+        row = cast(Row, {**describe(cell, rep), **columns, **judged})
     else:
         host = _host(meter, measured, done.stats)
         found = pauses.gathered(measured.finished, done.stats, meter.lost)
         windows = windows_of(cell, measured)
         host |= pauses.described(found, windows[0])
-        verdict = judge_settings(done.changed, cell.placement, done.stats)
+        verdict = [*void, *judge_settings(done.changed, cell.placement, done.stats)]
         verdict += [*judge(cell, network_of(cell), done.stats, host, report), *pauses.judge(found, windows)]
         write_network(folder, network_of(cell), measured, report, done.stats, host)
         row = measured_row(cell, rep, columns, measured, done.stats, host, report, verdict)
@@ -206,7 +209,7 @@ def measure(
         if cell.failures.mtbf != "none":  # drawn for a longer time than training takes
             events = [event for event in events if event.actual_s is not None]
         row["events"] = write_events(folder, events)
-    row["image"] = done.image
+    row["image"], row["sources"] = done.image, ran
     return row
 
 

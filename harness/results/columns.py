@@ -288,6 +288,10 @@ class Row(Conditions):
         Column("Identity of the cell that loses no workers.", applies="cells that lose workers", shown=False),
     ]
     code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
+    sources: Annotated[
+        Mapping[str, Any] | None,
+        Column("Digests of that code by name: of wanbench, and of each file of the user's that ran.", shown=False),
+    ]
     evidence: Annotated[
         Mapping[str, Any] | None,
         Column("SHA-256 of the files beside the row, by name.", applies="repetitions in a run's folder", shown=False),

@@ -44,7 +44,7 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
     for name in ("spec.toml", "spec.resolved.json"):
         if (folder.path / name).is_file():
             shutil.copyfile(folder.path / name, to / name)
-    manifest = {key: value for key, value in folder.manifest().items() if key != "argv"}
+    manifest = {key: value for key, value in folder.manifest().items() if key not in ("argv", "code")}
     write_json(to / "manifest.json", manifest)
     write_text(to / RECORDED, "".join(_line({**row, "run": folder.name, "evidence": None}) for row in rows))
     lines = [line for row in rows if (line := _evidence(row, Evidence(folder), wanted)) is not None]

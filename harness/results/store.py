@@ -34,7 +34,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -154,24 +154,22 @@ class RunFolder:
         for name in ("results.parquet", EVENTS, digests.FILE):
             (self.path / name).unlink(missing_ok=True)
 
-    def refuse_mixed_code(self, current: Mapping[str, str]) -> None:
+    def refuse_mixed_code(self, differs: Callable[[Row], str | None]) -> None:
         """Refuse to mix results of different code.
 
         Args:
-            current: hash of the current code by the identity of each cell.
+            differs: says what of the code that made a row is different now; None: nothing.
 
         Raises:
-            SpecError: other code measured some finished repetitions of these cells.
+            SpecError: other code measured some finished repetitions.
         """
-        other = [
-            row
-            for row in self._all_rows([])
-            if row["status"] == "ok" and current.get(row["cell_key"], row["code"]) != row["code"]
-        ]
+        found = ((row["cell"], differs(row)) for row in self._all_rows([]) if row["status"] == "ok")
+        other = [(cell, what) for cell, what in found if what is not None]
         if other:
             count = "1 repetition was" if len(other) == 1 else f"{len(other)} repetitions were"
+            cell, what = other[0]
             raise SpecError(
-                f"{self.path}: {count} measured by other code (e.g. {other[0]['cell']}); "
+                f"{self.path}: {count} measured by other code (e.g. {cell}: another version of {what}); "
                 "--keep keeps them, --fresh measures everything again"
             )
 

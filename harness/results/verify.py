@@ -154,13 +154,16 @@ def _window_of_a_command(slug: str, group: Sequence[Row]) -> Verdicts:
 
 
 def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """All cells of one kind of algorithm were measured by the same code."""
-    by_kind: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    """All cells were measured by the same code: the same version of each file."""
+    versions: dict[object, set[str]] = defaultdict(set)
     for row in _ok(rows):
-        by_kind[row["kind"], *filter(looks_like_a_file, row.get("command") or ())].add(row["code"])
-    for (kind, *_), codes in by_kind.items():
-        if len(codes) > 1:
-            yield None, f"{kind} was measured by {len(codes)} versions of the code ({_list(sorted(codes))})"
+        kind = (row["kind"], *filter(looks_like_a_file, row.get("command") or ()))  # for rows of earlier versions
+        for name, digest in (row.get("sources") or {kind: row["code"]}).items():
+            versions[name].add(str(digest))
+    for name, digests in versions.items():
+        if len(digests) > 1:
+            what = f"{name[0]} was measured by" if isinstance(name, tuple) else f"{name}: measured with"
+            yield None, f"{what} {len(digests)} versions of the code ({_list(sorted(digests))})"
 
 
 def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:

@@ -19,12 +19,13 @@ from wanbench.harness.rep import command
 from wanbench.harness.rep.fidelity import CHANGED
 from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
 from wanbench.harness.rep.program import Ended, Program
+from wanbench.harness.rep.sources import code_hash
 from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.closing import last_lines
 from wanbench.harness.run.ending import control_folder
-from wanbench.harness.run.manifest import code_hash, host_facts
+from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
@@ -93,7 +94,7 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
             raise HostError("a worker does not answer; run the command again") from None
         except (EmulatorError, RepFailed) as error:
             raise CellsFailed(f"{error}; the program was ended") from None
-    known: Any = {"run": folder.name, "code": code_hash(cell), **host_facts(cell)}
+    known: Any = {"run": folder.name, "code": code_hash(row["sources"] or {}), **host_facts(cell)}
     row |= known
     if row["status"] == "ok":
         folder.finish(cell, 0, part, row)

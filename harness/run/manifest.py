@@ -2,103 +2,67 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import importlib.util
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import HostError, masked
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.process.apart import call
+from wanbench.harness.process import apart
 from wanbench.harness.process.git import git
+from wanbench.harness.rep.sources import digest, known_before
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import simulated
-from wanbench.workloads.registry import data_digest
+from wanbench.workloads.imported import is_users
 
 _ROOT = Path(__file__).resolve().parents[2]
-# Code that influences a measurement. Code that draws or prints does not.
-_MEASURING = (
-    "workloads/**/*.py",
-    "netprofiles/*.py",
-    "harness/emulators/**/*.py",
-    "harness/testbeds/**/*.py",
-    "harness/timeline/*.py",
-    "harness/rep/*.py",
-    "harness/results/row.py",
-)
 _GIT_S = 5.0  # a folder on a slow network must not hold up a run
 _VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2", "greenlet")
 
 
-@lru_cache(maxsize=1)
-def _own_hash() -> str:
-    digest = hashlib.sha256(version("torch").encode())
-    for pattern in _MEASURING:
-        for path in sorted(_ROOT.glob(pattern)):
-            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def code_hash(cell: Cell) -> str:
-    """Hash of the code that measures a cell: ours, torch's version, and the user's algorithm or model file.
-
-    For a command, it covers all files that the command names; for a workload, data that differ between hosts.
-    """
-    digest = hashlib.sha256(_own_hash().encode())
-    if isinstance(cell, CommandCell):
-        for path in own_files(cell):
-            digest.update(_content(path, path.stat().st_mtime_ns, path.stat().st_size))
-    elif isinstance(cell, TrainingCell):
-        digest.update((data_digest(cell.task.plain()) or "").encode())
-        for path in own_files(cell):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def own_files(cell: Cell) -> list[Path]:
-    """The user's files that a cell depends on: those that its command names, or of its algorithm and its model."""
-    if isinstance(cell, CommandCell):
-        return files(cell.command, cell.folder)
-    assert isinstance(cell, TrainingCell)
-    named = [name for name in (cell.kind, cell.task.model or "") if ":" in name]
-    return [Path(file) for file in (call(repr(name), _file_of, name) for name in named) if file is not None]
-
-
-def own_code(cells: Iterable[Cell]) -> dict[str, str]:
-    """Digests of the user's files that cells depend on, by path; without interpreters and wanbench's own files."""
-    others = [Path(path) for path in ("/usr", "/bin", sys.prefix, sys.base_prefix)]
-    found: dict[str, str] = {}
+def code_of(cells: Sequence[Cell]) -> dict[str, str]:
+    """Digests by name of the code and the data that cells depend on, as far as they are known before a repetition."""
+    found = own_code(cells)
     for cell in cells:
-        apart = others if isinstance(cell, CommandCell) else []
-        for path in own_files(cell):
-            named = path.absolute()
-            if not any(map(named.is_relative_to, apart)) and not named.resolve().is_relative_to(_ROOT / "workloads"):
-                found[os.path.relpath(path)] = _content(path, path.stat().st_mtime_ns, path.stat().st_size).hex()[:12]
+        found |= known_before(cell)
+    return found
+
+
+def differs(cells: Sequence[Cell], code: Mapping[str, str]) -> str | None:
+    """The first part of another process's `code_of` that this host has in another version; None if it has none."""
+    here = code_of(cells)
+    return next((name for name, digest in code.items() if here.get(name, digest) != digest), None)
+
+
+def own_code(cells: Sequence[Cell]) -> dict[str, str]:
+    """Digests of the user's files that cells depend on, by path: all modules that a model or an algorithm imports.
+
+    Of a command, the files that it names, without interpreters: its imports are known when it has run (`rep.sources`).
+    """
+    commands = [cell for cell in cells if isinstance(cell, CommandCell)]
+    named = {path.absolute() for cell in commands for path in files(cell.command, cell.folder)}
+    found = {os.path.relpath(path): digest(path) for path in named if is_users(str(path))}
+    trained = [cell for cell in cells if isinstance(cell, TrainingCell)]
+    for name in {name for cell in trained for name in (cell.kind, cell.task.model or "") if ":" in name}:
+        apart.call(repr(name), _import, name.partition(":")[0])
+        found |= {os.path.relpath(path): digest(Path(path)) for _, path, _ in apart.modules()}
     return dict(sorted(found.items()))
 
 
-def _file_of(name: str) -> str | None:
-    """The file of "module:name". Finding it can import the packages that it is in."""
-    found = importlib.util.find_spec(name.partition(":")[0])
-    return found.origin if found is not None and found.has_location else None
+def _import(module: str) -> None:
+    import_module(module)
 
 
-@lru_cache(maxsize=256)
-def _content(path: Path, mtime_ns: int, size: int) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
+def manifest(cells: Sequence[Cell]) -> dict[str, Any]:
     """Facts about this host and this program, stored in the run folder."""
     return {
         "schema": 1,
@@ -112,7 +76,7 @@ def manifest(cells: Iterable[Cell]) -> dict[str, Any]:
         "git": _revision(_ROOT, "--abbrev=12"),
         "project": _revision(Path(), "--abbrev=40", "--exclude=*"),
         "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
-        "code": sorted({code_hash(cell) for cell in cells}),
+        "code": code_of(cells),
     }
 
 

@@ -19,7 +19,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.auto import ThisHost
 from wanbench.harness.run.desk import Desk, FarClaims, FarFolder, FarReporter
 from wanbench.harness.run.ending import control_folder, stoppable
-from wanbench.harness.run.manifest import code_hash, own_code, this_host
+from wanbench.harness.run.manifest import code_of, differs, own_code, this_host
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import Item, Tally
 from wanbench.harness.run.session import execute
@@ -30,12 +30,12 @@ _END_S = 15.0  # for nodes to clean up after Ctrl-C
 _NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
 
 
-def _serve(desk: Any, node: str, run: str, session: str, codes: dict[str, str], jobs: int) -> None:
+def _serve(desk: Any, node: str, run: str, session: str, code: dict[str, str], jobs: int) -> None:
     """Measure on this node until nothing is left.
 
     Args:
         run: the name of the run. session: Ray's folder on this host. Its nodes there lock it, to take turns.
-        codes: hash of the driver's code by the identity of each cell.
+        code: of the driver, from `code_of`.
     """
     import ray
 
@@ -43,9 +43,8 @@ def _serve(desk: Any, node: str, run: str, session: str, codes: dict[str, str], 
         return ray.get(getattr(desk, method).remote(*arguments, **named))
 
     todo: list[Item] = ask("pending", node, this_host())
-    for item in todo:
-        if code_hash(item.cell) != codes[item.cell.key]:
-            raise HostError(f"its code or data differ from the driver's, e.g. for {item.cell.title.strip()}")
+    if other := differs([item.cell for item in todo], code):
+        raise HostError(f"its code or data differ from the driver's: {other}")
     with control_folder() as place:
         folder, claims = FarFolder(place / run, ask, node), FarClaims(ask, node)
         folder.path.mkdir()
@@ -89,7 +88,7 @@ class _Cluster:
 
     def __init__(self, ray: Any, desk: Any, run: str, cells: Sequence[Cell], say: Reporter) -> None:
         self._ray, self._desk, self._run, self._say = ray, desk, run, say
-        self._codes = {cell.key: code_hash(cell) for cell in cells}
+        self._code = code_of(cells)
         self._at_work: dict[Any, str] = {}  # node by its task
         self._seen: set[str] = set()
         self._began = time.monotonic()
@@ -125,7 +124,7 @@ class _Cluster:
             there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(name, soft=False)
             serve = self._ray.remote(_serve).options(num_cpus=cpus, max_retries=0, scheduling_strategy=there)
             session = str(Path(node["ObjectStoreSocketName"]).parents[1])
-            self._at_work[serve.remote(self._desk, name, self._run, session, self._codes, cpus)] = name
+            self._at_work[serve.remote(self._desk, name, self._run, session, self._code, cpus)] = name
             self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processor{'s' * (cpus > 1)}")
 
     def _settle(self, task: Any, node: str) -> None:

@@ -11,10 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wanbench.harness.errors import Interrupted, RepFailed
+from wanbench.harness.errors import Interrupted, RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Capacity, makespan, simulators
+from wanbench.harness.process import apart
 from wanbench.harness.process.awake import processors_awake
+from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
@@ -27,7 +29,7 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder, stoppable
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.local import Kind, LocalEngine
-from wanbench.harness.run.manifest import code_hash, host_facts
+from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import Reporter, brief, clock
 from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.remaining import Remaining
@@ -116,7 +118,11 @@ class _Session:
         self.folder, self.claims, self.engine, self.control = folder, claims, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.slots, self.room = slots, Room(host)
-        self._compare_with(folder.rows())
+        rows = folder.rows()
+        self._compare_with(rows)
+        finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
+        self.sources = sources.current(todo[0].cell, {sources.OURS: "", **finished})
+        self.sources |= sources.named(todo[0].cell, apart.modules())  # the plan was made from these
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.remaining = Remaining()
         self.again: list[Item] = []  # invalid at the first try
@@ -134,6 +140,7 @@ class _Session:
         self._side_by_side([item for item in todo if item.cell.is_baseline], slots, in_order=True)
         self._compare_with(self.folder.rows())  # other workers may have measured one-worker cells
         self._side_by_side([item for item in todo if not item.cell.is_baseline], slots)
+        self._side_by_side(self.again, slots)
 
     def emulate(self, todo: list[Item]) -> None:
         """Run emulations. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
@@ -268,13 +275,15 @@ class _Session:
         if self._is_settled(item):
             self._discard(item, part)
             return
-        known: Any = {"run": self.folder.name, "code": code_hash(item.cell), **host_facts(item.cell)}
+        known: Any = {"run": self.folder.name, **host_facts(item.cell)}
         try:
             row = future.result() | known
         except RepFailed as error:
             row = describe(item.cell, item.rep) | known | {"status": "failed", "reason": str(error)}
             self._keep_failure(item, part, row, error.log_tail)
             return
+        row["code"] = sources.code_hash(row["sources"] or {})
+        self._stop_if_other_code(item, part, row)
         self.remaining.ended(item.load.seconds, time.monotonic() - item.began)
         self.room.judged(item.began, valid=row["status"] != "invalid", strain=strain(row))
         if row["status"] == "invalid":
@@ -284,6 +293,7 @@ class _Session:
             else:
                 self._keep_failure(item, part, row, ())
             return
+        self.sources |= row["sources"] or {}
         self.alone.add(row)
         self.undisturbed.add(row)
         row["calibration_s"], row["scalability"] = calibration(row, self.alone), scalability(row, self.alone)
@@ -297,6 +307,21 @@ class _Session:
         self.say.finished(_line(item, row))
         if self.redrawer is not None:
             self.redrawer.changed()
+
+    def _stop_if_other_code(self, item: Item, part: Path, row: Row) -> None:
+        """Keep a repetition as invalid if its code is not that of the plan and of finished ones. Raises: SpecError."""
+        ran = row["sources"] or {}
+        common = {name: digest for name, digest in self.sources.items() if name in ran}
+        other = next((name for name, digest in common.items() if ran[name] != digest), None)
+        if row["status"] == "invalid":
+            other = other or sources.changed(item.cell, common)
+        if other is not None:
+            reason = f"{other} changed after this run began"
+            self._again(item, part, row | {"status": "invalid", "reason": reason})
+            raise SpecError(
+                f"{self.folder.path}: {reason}, so it ends here; finished repetitions are kept; the same command goes "
+                "on with the new code, and asks for --keep or --fresh if the old code measured some"
+            )
 
     def _again(self, item: Item, part: Path, row: Row) -> None:
         """Put an invalid repetition back, to be measured once more."""

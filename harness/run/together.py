@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan, make
+from wanbench.harness.rep.sources import OURS, changed
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import Claims
+from wanbench.harness.results.columns import Row
 from wanbench.harness.results.lock import RunLock
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
-from wanbench.harness.run.manifest import code_hash, manifest, this_host
+from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import Tally, pending
 from wanbench.harness.run.session import execute
@@ -128,14 +131,20 @@ def _refuse_beside_others(folder: RunFolder, held: RunLock, fresh: bool) -> None
 def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
     """Refuse to measure beside others whose code differs, even if nothing is finished. Raises: SpecError."""
     try:
-        begun = set(folder.manifest()["code"])
-    except (OSError, ValueError, LookupError, TypeError):
+        other = differs(plan.cells, folder.manifest()["code"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return
-    if not begun <= {code_hash(cell) for cell in plan.cells}:
+    if other is not None:
         raise SpecError(
-            f"{folder.path}: this run began with other code or data than this host has; install the same "
+            f"{folder.path}: this run began with other code or data than this host has ({other}); install the same "
             "versions of wanbench and torch, and copy the same files; --keep measures nevertheless"
         )
+
+
+def _other_code(cells: Mapping[str, Cell], row: Row) -> str | None:
+    """What of the code that made a row is different now. Rows of earlier versions of wanbench do not list it."""
+    cell = cells.get(row["cell_key"])
+    return None if cell is None else changed(cell, row["sources"] or {OURS: ""})
 
 
 def _check(
@@ -147,7 +156,7 @@ def _check(
         beside: whether others may be measuring.
     """
     if not fresh and not keep:
-        folder.refuse_mixed_code({cell.key: code_hash(cell) for cell in cells})
+        folder.refuse_mixed_code(partial(_other_code, {cell.key: cell for cell in cells}))
         if beside:
             _refuse_other_code(folder, plan)
     if here:

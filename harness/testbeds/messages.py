@@ -125,6 +125,11 @@ _Lost = Annotated[tuple[_Cause, Count, Count], Strict(False)]
 _LOST = Annotated[list[_Lost], FailFast(), Field(max_length=_MANY)]
 
 
+# `workloads.imported.noted`: module, path and SHA-256, a list in JSON
+_Part = Annotated[str, Strict(), Field(max_length=4096, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+_IMPORTS = Annotated[list[Annotated[tuple[_Part, _Part, _Part], Strict(False)]], FailFast(), Field(max_length=_MANY)]
+
+
 def _schema(name: str, **fields: Any) -> TypeAdapter[dict[str, Any]]:
     kind = with_config(ConfigDict(strict=True))(TypedDict(name, {"cmd": str, **fields}))  # type: ignore[operator]
     return TypeAdapter(kind)
@@ -156,7 +161,7 @@ SCHEMAS = {
     "job step": _event("job", "step", step=Count, now_ns=Count),
     "job rows": _event("job", "rows", rows=Annotated[list[StepRow], FailFast(), Field(min_length=1, max_length=_MANY)]),
     "job evaluating": _event("job", "evaluating"),
-    "job finished": _event("job", "finished", outcome=Outcome, lost=_LOST, **_BEFORE_AND_AFTER),
+    "job finished": _event("job", "finished", outcome=Outcome, imports=_IMPORTS, lost=_LOST, **_BEFORE_AND_AFTER),
     "job killed": _event("job", "killed", again=bool, **_TIMES),
     "job restarted": _event("job", "restarted", **_TIMES),
     "job stopped": _event("job", "stopped", reason=Annotated[str, Strict(), Field(max_length=_LONGEST_REASON)]),
@@ -169,7 +174,7 @@ SCHEMAS = {
     ),
     "program restarted": _event("program", "restarted", **_TIMES),
     "program finished": _event(
-        "program", "finished", lost=_LOST, processor=Processor, changed=_Changed, **_BEFORE_AND_AFTER
+        "program", "finished", imports=_IMPORTS, lost=_LOST, processor=Processor, changed=_Changed, **_BEFORE_AND_AFTER
     ),
 }  # fmt: skip
 _SECOND: dict[str, Literal["event", "role"]] = {"job": "event", "program": "event", "probe": "role"}

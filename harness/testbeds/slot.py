@@ -118,6 +118,8 @@ class Starter(Protocol):
 class WorkerSlot:
     """A group of workers that are started when first needed and reused from cell to cell.
 
+    Those that have imported a user's modules are replaced: they would run them as they were then.
+
     Args:
         testbed: starts workers.
         start_emulator: starts the emulator between them.
@@ -129,6 +131,7 @@ class WorkerSlot:
         self._workers: list[Worker] = []
         self._emulator: Emulator | None = None
         self._group = Group(0)
+        self._imported = False
 
     @property
     def image(self) -> str | None:
@@ -143,11 +146,13 @@ class WorkerSlot:
 
     def train(self, training: Training) -> Trained:
         """Train with these workers."""
-        return train(self, training)
+        trained = train(self, training)
+        self._imported = training.jobs[0].runs_users_code
+        return trained
 
     def prepare(self, group: Group) -> Sequence[Worker]:
         """Return the idle workers of the group, starting those that are missing."""
-        if self._workers and not self._testbed.serves(self._group, group):
+        if self._workers and (self._imported or not self._testbed.serves(self._group, group)):
             self.discard()
         self._group = group
         if self._emulator is None:
@@ -201,7 +206,7 @@ class WorkerSlot:
         self.kill()
         for worker in self._workers:
             worker.channel.close()
-        self._workers = []
+        self._workers, self._imported = [], False
         if self._emulator is not None:
             self._emulator.close()
             self._emulator = None

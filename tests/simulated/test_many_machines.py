@@ -108,10 +108,10 @@ def test_work_refuses_the_plan_of_a_version_that_makes_other_cells(run):
 
 def test_a_host_with_other_code_is_refused_even_if_nothing_is_finished(run):
     shutil.rmtree(next(run.glob("cells/ssgd*")))
-    edit(run / "manifest.json", lambda data: data.update(code=["0123456789ab"]))
+    edit(run / "manifest.json", lambda data: data.update(code={"wanbench itself": "0123456789ab"}))
     assert refused("work", str(run)) == (
-        f"wanbench: {run}: this run began with other code or data than this host has; install the same versions of "
-        "wanbench and torch, and copy the same files; --keep measures nevertheless"
+        f"wanbench: {run}: this run began with other code or data than this host has (wanbench itself); install the "
+        "same versions of wanbench and torch, and copy the same files; --keep measures nevertheless"
     )
     assert wanbench("work", str(run), "--keep").exit_code == 0
 

@@ -14,12 +14,12 @@ from on_relay import planned
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
+from wanbench.harness.rep.sources import code_hash, known_before
 from wanbench.harness.results.claims import Claims
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run import session
-from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import pending
 from wanbench.harness.run.turn import place
@@ -56,7 +56,8 @@ def plan(repetitions: int) -> Plan:
 
 def row_of(cell: Cell, rep: int) -> dict[str, Any]:
     """What `measure` returns for a repetition, at once."""
-    return {**describe(cell, rep), "status": "ok", "step_time_s": 0.01 * cell.workers}
+    measured = {"status": "ok", "step_time_s": 0.01 * cell.workers, "sources": known_before(cell)}
+    return {**describe(cell, rep), **measured}
 
 
 def finished(folder: RunFolder, made: Plan) -> None:
@@ -64,7 +65,7 @@ def finished(folder: RunFolder, made: Plan) -> None:
     folder.prepare("", made.to_json(), {"schema": 1})
     for cell in made.cells:
         for rep in range(REPEATS):
-            row: Any = {**row_of(cell, rep), "run": folder.name, "code": code_hash(cell)}
+            row: Any = {**row_of(cell, rep), "run": folder.name, "code": code_hash(known_before(cell))}
             folder.finish(cell, rep, folder.begin(cell, rep), row)
 
 

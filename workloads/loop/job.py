@@ -66,6 +66,11 @@ class Job:
     deadline_s: float | None = None
     returned: bool = False
 
+    @property
+    def runs_users_code(self) -> bool:
+        """Whether its model or its algorithm is a user's."""
+        return "model" in self.workload or ":" in self.kind
+
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict; `Job(**data)` reverses it."""
         return asdict(self)

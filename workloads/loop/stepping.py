@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 STEPS_FILE = "WANBENCH_STEPS_FILE"
+COUNTS_STEPS = "WANBENCH_COUNTS_STEPS"
 INJECT = Path(__file__).parent / "inject"
 _RECORD = struct.Struct("=qqqq")  # end of a step, processor time until then, process, operations until then
 _HOOK = ".hook"
@@ -149,7 +150,7 @@ def environment(steps_file: Path, *, hook: bool, given: Mapping[str, str] = os.e
         given: the environment to be extended.
     """
     added = {STEPS_FILE: str(steps_file)}
-    return added | injected(given) if hook else added
+    return added | injected(given) | {COUNTS_STEPS: "1"} if hook else added
 
 
 def injected(given: Mapping[str, str]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from wanbench.workloads import imported
 from wanbench.workloads.process import machine
 from wanbench.workloads.process.control import Channel, short_name, text
 from wanbench.workloads.process.namespace import become_user
@@ -48,6 +49,7 @@ def main() -> None:
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))  # PID 1 ignores SIGTERM without a handler
+    imported.record()
     sock = _await_controller(arguments.socket)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)

@@ -23,6 +23,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from wanbench.workloads import imported
 from wanbench.workloads.process import machine
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.descendants import adopt_orphans
@@ -50,6 +51,7 @@ def _serve_requests() -> None:
     try:
         if sys.argv[4:] == ["--namespaces"]:
             become_namespace_root()  # one user namespace for all workers, so one emulator can join their networks
+        imported.record()
         _import_everything()
     except NamespaceError as error:
         channel.send({"error": f"the workers cannot start: {error}"})
@@ -121,6 +123,7 @@ def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
 
     def serve() -> int:
         os.close(tell)
+        imported.record()  # apart from other children
         return _guarded(partial(import_module(_modules()[0]).serve_forked, sock, request))
 
     if sys.argv[4:] != ["--namespaces"]:

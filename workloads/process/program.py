@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wanbench.workloads import imported
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process import configuration
 from wanbench.workloads.process.agent import listen, serve
@@ -47,12 +48,13 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
 
     Args:
         request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
-            "hook": `workloads.loop.stepping`; one with "inject" runs its `sitecustomize`), cwd, door (path of the Unix
-            socket; None if the rendezvous crosses the network), port, host (True on the worker whose program opens the
-            rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr. With `stdin` there
-            is another one before, for the first process. With `inherit`, each env is added to the environment of this
-            process. `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which
-            get `agent_env`; a worker that has one runs until it is signalled, unless it has processes.
+            "hook": `workloads.loop.stepping`), cwd, imports (the file for notes of the modules that they import), door
+            (path of the Unix socket; None if the rendezvous crosses the network), port, host (True on the worker whose
+            program opens the rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr.
+            With `stdin` there is another one before, for the first process. With `inherit`, each env is added to the
+            environment of this process. `agent` is the path of the socket for commands of other workers
+            (`workloads.process.agent`), which get `agent_env`; a worker that has one runs until it is signalled,
+            unless it has processes.
         counters: a function without arguments, called before and after the program.
 
     Raises:
@@ -82,9 +84,9 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         listener.close()
     counts = {"counters_before": before, "counters_after": counters()}
     processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
-    changed = configuration.first_change(configured, configuration.read())
-    finished = {"lost": lost, "processor": processor, "changed": changed, **counts}
-    channel.send({"cmd": "program", "event": "finished", **finished})
+    finished = {"imports": imported.noted(request["imports"]), "lost": lost, "processor": processor}
+    finished["changed"] = configuration.first_change(configured, configuration.read())
+    channel.send({"cmd": "program", "event": "finished", **finished, **counts})
 
 
 def _used_s() -> float:
@@ -104,6 +106,7 @@ class _Processes:
         self._channel, self._cwd = channel, request["cwd"]
         self._wanted: list[dict[str, Any]] = request["processes"]
         self._inherited = dict(os.environ) if request.get("inherit") else {}
+        self._noting = {imported.NOTES_FILE: request["imports"]}
         self._wanted = [wanted | {"env": self.environment(wanted["env"])} for wanted in self._wanted]
         self._waiting = not self._wanted  # for commands of other workers
         self._input = channel.take_fd() if request.get("stdin") else None
@@ -115,8 +118,9 @@ class _Processes:
         self._began = time.monotonic()
 
     def environment(self, own: dict[str, str]) -> dict[str, str]:
-        """The environment of a process that has these variables of its own."""
-        return {**self._inherited, **own}
+        """The environment of a process that has these variables of its own. If it is Python, it notes its imports."""
+        merged = {**self._inherited, **own}
+        return merged | self._noting | stepping.injected(merged)
 
     def close(self) -> None:
         """Close the outputs."""
@@ -210,8 +214,6 @@ class _Processes:
 
 def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> subprocess.Popen[bytes]:
     parent, env = os.getpid(), wanted["env"]
-    if wanted.get("inject"):
-        env = env | stepping.injected(env)
     if "steps" in wanted:
         env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from wanbench.workloads import imported
 from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm, CommError
 from wanbench.workloads.comm.clock import MonotonicClock
@@ -85,7 +86,7 @@ class Trainer:
             lost = [each for beat in heart for each in beat.stop()]
         rows.flush()
         counters = {"counters_before": begun, "counters_after": self._counters()}
-        self._tell("finished", outcome=vars(outcome), lost=lost, **counters)
+        self._tell("finished", outcome=vars(outcome), imports=imported.noted(), lost=lost, **counters)
 
     def _windows(self) -> int:
         self._tell("warming")  # nor is a long warm-up

@@ -16,6 +16,7 @@ from wanbench.harness.testbeds.virtual.kernel import SimulationError, Stopped
 from wanbench.harness.testbeds.virtual.request import Request
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.timeline.edits import TimelineError
+from wanbench.workloads import imported
 
 _LOG_TAIL_LINES = 12
 
@@ -40,7 +41,8 @@ def simulated(request: Request, stopped: threading.Event | None = None) -> Train
         raise RepFailed(str(error)) from None
     except Stopped:
         raise RepFailed("stopped") from None
-    finished = {rank: {"outcome": vars(outcome)} for rank, outcome in sorted(done.outcomes.items())}
+    imports = imported.noted()
+    finished = {rank: {"outcome": vars(out), "imports": imports} for rank, out in sorted(done.outcomes.items())}
     return Trained(done.steps, finished, vars(request.tcp), timeline=changing.record() if changing else None)
 
 

@@ -67,8 +67,7 @@ class _InThisProcess:
 
     def train(self, training: Training) -> Trained:
         """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
-        job = training.jobs[0]
-        if "model" in job.workload or ":" in job.kind:
+        if training.jobs[0].runs_users_code:
             return self._own.train(training)
         # Importing torch takes seconds. Here the user can interrupt it.
         from wanbench.harness.testbeds.virtual.simulator import simulated
@@ -78,7 +77,10 @@ class _InThisProcess:
 
 
 class _InItsOwn:
-    """Simulates in a process that is started when first needed, and replaced after it died."""
+    """Simulates in a process that is started when first needed, and replaced after it died or ran a user's code.
+
+    A process that has imported a user's modules would run them as they were then, whatever they are now.
+    """
 
     def __init__(self, testbed: VirtualTestbed) -> None:
         self._testbed = testbed
@@ -95,6 +97,9 @@ class _InItsOwn:
             self._process = None
             connection.close()
             raise RepFailed(f"the process of the simulation{_explained(server.end_of(pid))}") from None
+        if training.jobs[0].runs_users_code:
+            self._process = None
+            connection.close()
         if isinstance(answer, RepFailed):
             raise answer
         assert isinstance(answer, Trained)

@@ -58,7 +58,8 @@ OUTCOME = {
 }  # fmt: skip
 ROWS = [row(step) for step in range(JOB.steps)]
 STEP = said("step", step=JOB.steps, now_ns=9)
-FINISHED = said("finished", outcome=OUTCOME, lost=[["paused", 1, 2]], **BEFORE_AND_AFTER)
+IMPORTS = [["mylib.sync", "/home/me/mylib/sync.py", 64 * "a"]]
+FINISHED = said("finished", outcome=OUTCOME, imports=IMPORTS, lost=[["paused", 1, 2]], **BEFORE_AND_AFTER)
 GOOD = [
     said("joined"), said("warming"), said("warm", now_ns=1), said("rows", rows=ROWS[:3]), STEP,
     said("rows", rows=ROWS[3:]), said("evaluating"), FINISHED, said("left", changed=None),
@@ -225,6 +226,7 @@ PROGRAM = [
     {
         "cmd": "program",
         "event": "finished",
+        "imports": IMPORTS,
         "lost": [["stopped", 1, 2]],
         "processor": {"waited_s": 0.0, "used_s": 1.5},
         "changed": ["wan0", "qdisc tbf, at the start noqueue"],

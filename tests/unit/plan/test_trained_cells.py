@@ -10,9 +10,9 @@ from on_relay import expand
 from small_spec import edited
 
 from wanbench.harness.errors import SpecError
+from wanbench.harness.rep.sources import known_before
 from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.run.host import check_host
-from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -64,11 +64,11 @@ def test_without_the_data_a_run_is_refused_before_it_starts():
 
 def test_the_code_hash_depends_on_the_text_of_this_python_and_only_for_the_workload_that_reads_it(monkeypatch):
     learning, digits = cell_of("name = 'gpt-stdlib'"), cell_of("name = 'digits-cnn'")
-    before = code_hash(learning), code_hash(digits)
+    before = known_before(learning), known_before(digits)
     sources = (*stdlib.sources(), ("new.py", b"print(1)"))
     monkeypatch.setattr(stdlib, "sources", lambda: sources)
     stdlib.digest.cache_clear()
-    after = code_hash(learning), code_hash(digits)
+    after = known_before(learning), known_before(digits)
     stdlib.digest.cache_clear()
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
 

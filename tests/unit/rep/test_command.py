@@ -12,9 +12,9 @@ from wanbench.harness.errors import RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.rep.command import program_of, step_time
 from wanbench.harness.rep.group import group_environments
+from wanbench.harness.rep.sources import known_before
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
-from wanbench.harness.run.manifest import code_hash
 from wanbench.harness.spec.command import check_there, filled, name_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.workloads.group.settings import settings
@@ -169,20 +169,20 @@ def test_the_code_hash_depends_on_the_script_and_not_on_other_files(tmp_path):
     (tmp_path / "t.py").write_text("one")
     (tmp_path / "other.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"t.py", "WANBENCH_H"'), str(tmp_path / "x.toml"))
-    before = code_hash(cell)
+    before = known_before(cell)
     (tmp_path / "other.py").write_text("two!")
-    assert code_hash(cell) == before
+    assert known_before(cell) == before
     (tmp_path / "t.py").write_text("two!")
-    assert code_hash(cell) != before
+    assert known_before(cell) != before
 
 
 def test_the_code_hash_depends_on_a_module_of_the_folder(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "t.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"-m", "pkg.t"'), str(tmp_path / "x.toml"))
-    before = code_hash(cell)
+    before = known_before(cell)
     (tmp_path / "pkg" / "t.py").write_text("two!")
-    assert code_hash(cell) != before
+    assert known_before(cell) != before
 
 
 def test_a_row_describes_the_command_and_leaves_unknown_columns_null():

@@ -359,20 +359,25 @@ def test_results_of_other_code_are_refused_unless_kept_or_thrown_away(folder):
     finish(folder, first, 0, code="old")
     finish(folder, second, 0, code="new")
     with pytest.raises(SpecError) as caught:
-        folder.refuse_mixed_code({first.key: "new", second.key: "new"})
+        folder.refuse_mixed_code(differs_in({first.key: "old", second.key: "old"}))
     assert str(caught.value) == (
-        f"{folder.path}: 1 repetition was measured by other code (e.g. {first.slug}); "
+        f"{folder.path}: 1 repetition was measured by other code (e.g. {first.slug}: another version of lib.py); "
         "--keep keeps them, --fresh measures everything again"
     )
     folder.clear()
-    folder.refuse_mixed_code({first.key: "new", second.key: "new"})
+    folder.refuse_mixed_code(differs_in({first.key: "old", second.key: "old"}))
+
+
+def differs_in(codes):
+    """Return what judges rows that were measured by these codes, by cell, to be of another version of a file."""
+    return lambda row: "lib.py" if codes.get(row["cell_key"]) == row["code"] else None
 
 
 def test_other_code_does_not_matter_for_failures_and_for_cells_that_left_the_sweep(folder):
     first, second, *_ = cells()
     finish(folder, first, 0, code="old")
     fail(folder, second, 0, "died")
-    folder.refuse_mixed_code({second.key: "new"})
+    folder.refuse_mixed_code(differs_in({second.key: "old"}))
 
 
 def test_fresh_removes_all_results_and_leaves_what_others_put_there(folder):

@@ -1,4 +1,4 @@
-"""Found first on PYTHONPATH by a user's program: counts the steps of torch's optimizers, and replaces gloo.
+"""Found first on PYTHONPATH by a user's program: notes its modules, counts steps of optimizers, and replaces gloo.
 
 Python imports `sitecustomize` at its start. Torch is not imported here: its modules are changed when the program
 imports them. The `sitecustomize` that this one hides is run as well.
@@ -13,15 +13,25 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 _HERE = Path(__file__).resolve().parent
 _REPLACES_GLOO = "WAN_REPLACES_GLOO"
+_COUNTS_STEPS = "WANBENCH_COUNTS_STEPS"
 _COUNTER = "wanbench.workloads.loop.stepping"
 _LET_GO_S = 0.1
+
+
+def _note_imports() -> None:
+    """Note the modules of the user's that the program imports. Ours is loaded by its file, without wanbench."""
+    imported = ModuleType("_wanbench_imported")
+    SourceFileLoader(imported.__name__, str(_HERE.parents[1] / "imported.py")).exec_module(imported)
+    with suppress(OSError):  # where the file for the notes is not, the command alone identifies the program
+        imported.record_program()
 
 
 def _run_the_hidden_one() -> None:
@@ -94,6 +104,8 @@ def _let_threads_go() -> None:
         time.sleep(_LET_GO_S)
 
 
-atexit.register(_let_threads_go)
-sys.meta_path.insert(0, _WhenTorchIsImported())
+_note_imports()
+if _COUNTS_STEPS in os.environ or os.environ.get(_REPLACES_GLOO) == "1":
+    atexit.register(_let_threads_go)
+    sys.meta_path.insert(0, _WhenTorchIsImported())
 _run_the_hidden_one()

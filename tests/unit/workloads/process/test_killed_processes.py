@@ -64,7 +64,12 @@ class Worker:
         env = {"PATH": os.environ["PATH"], "TORCHELASTIC_RESTART_COUNT": "0"}
         processes = [{"argv": ["sh", "-c", script], "env": env} for script in scripts]
         outputs = [os.open(self.folder / f"out-{n}", os.O_WRONLY | os.O_CREAT) for n in range(len(scripts))]
-        request = {"processes": processes, "cwd": str(self.folder), "door": None}
+        request = {
+            "processes": processes,
+            "cwd": str(self.folder),
+            "imports": str(self.folder / "imports"),
+            "door": None,
+        }
         self.channel.send(request, [fd for fd in outputs for _ in ("out", "err")])
         for fd in outputs:
             os.close(fd)
