@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write JSON in one step, indented and with sorted keys."""
     write_text(path, json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+def keep_as(folder: Path, stem: str) -> Path:
+    """Rename a folder to STEM1, STEM2 and so on, with the number after the highest. Raises: OSError."""
+    names = (path.name.removeprefix(stem) for path in folder.parent.glob(f"{stem}*"))
+    for number in count(max(map(int, filter(str.isdecimal, names)), default=0) + 1):
+        final = folder.with_name(f"{stem}{number}")
+        try:
+            return folder.rename(final)
+        except OSError:
+            if not final.exists():  # else another process was faster
+                raise
+    raise AssertionError
 
 
 def to_disk(paths: Collection[Path]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from wanbench.harness.errors import HostError
+from wanbench.harness.process.owner import locked
 
 _FILE = ".lock"
 _PATIENCE_S = 5.0  # while another process prepares the folder
@@ -55,30 +56,21 @@ class RunLock:
 
     def share(self) -> None:
         """Let others measure too."""
-        self._locked(fcntl.LOCK_SH)
+        locked(self._file, fcntl.LOCK_SH)
 
     def is_last(self) -> bool:
         """Whether nobody else measures here any more; then nobody can begin. Without locks, always."""
-        return self._locked(fcntl.LOCK_EX)
+        return locked(self._file, fcntl.LOCK_EX)
 
     def _taken(self) -> bool:
         """Take the lock alone, or join those who measure."""
         until = time.monotonic() + (0.0 if self._alone else self._patience_s)
         while True:
-            if self._locked(fcntl.LOCK_EX):
+            if locked(self._file, fcntl.LOCK_EX):
                 return True
-            if not self._alone and self._locked(fcntl.LOCK_SH):
+            if not self._alone and locked(self._file, fcntl.LOCK_SH):
                 self.joined = True
                 return True
             if time.monotonic() >= until:
                 return False
             time.sleep(_LOOK_S)
-
-    def _locked(self, how: int) -> bool:
-        try:
-            fcntl.flock(self._file, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
-        return True

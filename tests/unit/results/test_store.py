@@ -13,6 +13,7 @@ from on_relay import expand
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.claims import sweep
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import Found, RunFolder
@@ -313,7 +314,7 @@ def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(fol
     for place in places:
         (place / ".half.json.17.part").write_text("{")
         (place / "mine.part").write_text("mine")
-    folder.sweep()
+    sweep(folder.path)
     assert not left.exists()
     assert (broken / "error.json").exists()
     assert folder.is_finished(cell, 0)
