@@ -46,8 +46,8 @@ def host_turn(say: Callable[[str], None]) -> Iterator[str]:
         return
     try:
         if not locked(host, fcntl.LOCK_EX):
-            say("waiting: another wanbench emulates on this host; each would disturb the other")
             with stoppable() as stopped:
+                say("waiting: another wanbench emulates on this host; each would disturb the other")
                 while not locked(host, fcntl.LOCK_EX):
                     if stopped.wait(_LOOK_S):
                         raise Interrupted("interrupted while waiting for the host; the same command continues")

@@ -4,7 +4,8 @@
 
 It works on one run after the other. Beside the first it appends a line to attempts-NUMBER.jsonl for every repetition
 that it has measured, and to codes-NUMBER.jsonl its exit code of every run. `token` is a number that no other repetition
-has: rows that are ok have it as their step time, all others as their reason.
+has: rows that are ok have it as their step time, all others as their reason. `claimed` is when the claim for it was
+renamed, in seconds; None if it was already gone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -45,17 +47,38 @@ class Measuring:
     def __init__(self, log: Path, number: int, random: Random) -> None:
         self.log, self.random, self.run = log, random, ""
         self.tokens = count(100_000 * number + 1)
+        self.claimed: dict[tuple[str, int], float | None] = {}
+        take = claims.SharedRun.take
+
+        def taken(run: claims.SharedRun, cell: Cell, rep: int, host: str | None = None) -> claims.Answer:
+            answer = take(run, cell, rep, host)
+            if answer is claims.Answer.MINE:
+                self.claimed[cell.key, rep] = claimed_at(run, f"claims/{cell.key[:16]}-{rep}*")
+            return answer
+
+        claims.SharedRun.take = taken
 
     def __call__(self, cell: Cell, rep: int, *_: Any) -> dict[str, Any]:
-        token, began = next(self.tokens), time.time()
+        token = next(self.tokens)
         time.sleep(self.random.uniform(0.02, 0.2))
         (outcome,) = self.random.choices(OUTCOMES, WEIGHTS)
-        line = {"run": self.run, "cell": cell.slug, "rep": rep, "token": token, "began": began, "outcome": outcome}
+        claimed = self.claimed.pop((cell.key, rep))
+        line = {"run": self.run, "cell": cell.slug, "rep": rep, "token": token, "claimed": claimed, "outcome": outcome}
         append(self.log, line)
         if outcome == "failed":
             raise RepFailed(str(token))
         reason = {} if outcome == "ok" else {"reason": str(token)}
         return {**describe(cell, rep), "status": outcome, "step_time_s": float(token), **reason}
+
+
+def claimed_at(run: claims.SharedRun, pattern: str) -> float | None:
+    """When this worker's last claim was renamed."""
+    found = []
+    for path in run.path.glob(pattern):
+        with suppress(FileNotFoundError):
+            if (path / "owner").read_text() == run.journals.name:
+                found.append(path.stat().st_ctime)
+    return max(found, default=None)
 
 
 def append(file: Path, line: object) -> None:
