@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step, so that readers see the old or the new content."""
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file in one step, so that readers see the old or the new content, and two writers never a mixture."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    part.write_text(text, encoding="utf-8")
+    part.write_bytes(content)
     part.replace(path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text as `write_bytes` does."""
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import IO
 
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import HostError, writing
 from wanbench.harness.process.owner import locked
 
+ELSEWHERE = "; choose another folder with --out"
 _FILE = ".lock"
 _PATIENCE_S = 5.0  # while another process prepares the folder
 _LOOK_S = 0.1
@@ -39,13 +40,9 @@ class RunLock:
         self.joined = False
 
     def __enter__(self) -> RunLock:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+        with writing(self._folder, "results here", ELSEWHERE):
+            self._folder.mkdir(exist_ok=True)
             self._file = (self._folder / _FILE).open("a+")  # NFS shares a lock only if the file is open for reading
-        except OSError as error:
-            raise HostError(
-                f"{self._folder}: cannot write results here ({error.strerror}); choose another folder with --out"
-            ) from None
         if not self._taken():
             self._file.close()
             raise HostError(f"{self._folder}: another `wanbench run` is writing here; wait for it, or use --out")

@@ -38,11 +38,11 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import HostError, SpecError, in_words
+from wanbench.harness.errors import SpecError, in_words, writing
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
@@ -51,7 +51,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import keep_as, to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.links import strange
-from wanbench.harness.results.lock import RunLock
+from wanbench.harness.results.lock import ELSEWHERE, RunLock
 from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
 
@@ -98,18 +98,12 @@ class RunFolder:
     @classmethod
     def new(cls, root: Path, name: str) -> RunFolder:
         """Make a folder of this name, or of NAME-2 and so on: one that no other run has. Raises: HostError."""
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-            for number in count(1):
-                with contextlib.suppress(FileExistsError):
-                    path = root / (name if number == 1 else f"{name}-{number}")
-                    path.mkdir()
-                    return cls(path)
-        except OSError as error:
-            raise HostError(
-                f"{root}: cannot write results here ({error.strerror}); choose another folder with --out"
-            ) from None
-        raise AssertionError
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        while True:
+            path = root / next(names)
+            with writing(path, "results here", ELSEWHERE), contextlib.suppress(FileExistsError):
+                path.mkdir()
+                return cls(path)
 
     @property
     def name(self) -> str:
@@ -119,7 +113,7 @@ class RunFolder:
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
         self._folders.forget()
-        try:
+        with writing(self.path, "results here", ELSEWHERE):
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
                 write_text(self.path / "spec.toml", spec_text)
@@ -128,10 +122,6 @@ class RunFolder:
             for name in digests.RUN_FILES:
                 if (self.path / name).is_file():
                     digests.note(self.path, self.path / name)
-        except OSError as error:
-            raise HostError(
-                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
-            ) from None
 
     def refuse_links(self) -> None:
         """Refuse links and devices, because a run can come from a stranger. Raises: SpecError."""

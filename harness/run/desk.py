@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.results.claims import Answer, SharedRun, Watch
+from wanbench.harness.results.claims import SharedRun, Watch
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.progress import Reporter
@@ -83,41 +83,32 @@ def _unpacked(content: bytes, part: Path) -> Path:
 Ask = Callable[..., Any]  # calls a method of the Desk and waits for the answer
 
 
+def _far(method: str) -> Callable[..., Any]:
+    """A method of the run's folder, called at the Desk."""
+
+    def ask(run: FarRun, *arguments: Any, **named: Any) -> Any:
+        return run.ask("folder", run.node, method, *arguments, **named)
+
+    return ask
+
+
 class FarRun(SharedRun):
     """A folder of the node's own, whose repetitions are claimed and published at the Desk."""
 
     def __init__(self, path: Path, ask: Ask, node: str) -> None:
         RunFolder.__init__(self, path)
-        self._ask, self._node = ask, node
+        self.ask, self.node = ask, node
 
-    def take(self, cell: Cell, rep: int, host: str | None = None) -> Answer:
-        return Answer(self._ask("folder", self._node, "take", cell, rep, host))
-
-    def has(self, cell: Cell, rep: int, host: str | None = None) -> bool:
-        return bool(self._ask("folder", self._node, "has", cell, rep, host))
-
-    def release(self, cell: Cell, rep: int, host: str | None = None) -> None:
-        self._ask("folder", self._node, "release", cell, rep, host)
-
-    def is_settled(self, cell: Cell, rep: int, host: str | None = None) -> bool:
-        return bool(self._ask("folder", self._node, "is_settled", cell, rep, host))
-
-    def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
-        return bool(self._ask("folder", self._node, "is_finished", cell, rep, host))
-
-    def rows(self) -> list[Row]:
-        found: list[Row] = self._ask("folder", self._node, "rows")
-        return found
-
-    def event(self, kind: str, **fields: Any) -> None:
-        self._ask("folder", self._node, "event", kind, **fields)
+    take, has, release = _far("take"), _far("has"), _far("release")
+    is_settled, is_finished = _far("is_settled"), _far("is_finished")
+    rows, event = _far("rows"), _far("event")
 
     def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:
-        kept: Path | None = self._ask("keep", self._node, "finish", cell, rep, _packed(part), row, host)
+        kept: Path | None = self.ask("keep", self.node, "finish", cell, rep, _packed(part), row, host)
         return kept
 
     def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any], host: str | None = None) -> Path | None:
-        kept: Path | None = self._ask("keep", self._node, "fail", cell, rep, _packed(part), error, host)
+        kept: Path | None = self.ask("keep", self.node, "fail", cell, rep, _packed(part), error, host)
         return kept
 
 

@@ -131,7 +131,7 @@ class _Session:
 
     def emulate(self, todo: list[Item]) -> None:
         """Run emulations. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
-        rest = [item for item in todo if not item.cell.is_baseline and not self._is_settled(item)]
+        rest = [item for item in todo if not item.cell.is_baseline and not self._is_counted(item)]
         divided = {item.cell.base_key for item in rest}
         first = [item for item in todo if item.cell.is_baseline]
         # Others may have done the rest while this worker waited for its turn.
@@ -213,10 +213,20 @@ class _Session:
         if answer is Answer.ELSEWHERE:
             elsewhere.append(item)
         elif answer is Answer.SETTLED:
-            self.say.elsewhere()
-            if not self._is_measured(item):
-                self.tally.failed.append(item.cell.slug)
+            self._count(item)
         return answer is Answer.MINE
+
+    def _count(self, item: Item) -> None:
+        """Count a repetition that another worker settled."""
+        self.say.elsewhere()
+        if not self._is_measured(item):
+            self.tally.failed.append(item.cell.slug)
+
+    def _is_counted(self, item: Item) -> bool:
+        """Whether a repetition is settled, which is then counted."""
+        if settled := self._is_settled(item):
+            self._count(item)
+        return settled
 
     def _is_settled(self, item: Item) -> bool:
         return self.folder.is_settled(item.cell, item.rep, item.host)
