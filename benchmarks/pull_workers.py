@@ -29,8 +29,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from wanbench.harness.results.claims import BEAT_S, MISSED  # noqa: E402
+from wanbench.harness.results.digests import journals  # noqa: E402
 from wanbench.harness.results.store import EVENTS, RunFolder  # noqa: E402
-from wanbench.harness.results.workers import BEAT_S, MISSED, every  # noqa: E402
 
 _SPEC = """
 schema = 1
@@ -118,7 +119,7 @@ def killed(workers: Workers, count: int, kills: int) -> list[float]:
 
 def events(run: Path) -> Iterator[Mapping[str, Any]]:
     """What all workers noted, each with the name of the worker."""
-    for path in every(run, EVENTS):
+    for path in journals(run, EVENTS):
         for line in path.read_text().splitlines():
             yield {**json.loads(line), "worker": path.parent.name}
 

@@ -2,6 +2,8 @@
 
 Where the host lacks it they are skipped, with the reason and the remedy; a lane that is named in WANBENCH_REQUIRE
 (`WANBENCH_REQUIRE=netem pytest`) fails instead, so that a host made for it cannot silently pass.
+
+A test that makes a claim about time waits for its turn on this host. The others emulate whenever they come.
 """
 
 from __future__ import annotations
@@ -10,16 +12,21 @@ import gc
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from wanbench.harness.emulators.choice import why_no_netem
+from wanbench.harness.run.turn import SWITCH, host_turn
 
 # How long an example takes says more about the host's other work than about the code.
 settings.register_profile("shared-host", deadline=None)
 settings.load_profile("ci" if "CI" in os.environ else "shared-host")
+
+os.environ[SWITCH] = "off"
 
 SITE = Path(__file__).resolve().parents[1] / "build" / "site"
 
@@ -54,6 +61,17 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from visiting all modules and tests again and again: they live to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    timed = item.get_closest_marker("timed") is not None
+    if timed:
+        del os.environ[SWITCH]
+    with host_turn(print) if timed else nullcontext():
+        done = yield
+    os.environ[SWITCH] = "off"
+    return done
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

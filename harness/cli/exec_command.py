@@ -156,12 +156,12 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
     assert isinstance(cell, CommandCell)
     _check_host(argv[0], cwd, cell, options["image"])
-    folder = RunFolder(out / name)
-    folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
+    folder = RunFolder.new(out, name)
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
     own = Own(cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
+        folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
         code = attend(cell, own, folder, _say)
     click.get_current_context().exit(code)
 

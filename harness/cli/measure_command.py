@@ -63,25 +63,26 @@ def command(sources: tuple[str, ...], output: Path, rate: bool, parallel: int, s
 
     if output.suffix != ".toml":
         raise SpecError(f"{output}: expected a name that ends in .toml")
-    if output.exists():
-        raise SpecError(f"{output}: already exists; choose another name")
     stated = _stated(sites)
-    _write(output, "")  # a measurement takes minutes
-    output.unlink()
-    paths, at_once = _measured(sources, parallel if rate else 0, stated)
-    text = profile_toml(output.stem, paths, at_once, stated)
-    _write(output, text)
+    _write(output, "", "x")  # a measurement takes minutes, and nobody else has this name meanwhile
     try:
+        paths, at_once = _measured(sources, parallel if rate else 0, stated)
+        _write(output, profile_toml(output.stem, paths, at_once, stated), "w")
         load(str(output))
-    except ProfileError as error:
+    except BaseException as error:
         output.unlink()
-        raise SpecError(f"the measurements do not make a profile: {error}") from None
+        if isinstance(error, ProfileError):
+            raise SpecError(f"the measurements do not make a profile: {error}") from None
+        raise
     click.echo(output)
 
 
-def _write(output: Path, text: str) -> None:
+def _write(output: Path, text: str, mode: str) -> None:
     try:
-        output.write_text(text, encoding="utf-8")
+        with output.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise SpecError(f"{output}: already exists; choose another name") from None
     except OSError as error:
         raise HostError(f"{output}: cannot be written: {error.strerror}") from None
 

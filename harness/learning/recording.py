@@ -13,6 +13,7 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.design import BASE, REFERENCE
+from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.evidence import EVALUATIONS
 from wanbench.harness.results.target import steps_to_target
 from wanbench.netprofiles import did_you_mean
@@ -107,9 +108,7 @@ class Recording:
         """Write the file, with equal bytes for equal data."""
         data = {"schema": _SCHEMA, **asdict(self)}
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        part = path.with_name(f".{path.name}.part")
-        part.write_bytes(gzip.compress(text.encode(), mtime=0))
-        part.replace(path)
+        write_bytes(path, gzip.compress(text.encode(), mtime=0))
 
 
 def read(path: Path) -> Recording:

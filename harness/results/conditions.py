@@ -97,5 +97,14 @@ class Conditions(TypedDict):
             applies="emulated cells",
         ),
     ]
+    turn: Annotated[
+        str | None,
+        Column(
+            "Whether nobody else emulated with wanbench on this host meanwhile: alone, or unknown where that cannot be "
+            "seen. Null in rows of an earlier version, too.",
+            applies="emulated cells",
+            shown=False,
+        ),
+    ]
     kernel: Annotated[str | None, Column("Release of its kernel.", applies="emulated cells", shown=False)]
     cpu: Annotated[str | None, Column("Model of its processor.", applies="emulated cells", shown=False)]

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.results.workers import every
-
+WORKERS = "workers"  # the folders of the processes that measure, each with its own journals
 FILE = "digests.jsonl"
 RUN_FILES = ("spec.toml", "spec.resolved.json", "manifest.json")
 _EVIDENCE = (".parquet", ".json")  # not the logs
@@ -43,15 +42,20 @@ def of_evidence(folder: Path) -> dict[str, str]:
     return {path.name: digest(path) for path in files}
 
 
-def note(run: Path, path: Path, journals: Path | None = None) -> None:
+def note(run: Path, path: Path, to: Path | None = None) -> None:
     """Append the digest of a finished file in the folder of a run.
 
     Args:
-        journals: the folder of the journal; default: the run's.
+        to: the folder of the journal; default: the run's.
     """
     line = json.dumps({"file": path.relative_to(run).as_posix(), "sha256": digest(path)})
-    with ((journals or run) / FILE).open("a", encoding="utf-8") as file:
+    with ((to or run) / FILE).open("a", encoding="utf-8") as file:
         file.write(line + "\n")
+
+
+def journals(run: Path, name: str) -> Iterator[Path]:
+    """The journals of this name: that in the run's folder, then those of its workers."""
+    yield from (path for path in [run / name, *sorted(run.glob(f"{WORKERS}/*/{name}"))] if path.is_file())
 
 
 def noted(run: Path) -> dict[str, set[str]] | None:
@@ -60,8 +64,8 @@ def noted(run: Path) -> dict[str, set[str]] | None:
     A repetition that was measured again has several, in no order, and is intact with any of them.
     """
     found: dict[str, set[str]] = {}
-    journals = [*every(run, FILE)]
-    for path in journals:
+    files = [*journals(run, FILE)]
+    for path in files:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 entry = json.loads(line)
@@ -69,7 +73,7 @@ def noted(run: Path) -> dict[str, set[str]] | None:
             except (ValueError, LookupError, TypeError):  # cut short
                 continue
             found[name] = {written} | (found.get(name, set()) if path.parent != run else set())
-    return found if journals else None
+    return found if files else None
 
 
 def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 from typing import IO
 
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import HostError, writing
+from wanbench.harness.process.owner import locked
 
+ELSEWHERE = "; choose another folder with --out"
 _FILE = ".lock"
 _PATIENCE_S = 5.0  # while another process prepares the folder
 _LOOK_S = 0.1
@@ -38,13 +40,9 @@ class RunLock:
         self.joined = False
 
     def __enter__(self) -> RunLock:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+        with writing(self._folder, "results here", ELSEWHERE):
+            self._folder.mkdir(exist_ok=True)
             self._file = (self._folder / _FILE).open("a+")  # NFS shares a lock only if the file is open for reading
-        except OSError as error:
-            raise HostError(
-                f"{self._folder}: cannot write results here ({error.strerror}); choose another folder with --out"
-            ) from None
         if not self._taken():
             self._file.close()
             raise HostError(f"{self._folder}: another `wanbench run` is writing here; wait for it, or use --out")
@@ -55,30 +53,21 @@ class RunLock:
 
     def share(self) -> None:
         """Let others measure too."""
-        self._locked(fcntl.LOCK_SH)
+        locked(self._file, fcntl.LOCK_SH)
 
     def is_last(self) -> bool:
         """Whether nobody else measures here any more; then nobody can begin. Without locks, always."""
-        return self._locked(fcntl.LOCK_EX)
+        return locked(self._file, fcntl.LOCK_EX)
 
     def _taken(self) -> bool:
         """Take the lock alone, or join those who measure."""
         until = time.monotonic() + (0.0 if self._alone else self._patience_s)
         while True:
-            if self._locked(fcntl.LOCK_EX):
+            if locked(self._file, fcntl.LOCK_EX):
                 return True
-            if not self._alone and self._locked(fcntl.LOCK_SH):
+            if not self._alone and locked(self._file, fcntl.LOCK_SH):
                 self.joined = True
                 return True
             if time.monotonic() >= until:
                 return False
             time.sleep(_LOOK_S)
-
-    def _locked(self, how: int) -> bool:
-        try:
-            fcntl.flock(self._file, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
-        return True

@@ -29,10 +29,10 @@ class RowFiles:
         return {**known[1]}
 
     def find(self, path: Path) -> Row | None:
-        """The row in a file; None if it is missing or cannot be read."""
+        """The row in a file; None if it is missing or not a row. Raises: OSError: it cannot be read just now."""
         try:
             return self.load(path)
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 
 

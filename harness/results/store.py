@@ -15,7 +15,8 @@
                 worker-0.log ...
             rep-0@HOST/         of a one-worker cell that another host has measured too
             rep-1.failed-1/     kept, with error.json
-        workers/<name>/         one for each process that measured here (harness/results/workers.py):
+            rep-2.damaged-1/    kept: what was there is not a result, so it was measured again
+        workers/<name>/         one for each process that measured here (harness/results/claims.py):
             events.jsonl        what it did, in order
             digests.jsonl       digests of every result.json, noted when it was written
         claims/                 which process measures what now (harness/results/claims.py)
@@ -30,35 +31,36 @@ There is no other state: to resume is to run the plan minus the finished repetit
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import SpecError, in_words, writing
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.results import digests, workers
+from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.disk import to_disk, write_json, write_text
+from wanbench.harness.results.disk import keep_as, to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.links import strange
-from wanbench.harness.results.lock import RunLock
+from wanbench.harness.results.lock import ELSEWHERE, RunLock
 from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
-from wanbench.harness.results.workers import Watch, Worker
 
 SCHEMA = 1
 EVENTS = "events.jsonl"
 CLAIMS = "claims"
 RECORDED = "rows.jsonl"
 _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
+_IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
@@ -86,17 +88,22 @@ class Found:
 
 
 class RunFolder:
-    """The folder of one experiment's results.
+    """The folder of one experiment's results. Several processes measure there with `SharedRun` (claims.py)."""
 
-    Args:
-        worker: this process, if it is one of those that measure.
-    """
-
-    def __init__(self, path: Path, worker: Worker | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.journals = path if worker is None else worker.folder
-        self._part = "part" if worker is None else f"{worker.name}.part"
+        self.journals, self._part = path, "part"
         self._folders, self._rows = CellFolders(path / "cells"), RowFiles()
+
+    @classmethod
+    def new(cls, root: Path, name: str) -> RunFolder:
+        """Make a folder of this name, or of NAME-2 and so on: one that no other run has. Raises: HostError."""
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        while True:
+            path = root / next(names)
+            with writing(path, "results here", ELSEWHERE), contextlib.suppress(FileExistsError):
+                path.mkdir()
+                return cls(path)
 
     @property
     def name(self) -> str:
@@ -106,7 +113,7 @@ class RunFolder:
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
         self._folders.forget()
-        try:
+        with writing(self.path, "results here", ELSEWHERE):
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
                 write_text(self.path / "spec.toml", spec_text)
@@ -115,10 +122,6 @@ class RunFolder:
             for name in digests.RUN_FILES:
                 if (self.path / name).is_file():
                     digests.note(self.path, self.path / name)
-        except OSError as error:
-            raise HostError(
-                f"{self.path}: cannot write results here ({error.strerror}); choose another folder with --out"
-            ) from None
 
     def refuse_links(self) -> None:
         """Refuse links and devices, because a run can come from a stranger. Raises: SpecError."""
@@ -130,25 +133,9 @@ class RunFolder:
         self.refuse_links()
         return RunLock(self.path, alone=alone)
 
-    def sweep(self) -> None:
-        """Remove what interrupted processes left half-written, without that of others that may live."""
-        others = Watch(self.path).others()
-        if not others:
-            shutil.rmtree(self.path / CLAIMS, ignore_errors=True)
-        for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part") if not others else ():
-            for path in self.path.glob(pattern):
-                path.unlink(missing_ok=True)
-        for path in self.path.glob("cells/*/rep-*.part"):
-            if not any(path.name.endswith(f".{name}.part") for name in others):
-                shutil.rmtree(path, ignore_errors=True)
-        journal = self.path / digests.FILE
-        if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
-            with journal.open("ab") as handle:  # the next digest starts its own line
-                handle.write(b"\n")
-
     def clear(self) -> None:
         """Remove all results (`--fresh`)."""
-        for name in ("cells", "figures", workers.FOLDER, CLAIMS):
+        for name in ("cells", "figures", digests.WORKERS, CLAIMS):
             shutil.rmtree(self.path / name, ignore_errors=True)
         self._folders.forget()
         for name in ("results.parquet", EVENTS, digests.FILE):
@@ -186,7 +173,10 @@ class RunFolder:
         return self._folders.of(cell)
 
     def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
-        """True if this repetition has a result; with a host, one that was measured there."""
+        """True if this repetition has a result; with a host, one that was measured there.
+
+        Raises: OSError: it cannot be known, because what is there cannot be read just now.
+        """
         return any(self._finished(place, host) for place in self._places(cell, rep, host))
 
     def _places(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
@@ -200,7 +190,8 @@ class RunFolder:
 
     def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
         """The errors of earlier tries of this repetition, oldest first."""
-        found = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
+        kept = self.cell_folder(cell).glob(f"rep-{rep}.failed-*")
+        found = sorted((path / "error.json" for path in kept), key=_try_number)
         return [{"row": row} for path in found if (row := self._rows.find(path)) is not None]
 
     def tries(self) -> dict[tuple[str, int], int]:
@@ -247,18 +238,10 @@ class RunFolder:
         shutil.rmtree(part, ignore_errors=True)
         return None
 
-    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
-        """Keep a failed try beside the others, with its logs."""
+    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any], host: str | None = None) -> Path | None:
+        """Keep a failed try beside the others, with its logs. Return its folder."""
         write_json(part / "error.json", error)
-        tries = [_try_number(kept / "error.json") for kept in part.parent.glob(f"rep-{rep}.failed-*")]
-        for number in count(max(tries, default=0) + 1):
-            final = part.parent / f"rep-{rep}.failed-{number}"
-            try:
-                return part.rename(final)
-            except OSError:
-                if not final.exists():  # else another process was faster
-                    raise
-        raise AssertionError
+        return keep_as(part, f"rep-{rep}.failed-")
 
     def rows(self) -> list[Row]:
         """One row per repetition of the plan's cells, finished or failed. An unreadable one counts as not finished."""
@@ -295,15 +278,21 @@ class RunFolder:
 
     def results(self) -> dict[Path, Row]:
         """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
-        paths = [path.relative_to(self.path) for path in self._results()]
-        found = ((path, self._rows.find(self.path / path)) for path in paths)
-        return {path: row for path, row in found if row is not None}
+        found: dict[Path, Row] = {}
+        for path in self._results():
+            with contextlib.suppress(OSError, ValueError):
+                found[path.relative_to(self.path)] = self._rows.load(path)
+        return found
 
     def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:
             try:
                 yield self._rows.load(path)
-            except (OSError, ValueError) as error:
+            except FileNotFoundError:  # only its folder is there
+                continue
+            except OSError as error:
+                problems.append(f"{path.relative_to(self.path)}: cannot be read ({in_words(error)})")
+            except ValueError as error:
                 problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
 
     def _recorded(self, problems: list[str]) -> list[Row]:
@@ -320,11 +309,16 @@ class RunFolder:
         return rows
 
     def _results(self) -> list[Path]:
-        paths = sorted(self.path.glob("cells/*/rep-*/result.json"))
-        return [path for path in paths if _REP.fullmatch(path.parent.name)]
+        return [folder / "result.json" for folder in self._reps() if _REP.fullmatch(folder.name)]
 
     def _errors(self) -> list[Path]:
-        return sorted(self.path.glob("cells/*/rep-*.failed-*/error.json"), key=_try_number)
+        return sorted((folder / "error.json" for folder in self._reps() if ".failed-" in folder.name), key=_try_number)
+
+    def _reps(self) -> Iterator[Path]:
+        """All folders of repetitions. Raises: OSError: one cannot be listed just now, which `glob` would pass over."""
+        cells = self.path / "cells"
+        for cell in sorted(cells.iterdir()) if cells.is_dir() else ():
+            yield from sorted(cell.iterdir()) if cell.is_dir() else ()
 
     def manifest(self) -> dict[str, Any]:
         """Read the manifest of the last `run`."""
@@ -362,18 +356,22 @@ def _openable(folder: RunFolder) -> RunFolder:
 
 
 def _renamed(part: Path, final: Path) -> bool:
-    """Whether a repetition was published here: another one that can be read stays. Raises: OSError."""
+    """Whether a repetition was published here. Another result stays; what is none is kept beside it. Raises: OSError:
+    among others, what is there cannot be read just now, and may be a result."""
     result = (part / "result.json").read_bytes()
-    try:
-        part.rename(final)
-    except FileNotFoundError:  # NFS can repeat a request whose answer was lost
-        return (final / "result.json").read_bytes() == result
-    except OSError:
-        if RowFiles().find(final / "result.json") is not None:
-            return False
-        shutil.rmtree(final, ignore_errors=True)  # an earlier result that cannot be read
-        part.rename(final)
-    return True
+    while True:
+        try:
+            part.rename(final)
+        except FileNotFoundError:  # NFS can repeat a request whose answer was lost
+            return (final / "result.json").read_bytes() == result
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            if RowFiles().find(final / "result.json") is not None:
+                return False
+            keep_as(final, f"{final.name}.damaged-")
+        else:
+            return True
 
 
 def rep_folder(cell: Path, rep: int, host: str | None) -> Path:

@@ -27,6 +27,7 @@ from wanbench.harness.run.closing import last_lines
 from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
+from wanbench.harness.run.turn import host_turn
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
 
@@ -71,12 +72,13 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         folder: receives the row, as in any run. say: prints one line for the user.
 
     Raises:
-        HostError: the testbed or the emulator does not start. CellsFailed: it ended while the program ran.
-        SpecError: the workers cannot find the program.
+        Interrupted: while it waits for the host. HostError: the testbed or the emulator does not start.
+        CellsFailed: it ended while the program ran. SpecError: the workers cannot find the program.
     """
     in_containers = contained(cell.testbed)
     with (
         control_folder() as control,
+        host_turn(say) as turn,
         processors_awake(),
         closing(opened(cell.testbed, control, trains=False)) as testbed,
     ):
@@ -94,7 +96,8 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
             raise HostError("a worker does not answer; run the command again") from None
         except (EmulatorError, RepFailed) as error:
             raise CellsFailed(f"{error}; the program was ended") from None
-    known: Any = {"run": folder.name, "code": code_hash(row["sources"] or {}), **host_facts(cell)}
+    code = code_hash(row["sources"] or {})
+    known: Any = {"run": folder.name, "code": code, **host_facts(cell), "turn": turn}
     row |= known
     if row["status"] == "ok":
         folder.finish(cell, 0, part, row)

@@ -1,7 +1,7 @@
 """A run's folder as seen from where it is not: a Desk beside it claims and publishes for the nodes of a cluster.
 
-A node measures with the same session as everywhere. Its claims, its folder and its progress are the ones here, which
-call the Desk. So nodes need no shared folder, and processes that see the folder can help in the same run.
+A node measures with the same session as everywhere. Its folder and its progress are the ones here, which call the Desk.
+So nodes need no shared folder, and processes that see the folder can help in the same run.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.results.claims import Answer, Claims
+from wanbench.harness.results.claims import SharedRun, Watch
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import Item, pending
 
@@ -30,43 +29,33 @@ class Desk:
 
     def __init__(self, path: Path, cells: Sequence[Cell], repeats: int) -> None:
         self._path, self._cells, self._repeats = path, cells, repeats
-        self._nodes: dict[str, tuple[Worker, RunFolder, Claims]] = {}
+        self._nodes: dict[str, SharedRun] = {}
         self._said: list[tuple[str, str]] = []
 
     def join(self, node: str) -> None:
         """Give a node a worker in the run's folder."""
-        worker = Worker(self._path)
-        folder = RunFolder(self._path, worker)
-        self._nodes[node] = worker, folder, Claims(folder, worker, Watch(self._path))
+        self._nodes[node] = SharedRun(self._path, Watch(self._path))
 
     def pending(self, node: str, host: str) -> list[Item]:
         """What is left to measure for a node on this host."""
-        return pending(self._cells, self._repeats, self._nodes[node][1], host)
+        return pending(self._cells, self._repeats, self._nodes[node], host)
 
     def leave(self, node: str) -> None:
         """Give back what a node has, because it is done or dead."""
         if node in self._nodes:
-            worker, _, claims = self._nodes.pop(node)
-            claims.close()
-            worker.close()
-
-    def claims(self, node: str, method: str, *arguments: Any) -> Any:
-        """Call a method of the node's claims."""
-        return getattr(self._nodes[node][2], method)(*arguments)
+            self._nodes.pop(node).close()
 
     def folder(self, node: str, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method of the run's folder."""
-        return getattr(self._nodes[node][1], method)(*arguments, **named)
+        """Call a method of the run's folder, as the node's worker."""
+        return getattr(self._nodes[node], method)(*arguments, **named)
 
-    def finish(self, node: str, cell: Cell, rep: int, content: bytes, row: Row, host: str | None) -> bool:
-        """Publish a repetition that a node has measured. False: another one was faster."""
-        folder = self._nodes[node][1]
-        return folder.finish(cell, rep, _unpacked(content, folder.begin(cell, rep)), row, host) is not None
-
-    def fail(self, node: str, cell: Cell, rep: int, content: bytes, error: dict[str, Any]) -> Path:
-        """Keep a failed try of a node."""
-        folder = self._nodes[node][1]
-        return folder.fail(cell, rep, _unpacked(content, folder.begin(cell, rep)), error)
+    def keep(
+        self, node: str, method: str, cell: Cell, rep: int, content: bytes, about: Any, host: str | None
+    ) -> Path | None:
+        """Publish what a node has measured, or keep it as a failed try: `finish` or `fail` of the run's folder."""
+        folder = self._nodes[node]
+        kept: Path | None = getattr(folder, method)(cell, rep, _unpacked(content, folder.begin(cell, rep)), about, host)
+        return kept
 
     def say(self, how: str, line: str) -> None:
         """Take a line of a node's progress."""
@@ -94,45 +83,33 @@ def _unpacked(content: bytes, part: Path) -> Path:
 Ask = Callable[..., Any]  # calls a method of the Desk and waits for the answer
 
 
-class FarFolder(RunFolder):
-    """A folder of the node's own, whose repetitions are published at the Desk."""
+def _far(method: str) -> Callable[..., Any]:
+    """A method of the run's folder, called at the Desk."""
+
+    def ask(run: FarRun, *arguments: Any, **named: Any) -> Any:
+        return run.ask("folder", run.node, method, *arguments, **named)
+
+    return ask
+
+
+class FarRun(SharedRun):
+    """A folder of the node's own, whose repetitions are claimed and published at the Desk."""
 
     def __init__(self, path: Path, ask: Ask, node: str) -> None:
-        super().__init__(path)
-        self._ask, self._node = ask, node
+        RunFolder.__init__(self, path)
+        self.ask, self.node = ask, node
 
-    def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
-        return bool(self._ask("folder", self._node, "is_finished", cell, rep, host))
-
-    def rows(self) -> list[Row]:
-        found: list[Row] = self._ask("folder", self._node, "rows")
-        return found
-
-    def event(self, kind: str, **fields: Any) -> None:
-        self._ask("folder", self._node, "event", kind, **fields)
+    take, has, release = _far("take"), _far("has"), _far("release")
+    is_settled, is_finished = _far("is_settled"), _far("is_finished")
+    rows, event = _far("rows"), _far("event")
 
     def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:
-        published = self._ask("finish", self._node, cell, rep, _packed(part), row, host)
-        return part if published else None
+        kept: Path | None = self.ask("keep", self.node, "finish", cell, rep, _packed(part), row, host)
+        return kept
 
-    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any]) -> Path:
-        return Path(self._ask("fail", self._node, cell, rep, _packed(part), error))
-
-
-class FarClaims(Claims):
-    """The claims of a node, which the Desk has."""
-
-    def __init__(self, ask: Ask, node: str) -> None:
-        self._ask, self._node = ask, node
-
-    def take(self, cell: Cell, rep: int, host: str | None = None) -> Answer:
-        return Answer(self._ask("claims", self._node, "take", cell, rep, host))
-
-    def release(self, cell: Cell, rep: int, host: str | None = None) -> None:
-        self._ask("claims", self._node, "release", cell, rep, host)
-
-    def is_settled(self, cell: Cell, rep: int, host: str | None = None) -> bool:
-        return bool(self._ask("claims", self._node, "is_settled", cell, rep, host))
+    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any], host: str | None = None) -> Path | None:
+        kept: Path | None = self.ask("keep", self.node, "fail", cell, rep, _packed(part), error, host)
+        return kept
 
 
 class FarReporter(Reporter):

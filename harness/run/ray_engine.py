@@ -17,7 +17,7 @@ from wanbench.harness.errors import HostError, Interrupted, WanbenchError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.auto import ThisHost
-from wanbench.harness.run.desk import Desk, FarClaims, FarFolder, FarReporter
+from wanbench.harness.run.desk import Desk, FarReporter, FarRun
 from wanbench.harness.run.ending import control_folder, stoppable
 from wanbench.harness.run.manifest import code_of, differs, own_code, this_host
 from wanbench.harness.run.progress import Reporter
@@ -30,12 +30,11 @@ _END_S = 15.0  # for nodes to clean up after Ctrl-C
 _NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
 
 
-def _serve(desk: Any, node: str, run: str, session: str, code: dict[str, str], jobs: int) -> None:
+def _serve(desk: Any, node: str, run: str, code: dict[str, str], jobs: int) -> None:
     """Measure on this node until nothing is left.
 
     Args:
-        run: the name of the run. session: Ray's folder on this host. Its nodes there lock it, to take turns.
-        code: of the driver, from `code_of`.
+        run: the name of the run. code: of the driver, from `code_of`.
     """
     import ray
 
@@ -46,9 +45,9 @@ def _serve(desk: Any, node: str, run: str, session: str, code: dict[str, str], j
     if other := differs([item.cell for item in todo], code):
         raise HostError(f"its code or data differ from the driver's: {other}")
     with control_folder() as place:
-        folder, claims = FarFolder(place / run, ask, node), FarClaims(ask, node)
+        folder = FarRun(place / run, ask, node)
         folder.path.mkdir()
-        execute([*todo], folder, claims, Path(session), jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
+        execute([*todo], folder, jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
 
 
 def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
@@ -123,8 +122,7 @@ class _Cluster:
             self._ray.get(self._desk.join.remote(name))
             there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(name, soft=False)
             serve = self._ray.remote(_serve).options(num_cpus=cpus, max_retries=0, scheduling_strategy=there)
-            session = str(Path(node["ObjectStoreSocketName"]).parents[1])
-            self._at_work[serve.remote(self._desk, name, self._run, session, self._code, cpus)] = name
+            self._at_work[serve.remote(self._desk, name, self._run, self._code, cpus)] = name
             self._say.say(f"node {name[:6]} at {node['NodeManagerAddress']}: {cpus} processor{'s' * (cpus > 1)}")
 
     def _settle(self, task: Any, node: str) -> None:

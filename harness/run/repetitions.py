@@ -23,7 +23,6 @@ class Item:
     rep: int
     load: Load
     host: str | None = None
-    tries: int = 0
     began: float = 0.0
 
 

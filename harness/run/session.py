@@ -20,12 +20,11 @@ from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
 from wanbench.harness.rep.train import network_of
-from wanbench.harness.results.claims import TRIES, Answer, Claims
+from wanbench.harness.results.claims import TRIES, Answer, SharedRun
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import calibration, one_worker_step_times, scalability
-from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder, stoppable
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.local import Kind, LocalEngine
@@ -35,7 +34,7 @@ from wanbench.harness.run.redraw import Redrawer
 from wanbench.harness.run.remaining import Remaining
 from wanbench.harness.run.repetitions import Item, Tally
 from wanbench.harness.run.room import Room, Running
-from wanbench.harness.run.turn import Turn
+from wanbench.harness.run.turn import host_turn
 from wanbench.harness.testbeds import opened, side_by_side, simulated
 
 _STOPPED = "interrupted; finished repetitions are kept; the same command continues"
@@ -47,9 +46,7 @@ _Result = TypeVar("_Result")
 
 def execute(
     todo: list[Item],
-    folder: RunFolder,
-    claims: Claims,
-    turns: Path,
+    folder: SharedRun,
     jobs: int | None,
     host: Capacity,
     say: Reporter,
@@ -63,7 +60,6 @@ def execute(
     carry. Simulations run side by side too, one per processor.
 
     Args:
-        turns: what the processes of one host lock, one after the other; see `turn.py`.
         jobs: maximum number of repetitions at a time, or None. host: its processors and memory.
         draw: redraw the figures as results come in.
 
@@ -82,14 +78,11 @@ def execute(
         start = partial(opened, control=control, slots=processes, trains=trains)
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
-        session = _Session(todo, folder, claims, engine, control, say, tally, stopped, redrawer, host, emulated)
-        turn = Turn(turns, stopped, say.say)
+        session = _Session(todo, folder, engine, control, say, tally, stopped, redrawer, host, emulated)
         try:
-            if any(map(_simulated, todo)):
-                with turn.held(alone=False):
-                    session.simulate([item for item in todo if _simulated(item)], processes)
+            session.simulate([item for item in todo if _simulated(item)], processes)
             if emulated:
-                with turn.held(alone=True), processors_awake():
+                with host_turn(say.say) as session.turn, processors_awake():
                     session.emulate([item for item in todo if not _simulated(item)])
         finally:
             if redrawer is not None:
@@ -104,8 +97,7 @@ class _Session:
     def __init__(
         self,
         todo: Sequence[Item],
-        folder: RunFolder,
-        claims: Claims,
+        folder: SharedRun,
         engine: LocalEngine,
         control: Path,
         say: Reporter,
@@ -115,9 +107,10 @@ class _Session:
         host: Capacity,
         slots: int,
     ) -> None:
-        self.folder, self.claims, self.engine, self.control = folder, claims, engine, control
+        self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.slots, self.room = slots, Room(host)
+        self.turn: str | None = None  # of emulated rows
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
@@ -144,7 +137,7 @@ class _Session:
 
     def emulate(self, todo: list[Item]) -> None:
         """Run emulations. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
-        rest = [item for item in todo if not item.cell.is_baseline and not self._is_settled(item)]
+        rest = [item for item in todo if not item.cell.is_baseline and not self._is_counted(item)]
         divided = {item.cell.base_key for item in rest}
         first = [item for item in todo if item.cell.is_baseline]
         # Others may have done the rest while this worker waited for its turn.
@@ -154,11 +147,12 @@ class _Session:
         self._compare_with(self.folder.rows())  # other workers may have measured one-worker cells on this host
         self._probe(rest)
         doubtful = [item for item in rest if not self._report(item)["ok"]]
-        for item in doubtful:
-            item.tries += 1
         self._side_by_side([item for item in rest if self._report(item)["ok"]], self.slots)
         self._probe(doubtful)
-        self._side_by_side([*self.again, *doubtful], slots=1)
+        self.again += doubtful
+        while self.again:
+            again, self.again = self.again, []
+            self._side_by_side(again, slots=1)
 
     def _probe(self, items: list[Item]) -> None:
         """Measure every distinct network once, on an idle host."""
@@ -213,7 +207,8 @@ class _Session:
                 awaited = set(running) if not in_order else {next(iter(running))}
                 for future in self._ended(awaited, [item for item, _ in running.values()]):
                     item, part = running.pop(future)
-                    self._settle(item, part, future)
+                    if not self._settle(item, part, future):
+                        queue.append(item)  # whoever has it may die, too
             else:  # what others have may become free, if they are killed
                 self.say.waiting(len(elsewhere))
                 self._pause()
@@ -221,17 +216,27 @@ class _Session:
 
     def _is_mine(self, item: Item, elsewhere: list[Item]) -> bool:
         """Claim a repetition. If another worker has it, put it into `elsewhere`; if one settled it, count it."""
-        answer = self.claims.take(item.cell, item.rep, item.host)
+        answer = self.folder.take(item.cell, item.rep, item.host)
         if answer is Answer.ELSEWHERE:
             elsewhere.append(item)
         elif answer is Answer.SETTLED:
-            self.say.elsewhere()
-            if not self._is_measured(item):
-                self.tally.failed.append(item.cell.slug)
+            self._count(item)
         return answer is Answer.MINE
 
+    def _count(self, item: Item) -> None:
+        """Count a repetition that another worker settled."""
+        self.say.elsewhere()
+        if not self._is_measured(item):
+            self.tally.failed.append(item.cell.slug)
+
+    def _is_counted(self, item: Item) -> bool:
+        """Whether a repetition is settled, which is then counted."""
+        if settled := self._is_settled(item):
+            self._count(item)
+        return settled
+
     def _is_settled(self, item: Item) -> bool:
-        return self.claims.is_settled(item.cell, item.rep, item.host)
+        return self.folder.is_settled(item.cell, item.rep, item.host)
 
     def _is_measured(self, item: Item) -> bool:
         return self.folder.is_finished(item.cell, item.rep)
@@ -269,44 +274,41 @@ class _Session:
             _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
         )
 
-    def _settle(self, item: Item, part: Path, future: Future[Row]) -> None:
-        """Handle a repetition that ended: publish it, try again, or keep the failure. One that another worker settled
-        meanwhile, because it took this one for dead, is discarded."""
-        if self._is_settled(item):
-            self._discard(item, part)
-            return
+    def _settle(self, item: Item, part: Path, future: Future[Row]) -> bool:
+        """Handle a repetition that ended: publish it, or keep the failure.
+
+        Returns:
+            False if another worker has it, because it took this one for dead: what was measured here is discarded.
+        """
+        if not self.folder.has(item.cell, item.rep, item.host):
+            return self._discard(item, part)
         known: Any = {"run": self.folder.name, **host_facts(item.cell)}
+        known["turn"] = None if _simulated(item) else self.turn
         try:
             row = future.result() | known
         except RepFailed as error:
             row = describe(item.cell, item.rep) | known | {"status": "failed", "reason": str(error)}
-            self._keep_failure(item, part, row, error.log_tail)
-            return
+            return self._keep(item, part, row, error.log_tail)
         row["code"] = sources.code_hash(row["sources"] or {})
         self._stop_if_other_code(item, part, row)
         self.remaining.ended(item.load.seconds, time.monotonic() - item.began)
         self.room.judged(item.began, valid=row["status"] != "invalid", strain=strain(row))
         if row["status"] == "invalid":
-            item.tries += 1
-            if item.tries < TRIES:
-                self._again(item, part, row)
-            else:
-                self._keep_failure(item, part, row, ())
-            return
+            return self._keep(item, part, row)
         self.sources |= row["sources"] or {}
         self.alone.add(row)
         self.undisturbed.add(row)
         row["calibration_s"], row["scalability"] = calibration(row, self.alone), scalability(row, self.alone)
         row["goodput"] = goodput(row, self.undisturbed)
         if self.folder.finish(item.cell, item.rep, part, row, item.host) is None:
-            self._discard(item, part)
-            return
-        self.claims.release(item.cell, item.rep, item.host)
+            return self._discard(item, part)
+        self.folder.release(item.cell, item.rep, item.host)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
         self.say.finished(_line(item, row))
         if self.redrawer is not None:
             self.redrawer.changed()
+        return True
 
     def _stop_if_other_code(self, item: Item, part: Path, row: Row) -> None:
         """Keep a repetition as invalid if its code is not that of the plan and of finished ones. Raises: SpecError."""
@@ -317,36 +319,38 @@ class _Session:
             other = other or sources.changed(item.cell, common)
         if other is not None:
             reason = f"{other} changed after this run began"
-            self._again(item, part, row | {"status": "invalid", "reason": reason})
+            self._keep(item, part, row | {"status": "invalid", "reason": reason})
             raise SpecError(
                 f"{self.folder.path}: {reason}, so it ends here; finished repetitions are kept; the same command goes "
                 "on with the new code, and asks for --keep or --fresh if the old code measured some"
             )
 
-    def _again(self, item: Item, part: Path, row: Row) -> None:
-        """Put an invalid repetition back, to be measured once more."""
-        self.folder.fail(item.cell, item.rep, part, {"row": row})
-        self.folder.event("invalid", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
-        self.say.say(
-            f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(row['reason'] or '')}"
-        )
-        self.again.append(item)
-
-    def _discard(self, item: Item, part: Path) -> None:
+    def _discard(self, item: Item, part: Path) -> bool:
         shutil.rmtree(part, ignore_errors=True)
-        self.claims.release(item.cell, item.rep, item.host)
+        self._compare_with(self.folder.rows())  # without the discarded step times
         self.folder.event("discarded", cell=item.cell.slug, rep=item.rep)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  discarded: another process has finished it")
+        self.say.say(f"{item.cell.title}  rep {item.rep}  discarded: another process took it over while this one stood")
+        return False
 
-    def _keep_failure(self, item: Item, part: Path, row: Row, log_tail: tuple[str, ...]) -> None:
-        kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)})
-        self.claims.release(item.cell, item.rep, item.host)
-        self.folder.event("failed", cell=item.cell.slug, rep=item.rep, reason=row["reason"])
+    def _keep(self, item: Item, part: Path, row: Row, log_tail: tuple[str, ...] = ()) -> bool:
+        """Keep a repetition that failed. An invalid one is measured once more, by whoever comes first: if this worker
+        kept it until then, workers could wait for each other."""
+        kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)}, item.host)
+        if kept is None:
+            return self._discard(item, part)
+        is_last, reason = self._is_settled(item), row["reason"] or ""
+        self.folder.release(item.cell, item.rep, item.host)
+        self.folder.event("failed" if is_last else "invalid", cell=item.cell.slug, rep=item.rep, reason=reason)
+        if not is_last:
+            self.again.append(item)
+            self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(reason)}")
+            return True
         self.tally.failed.append(item.cell.slug)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(row['reason'] or '')}")
+        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(reason)}")
         for line in log_tail:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
+        return True
 
     def _ended(self, futures: set[Future[_Result]], items: Sequence[Item] = ()) -> set[Future[_Result]]:
         """Those that end within a fifth of a second, if any."""

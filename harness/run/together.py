@@ -13,18 +13,16 @@ from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.rep.sources import OURS, changed
 from wanbench.harness.results import planned as planning
-from wanbench.harness.results.claims import Claims
+from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.lock import RunLock
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import Tally, pending
 from wanbench.harness.run.session import execute
-from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 
 _MOST_NAMES = 3
@@ -61,7 +59,7 @@ def measure_all(
             _refuse_beside_others(folder, held, fresh)
         beside = held.joined or bool(Watch(folder.path).others())
         if not held.joined:
-            folder.sweep()
+            sweep(folder.path)
         _check(folder, plan, cells, fresh=fresh, keep=keep, here=cluster is None, beside=beside)
         if fresh:  # only now that the cells can run
             folder.clear()
@@ -113,7 +111,7 @@ class _AsStored:
 def _is_stored(folder: RunFolder, plan: Plan) -> bool:
     try:
         stored = json.loads((folder.path / planning.FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return False
     return bool(stored == json.loads(json.dumps(plan.to_json())))
 
@@ -188,17 +186,14 @@ def _measured(
         if todo and cluster is not None:
             tally = cluster(cells, plan.spec.run.repeats, folder, say)
         elif todo:
-            with closing(Worker(folder.path)) as worker:
-                mine = RunFolder(folder.path, worker)
-                with closing(Claims(mine, worker, Watch(folder.path), again=again)) as claims:
-                    capacity = ThisHost().capacity()
-                    tally = execute(todo, mine, claims, place(folder.path), jobs, capacity, say, draw=draw and again)
+            with closing(SharedRun(folder.path, Watch(folder.path), again=again)) as shared:
+                tally = execute(todo, shared, jobs, ThisHost().capacity(), say, draw=draw and again)
         others = len(todo) - tally.ok - len(tally.failed)
         if others and cluster is None:
             say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {others} by others")
     if held.is_last():
         Watch(folder.path).living()  # buries those that were killed, unless a file system without locks hides some
-        folder.sweep()
+        sweep(folder.path)
         _derive(folder, draw)
     return tally
 

@@ -1,67 +1,59 @@
-"""One emulated measurement at a time on a host: others would disturb it, also simulations.
+"""One emulation at a time on a host: others would disturb it.
 
-Workers of a run can be in namespaces and containers that cannot see each other, but they see the run's folder and run
-on one kernel. So they lock a file in that folder that is named after this boot of the kernel. The kernel drops the lock
-when its holder ends, however it ends.
+Processes lock the time namespace that they are in. The kernel has it from the start, so nothing is created that
+somebody could remove, replace or refuse to others. Every user can open it, and containers have it in common, also if
+they share no files and have PID, network and user namespaces of their own, because container engines make none of this
+kind. The kernel drops the lock when its holder ends, however it ends.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from wanbench.harness.errors import Interrupted
-from wanbench.harness.results import workers
+from wanbench.harness.process.owner import locked
+from wanbench.harness.run.ending import stoppable
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+SWITCH = "WANBENCH_TURN"
+_HOST = "/proc/self/ns/time"
+_FIRST = 0xEFFFFFFA  # inode of the namespace that a kernel begins with: PROC_TIME_INIT_INO of its linux/proc_ns.h
 _LOOK_S = 0.2
 
 
-class Turn:
-    """The turn of this process on its host, among those that measure one run.
+@contextmanager
+def host_turn(say: Callable[[str], None]) -> Iterator[str]:
+    """Wait until nobody else emulates on this host, and hold it.
 
     Args:
-        path: the file or folder that is locked, made by `place`. stopped: ends the waiting. say: prints one line.
+        say: prints one line, if this has to wait.
+
+    Yields:
+        What a row says of it: "alone"; "unknown" if others can emulate beside this: WANBENCH_TURN=off is in the
+        environment, the kernel has no time namespaces (before Linux 5.6), or this process is not in the first one.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM while it waits.
     """
-
-    def __init__(self, path: Path, stopped: threading.Event, say: Callable[[str], None]) -> None:
-        self._path, self._stopped, self._say = path, stopped, say
-
-    @contextmanager
-    def held(self, *, alone: bool) -> Iterator[None]:
-        """Wait until no other process emulates, or with `alone` until none measures. Raises: Interrupted."""
-        # NFS locks a file exclusively only if it is open for writing.
-        file = os.open(self._path, os.O_RDONLY if self._path.is_dir() else os.O_RDWR)
-        try:
-            how = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
-            if not _locked(file, how):
-                self._say("waiting: another process of this run measures on this host, and would be disturbed")
-                while not _locked(file, how):
-                    if self._stopped.is_set():
-                        raise Interrupted("interrupted while waiting for the host; the same command continues")
-                    time.sleep(_LOOK_S)
-            yield
-        finally:
-            os.close(file)
-
-
-def place(run: Path) -> Path:
-    """The file in a run's folder that the processes of this host lock."""
-    path = run / workers.FOLDER / f".host-{_BOOT.read_text().strip()}"
-    path.touch()
-    return path
-
-
-def _locked(file: int, how: int) -> bool:
     try:
-        fcntl.flock(file, how)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
+        host = os.open(_HOST, os.O_RDONLY) if os.environ.get(SWITCH) != "off" else None
+    except OSError:
+        host = None
+    if host is None:
+        yield "unknown"
+        return
+    try:
+        if not locked(host, fcntl.LOCK_EX):
+            with stoppable() as stopped:
+                say("waiting: another wanbench emulates on this host; each would disturb the other")
+                while not locked(host, fcntl.LOCK_EX):
+                    if stopped.wait(_LOOK_S):
+                        raise Interrupted("interrupted while waiting for the host; the same command continues")
+        os.environ[SWITCH] = "off"  # what is started meanwhile, such as a program that runs wanbench, is part of this
+        yield "alone" if os.fstat(host).st_ino == _FIRST else "unknown"
+    finally:
+        os.environ.pop(SWITCH, None)
+        fcntl.flock(host, fcntl.LOCK_UN)  # a process that was forked meanwhile has a copy of the descriptor
+        os.close(host)

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from wanbench.harness.analysis.summary import (
     provenance,
     records,
 )
+from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, shown, width_of_output
 from wanbench.netprofiles.errors import did_you_mean
@@ -259,10 +259,9 @@ def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ())
     columns = _columns(objects, first)
     data = {name: [None if absent(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
     table = pa.table({name: _column(values) for name, values in data.items()})
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as handle:
-        pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), handle)
-    os.replace(part, path)
+    buffer = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), buffer)
+    write_bytes(path, buffer.getvalue())
 
 
 def _column(values: list[Any]) -> Any:

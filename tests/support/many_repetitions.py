@@ -15,14 +15,12 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.rep.sources import code_hash, known_before
-from wanbench.harness.results.claims import Claims
+from wanbench.harness.results.claims import SharedRun, Watch
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.workers import Watch, Worker
 from wanbench.harness.run import session
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import pending
-from wanbench.harness.run.turn import place
 from wanbench.harness.spec.experiment import Spec
 
 HOST = Capacity(cores=2, memory_bytes=64e9)
@@ -75,10 +73,8 @@ def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
     folder.prepare("", made.to_json(), {"schema": 1})
     todo = pending(list(made.cells), REPEATS, folder, "here")
-    with closing(Worker(folder.path)) as worker:
-        mine = RunFolder(folder.path, worker)
-        with closing(Claims(mine, worker, Watch(folder.path))) as claims:
-            session.execute(todo, mine, claims, place(folder.path), 2, HOST, Reporter(len(todo)), draw=False)
+    with closing(SharedRun(folder.path, Watch(folder.path))) as shared:
+        session.execute(todo, shared, 2, HOST, Reporter(len(todo)), draw=False)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ parameters choose the dashes and the filled part of the marker, so a greyscale p
 from __future__ import annotations
 
 import io
-import os
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.typing import FillStyleType
 
 from wanbench.harness.analysis.summary import Pivot
+from wanbench.harness.results.disk import write_bytes
 
 COLUMN_IN, PAGE_IN = 3.3, 6.3
 _MOST_PIXELS = 30_000  # of the height of a picture: one of a hundred panels in full resolution takes a gigabyte
@@ -180,7 +180,5 @@ def save(figure: Figure, path: Path) -> Path:
         if form == "png":
             dpi = min(dpi, _MOST_PIXELS / figure.get_figheight())
         figure.savefig(buffer, format=form, metadata=unstamped[form], dpi=dpi)
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(buffer.getvalue())
-    os.replace(part, path)
+    write_bytes(path, buffer.getvalue())
     return path

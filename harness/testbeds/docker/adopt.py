@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wanbench.harness.errors import HostError
+from wanbench.harness.process.owner import locked
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank
 from wanbench.harness.testbeds.docker.door import Door, Guest
@@ -53,11 +54,9 @@ class AdoptedTestbed(SlotTestbed):
     def __init__(self, control: Path, shared: Path) -> None:
         check(shared)
         self._lock = (shared / "controller.lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(self._lock, fcntl.LOCK_EX):
             self._lock.close()
-            raise HostError(f"{shared}: another wanbench uses the workers here; wait until it has ended") from None
+            raise HostError(f"{shared}: another wanbench uses the workers here; wait until it has ended")
         (shared / "controller.sock").unlink(missing_ok=True)  # left by a controller that was killed
         control.chmod(0o1777)  # only the containers see it, and workers of a root controller are not root
         self.door = Door(shared / "controller.sock")

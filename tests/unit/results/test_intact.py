@@ -14,7 +14,6 @@ from wanbench.harness.results import digests, intact
 from wanbench.harness.results.record import record
 from wanbench.harness.results.steps import Steps, step_time_s
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.workers import every
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 
@@ -124,7 +123,7 @@ def test_the_command_refuses_an_edited_run_and_says_what_digests_are_worth(run):
 
 
 def test_a_run_of_an_earlier_version_is_read_and_said_to_be_unknown(run):
-    for path in every(run.path, digests.FILE):
+    for path in digests.journals(run.path, digests.FILE):
         path.unlink()
     for path in run.path.glob("cells/*/rep-*/result.json"):
         edit(path, evidence=None)

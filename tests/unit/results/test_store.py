@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from on_relay import expand
 
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.claims import sweep
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import Found, RunFolder
@@ -313,7 +316,7 @@ def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(fol
     for place in places:
         (place / ".half.json.17.part").write_text("{")
         (place / "mine.part").write_text("mine")
-    folder.sweep()
+    sweep(folder.path)
     assert not left.exists()
     assert (broken / "error.json").exists()
     assert folder.is_finished(cell, 0)
@@ -321,6 +324,25 @@ def test_what_an_interrupted_run_left_half_written_is_swept_and_nothing_else(fol
 
 
 # ---------------------------------------------------------------- whose folder it is
+
+
+def test_of_runs_that_begin_at_once_under_one_name_each_has_its_own_folder(tmp_path):
+    barrier = threading.Barrier(16)
+
+    def new(_):
+        barrier.wait()
+        return RunFolder.new(tmp_path / "results", "exec-train").path
+
+    with ThreadPoolExecutor(16) as pool:
+        paths = set(pool.map(new, range(16)))
+    assert {path.name for path in paths} == {"exec-train", *(f"exec-train-{number}" for number in range(2, 17))}
+    assert all(path.is_dir() for path in paths)
+
+
+def test_where_no_folder_can_be_made_a_new_run_is_refused(tmp_path):
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(HostError, match="results/exec-train: cannot write results here"):
+        RunFolder.new(tmp_path / "results", "exec-train")
 
 
 def test_a_second_harness_is_refused_with_exit_code_3(folder):

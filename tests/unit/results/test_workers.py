@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from wanbench.harness.results import workers
-from wanbench.harness.results.workers import BEAT_S, MISSED, Watch, Worker, every
+from wanbench.harness.results import claims, digests
+from wanbench.harness.results.claims import BEAT_S, MISSED, Watch, Worker
 
 
 class Clock:
@@ -43,12 +43,13 @@ def of_another_host(run, name="far-1", beat="1"):
 
 
 def test_a_worker_counts_and_ends_in_order(tmp_path, monkeypatch):
-    worker = Worker(tmp_path, beat_s=0.01)
+    monkeypatch.setattr(claims, "BEAT_S", 0.01)
+    worker = Worker(tmp_path)
     beat = worker.folder / "beat"
     first = beat.read_text()
     while beat.read_text() == first:
         pass
-    watch = Watch(tmp_path, beat_s=0.01)
+    watch = Watch(tmp_path)
     assert watch.others() == [worker.name]
     worker.close()
     assert not beat.exists()
@@ -71,7 +72,7 @@ def test_a_counter_that_stands_still_for_three_beats_of_the_watchers_clock_is_de
 
 def test_a_dead_process_of_this_host_needs_no_waiting(tmp_path):
     code = (
-        "import os, pathlib; from wanbench.harness.results.workers import Worker\n"
+        "import os, pathlib; from wanbench.harness.results.claims import Worker\n"
         f"print(Worker(pathlib.Path({str(tmp_path)!r})).name, flush=True); os.kill(os.getpid(), 9)"
     )
     name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
@@ -81,21 +82,23 @@ def test_a_dead_process_of_this_host_needs_no_waiting(tmp_path):
     assert watch.is_dead(name)
 
 
-def test_the_living_are_told_from_the_dead_by_their_next_beat(tmp_path, worker):
+def test_the_living_are_told_from_the_dead_by_their_next_beat(tmp_path, worker, monkeypatch):
     of_another_host(tmp_path)
-    lively = Worker(tmp_path, beat_s=0.05)
+    monkeypatch.setattr(claims, "BEAT_S", 0.1)
+    lively = Worker(tmp_path)
     try:
-        assert Watch(tmp_path, beat_s=0.2).living() == [lively.name]
+        assert Watch(tmp_path).living() == [lively.name]
     finally:
         lively.close()
     worker.close()
-    assert Watch(tmp_path, beat_s=0.1).living() == []  # the one of another host does not count
+    assert Watch(tmp_path).living() == []  # the one of another host does not count
 
 
-def test_one_that_was_buried_lives_again_with_its_next_beat(tmp_path):
-    worker = Worker(tmp_path, beat_s=0.01)
+def test_one_that_was_buried_lives_again_with_its_next_beat(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "BEAT_S", 0.01)
+    worker = Worker(tmp_path)
     try:
-        watch = Watch(tmp_path, beat_s=0.01)
+        watch = Watch(tmp_path)
         watch.bury(worker.name)
         while watch.is_dead(worker.name):
             pass
@@ -113,5 +116,5 @@ def test_workers_of_one_process_have_different_names_that_say_where_they_run(tmp
 def test_journals_are_that_of_the_folder_and_those_of_its_workers(tmp_path, worker):
     (tmp_path / "events.jsonl").write_text("")
     (worker.folder / "events.jsonl").write_text("")
-    assert [*every(tmp_path, "events.jsonl")] == [tmp_path / "events.jsonl", worker.folder / "events.jsonl"]
-    assert [*every(tmp_path, workers.FOLDER)] == []
+    assert [*digests.journals(tmp_path, "events.jsonl")] == [tmp_path / "events.jsonl", worker.folder / "events.jsonl"]
+    assert [*digests.journals(tmp_path, digests.WORKERS)] == []

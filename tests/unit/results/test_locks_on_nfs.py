@@ -8,12 +8,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import threading
 
 import pytest
 
 from wanbench.harness.results.lock import RunLock
-from wanbench.harness.run.turn import Turn
 
 FLOCK = fcntl.flock
 
@@ -36,22 +34,3 @@ def test_one_process_prepares_a_run_and_then_others_join(tmp_path):
             assert (first.joined, second.joined) == (False, True)
             assert not first.is_last()
         assert first.is_last()
-
-
-def test_emulations_of_one_host_take_turns(tmp_path):
-    (tmp_path / "host").touch()
-    said, stopped, ended = [], threading.Event(), []
-
-    def second():
-        with Turn(tmp_path / "host", stopped, said.append).held(alone=True):
-            ended.append("second")
-
-    with Turn(tmp_path / "host", stopped, said.append).held(alone=True):
-        thread = threading.Thread(target=second)
-        thread.start()
-        while not said:
-            assert thread.is_alive()
-        ended.append("first")
-    thread.join()
-    assert ended == ["first", "second"]
-    assert said == ["waiting: another process of this run measures on this host, and would be disturbed"]
