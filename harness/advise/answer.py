@@ -118,6 +118,7 @@ def to_json(found: Answer) -> dict[str, Any]:
         "emulated": [_plain(each, of) for each in of.emulated.measured],
         "emulation": {key: getattr(of.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
         "recordings_without_learning": list(of.without_learning),
+        "recordings_trained_otherwise": list(of.others),
         "considered": len(of.candidates),
         "simulated": len(of.simulated),
     }
@@ -203,6 +204,8 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
     for each in of.without_learning:
         yield "no evidence", f"{each}, so it shows nothing of the others; check model, data and learning rates"
+    for each in of.others:
+        yield "no evidence", f"{each}; a recording counts for this model only as it was trained"
     if found.runner_up is not None:
         yield "runner-up", _setting(found.runner_up, of)
     if found.faster is not None:

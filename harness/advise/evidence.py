@@ -14,11 +14,13 @@ from wanbench.harness.advise.candidates import Setting, identity
 from wanbench.harness.advise.question import Limits, Question
 from wanbench.harness.analysis.paired import PairedDifference, mean_interval, paired_difference
 from wanbench.harness.errors import SpecError
+from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
 from wanbench.harness.learning.recording import SUFFIX, Recording, Trajectory, read, recorded
 from wanbench.harness.learning.summary import final_accuracies
 from wanbench.harness.plan import known
 from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.rep import sources
 from wanbench.harness.results.target import steps_to_target
 from wanbench.netprofiles import did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
@@ -86,6 +88,7 @@ class Library:
 
     Attributes:
         recordings: of the workload itself, else of the proxies. proxy: whether they are of another model.
+        others: recordings of this model that were trained otherwise and do not count, each with what differs.
         network: what training that depends on time must have been recorded on.
         fewest_seeds: with fewer, a recording is no evidence.
     """
@@ -95,13 +98,15 @@ class Library:
     limits: Limits
     network: str = ""
     fewest_seeds: int = FEWEST_SEEDS
+    others: tuple[str, ...] = ()
 
     @classmethod
     def for_question(cls, question: Question, named: Sequence[str], runs: Path) -> Library:
         """Choose the recordings.
 
-        A recording of the workload itself comes first: in `runs`, or in the package. Otherwise the proxies are those
-        that are named, or whose models have convolutions if this one has, or all if that is not known.
+        A recording of the workload itself comes first, in `runs` or in the package, if code, data, optimizer, batch and
+        number of workers are those that are asked about. Otherwise the proxies are those that are named, or whose
+        models have convolutions if this one has, or all if that is not known.
 
         Args:
             named: designs. runs: the folder of `wanbench learn`.
@@ -117,14 +122,16 @@ class Library:
                 near = did_you_mean(name, every, f"recorded: {', '.join(every)}")
                 raise SpecError(f"--proxy {name}: no such recording{near}")
         asked = question.reference.workload
-        itself = [each for each in every.values() if _is_of(each, question)]
+        trained = {each.design: differences(each, question) for each in every.values() if _is_of(each, question)}
+        itself = [every[design] for design, differing in trained.items() if not differing]
+        others = tuple(f"{design}: {', '.join(differing)}" for design, differing in trained.items() if differing)
         if itself and not named:
-            return cls(tuple(itself), False, question.limits, question.network_name)
+            return cls(tuple(itself), False, question.limits, question.network_name, others=others)
         asked_for = _architecture([tensor.shape for tensor in asked.parameters])
         chosen = [every[name] for name in named] or [
             each for each in shipped.values() if asked_for in {None, _architecture_of(each)}
         ]
-        return cls(tuple(chosen), True, question.limits, question.network_name)
+        return cls(tuple(chosen), True, question.limits, question.network_name, others=others)
 
     @property
     def settings(self) -> list[Setting]:
@@ -292,6 +299,25 @@ def _workload(recording: Recording) -> str:
 def _is_of(recording: Recording, question: Question) -> bool:
     trained, asked = recording.about["workload"], question.spec.workload
     return any(getattr(asked, key) is not None and trained.get(key) == getattr(asked, key) for key in ("name", "model"))
+
+
+def differences(recording: Recording, question: Question) -> list[str]:
+    """What a recording of this model trained otherwise than it is asked about, in words."""
+    cell, train = question.reference, recording.about["train"]
+    asked = {key: getattr(cell.train, key) for key in ("optimizer", "batch_size")}
+    if cell.train.optimizer == "sgd":
+        asked |= {"momentum": cell.train.momentum, "nesterov": cell.train.nesterov}
+    default = type(cell.train).model_fields
+    pairs = {key: (train.get(key, default[key].default), value) for key, value in asked.items()}
+    pairs["workers"] = recording.about["workers"], question.workers
+    found = [f"{key} {recorded}, here {value}" for key, (recorded, value) in pairs.items() if recorded != value]
+    if (changed := sources.changed(cell, recording.made.get("sources", {}))) is not None:
+        found.append(f"{changed} has changed")
+    elif "sources" not in recording.made and question.spec.workload.model is not None:
+        found.append("its code was not recorded")
+    if question.spec.workload.model is not None and recording.made.get("data") != data_hash(cell):
+        found.append("other data")
+    return found
 
 
 def _architecture_of(recording: Recording) -> str | None:

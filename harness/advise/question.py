@@ -25,7 +25,7 @@ REFERENCE = "ssgd"
 _WINDOW, _SHORT_WINDOW = "60 steps", "20 steps"
 _LONG = 10  # computing times; in longer steps stragglers hardly count
 _NUMBERS = ("params", "tensors", "step_time", "step_cv")
-_OPTIMIZER = frozenset({"optimizer", "momentum", "nesterov"})
+_TRAINED = frozenset({"optimizer", "momentum", "nesterov", "batch_size"})
 _MOMENTUM = 0.9  # decides how many vectors some algorithms send
 
 
@@ -155,10 +155,10 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _recorded_train(name: str) -> dict[str, Any]:
-    """The optimizer with which most settings of a built-in workload were recorded; empty if none was."""
+    """The optimizer and the batch with which most settings of a built-in workload were recorded; empty if none was."""
     known = [each for each in recorded() if each.about["workload"].get("name") == name]
     most = max(known, key=lambda each: len(each.by_setting), default=None)
-    return {key: value for key, value in most.about["train"].items() if key in _OPTIMIZER} if most else {}
+    return {key: value for key, value in most.about["train"].items() if key in _TRAINED} if most else {}
 
 
 def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -175,7 +175,7 @@ def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise SpecError(
             f"--workload {path}: the compute of a program is not known; `wanbench calibrate` describes it by numbers"
         )
-    train = {key: value for key, value in data.get("train", {}).items() if key in _OPTIMIZER}
+    train = {key: value for key, value in data.get("train", {}).items() if key in _TRAINED}
     return dict(task), train or {"momentum": _MOMENTUM}
 
 

@@ -49,7 +49,7 @@ class Found:
     Attributes:
         candidates: all. left_out: those that the workload or a limit does not allow.
         baseline: `ssgd` on gloo, simulated. simulated: the shortlist, in no order.
-        without_learning: recordings that show nothing, each with why.
+        without_learning: recordings that show nothing, each with why. others: of this model, trained otherwise.
     """
 
     question: Question
@@ -59,6 +59,7 @@ class Found:
     simulated: Sequence[Measured]
     emulated: Emulated = field(default_factory=Emulated)
     without_learning: Sequence[str] = ()
+    others: Sequence[str] = ()
 
     @property
     def advisable(self) -> list[Measured]:
@@ -86,7 +87,15 @@ def search(question: Question, library: Library, options: Options) -> Found:
     chosen = shortlist(weighed_)
     options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
-    found = Found(question, weighed_, left_out, baseline, simulated, without_learning=tuple(library.without_learning))
+    found = Found(
+        question,
+        weighed_,
+        left_out,
+        baseline,
+        simulated,
+        without_learning=tuple(library.without_learning),
+        others=library.others,
+    )
     return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
 
 

@@ -18,6 +18,7 @@ from wanbench.harness.learning.recording import Recording, Trajectory, curve
 from wanbench.harness.learning.trials import Rates, Trial, grid, spec_of, timed, trials
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.plan import Plan
+from wanbench.harness.rep.sources import DATA, OURS
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.together import measure_all
@@ -110,6 +111,7 @@ class Campaign:
                 **{key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git")},
                 "code": sorted({rows[trial.cell.key, trial.cell.seed]["code"] for trial in (*tried, *final)}),
                 "data": data_hash(final[0].cell),
+                "sources": self._sources(rows[trial.cell.key, trial.cell.seed] for trial in (*tried, *final)),
             },
             tuned=[_tuned(trial, rows[trial.cell.key, trial.cell.seed]) for trial in tried],
             trajectories=[
@@ -119,6 +121,11 @@ class Campaign:
             ],
             step_time_s=step_time_s,
         )
+
+    def _sources(self, rows: Iterable[Row]) -> dict[str, str]:
+        """Digests of the user's code that trained, by name. All trajectories ran the same, or `verify` refuses them."""
+        found = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
+        return {name: digest for name, digest in found.items() if name not in {OURS, DATA}}
 
     def _trajectory(self, trial: Trial, row: Row, at_end: bool) -> Trajectory:
         rep = self.folder.cell_folder(trial.cell) / f"rep-{row['rep']}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from wanbench.harness.advise.evidence import Library, Tier, more_steps
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.shortlist import weighed
 from wanbench.harness.learning.recording import Recording, Trajectory
+from wanbench.harness.spec.experiment import Spec
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
 
@@ -212,3 +215,53 @@ def test_where_ssgd_hardly_learns_nothing_is_shown_of_the_others():
         assert known.evidence(cell).tier is (Tier.EVIDENCE if learned else Tier.UNKNOWN)
         # The loss is judged by its own target.
         assert replace(known, limits=Limits(target_loss=1.0)).without_learning == []
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """`own(workers, **train)`: what the library says of a recording of `tiny:make` by 4 workers, with a batch of 32."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "helpers.py").write_text("WIDTH = 3\n")
+    learned = tmp_path / "results" / "learn-tiny"
+    learned.mkdir(parents=True)
+    digest = hashlib.sha256((tmp_path / "helpers.py").read_bytes()).hexdigest()[:12]
+    about = {"workload": {"model": "tiny:make"}, "train": {"momentum": 0.9}, "workers": 4, "conditions": []}
+    made = {"sources": {"helpers": digest}, "data": None}
+    trained = [trajectory(name, seed, 50) for name in ("ssgd", "sparse") for seed in (1, 2, 3)]
+    Recording("tiny", about, made, (), trained).write(learned / "learned.json.gz")
+
+    def library_of(workers=4, **train):
+        asked = ask(UNIFORM, "params=1000,step_time=10ms", workers, Limits())
+        cell = replace(asked.reference, train=asked.reference.train.model_copy(update=train))
+        spec = asked.spec.to_dict() | {"workload": {"model": "tiny:make", "step_time": "10ms"}}
+        question = replace(asked, spec=Spec.from_dict(spec, "t"), reference=cell)
+        return Library.for_question(question, (), tmp_path / "results")
+
+    return library_of
+
+
+def test_a_recording_of_this_very_training_is_its_evidence(own):
+    found = own()
+    assert ([each.design for each in found.recordings], found.proxy, found.others) == (["tiny"], False, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"workers": 8}, "workers 4, here 8"),
+        ({"batch_size": 64}, "batch_size 32, here 64"),
+        ({"momentum": 0.0}, "momentum 0.9, here 0.0"),
+        ({"optimizer": "adamw"}, "optimizer sgd, here adamw"),
+    ],
+)
+def test_a_recording_that_was_trained_otherwise_is_no_evidence_and_says_how(own, changes, difference):
+    found = own(**changes)
+    assert found.proxy
+    assert "tiny" not in [each.design for each in found.recordings]
+    assert found.others == (f"tiny: {difference}",)
+
+
+def test_a_recording_is_no_evidence_once_a_helper_of_its_model_has_changed(own):
+    Path("helpers.py").write_text("WIDTH = 300\n")
+    assert own().others == ("tiny: helpers has changed",)

@@ -27,7 +27,7 @@ def test_a_workload_is_a_name_numbers_a_model_or_a_file(tmp_path):
     }  # fmt: skip
     assert workload_tables("my_pkg.model:make")[0] == {"model": "my_pkg.model:make"}
     assert workload_tables(str(calibrated))[0]["step_time"] == "3ms"
-    assert workload_tables("gpt-stdlib")[1] == {"optimizer": "adamw"}  # as it was recorded
+    assert workload_tables("gpt-stdlib")[1] == {"optimizer": "adamw", "batch_size": 8}  # as it was recorded
 
 
 @pytest.mark.parametrize(
