@@ -46,7 +46,7 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
             shutil.copyfile(folder.path / name, to / name)
     manifest = {key: value for key, value in folder.manifest().items() if key not in ("argv", "code")}
     write_json(to / "manifest.json", manifest)
-    write_text(to / RECORDED, "".join(_line({**row, "run": folder.name, "evidence": None}) for row in rows))
+    write_text(to / RECORDED, "".join(_line(_of_any_host(row, folder.name)) for row in rows))
     lines = [line for row in rows if (line := _evidence(row, Evidence(folder), wanted)) is not None]
     if lines:
         write_text(to / FILE, "".join(map(_line, lines)))
@@ -54,6 +54,12 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
         if (to / name).is_file():
             digests.note(to, to / name)
     return RunFolder(to)
+
+
+def _of_any_host(row: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """The row without paths of the host, and without digests of files that are not recorded."""
+    named = {name: digest for name, digest in (row["sources"] or {}).items() if not name.startswith("/")}
+    return {**row, "run": run, "evidence": None, "sources": named or None}
 
 
 def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str]) -> dict[str, Any] | None:
