@@ -93,5 +93,5 @@ def _of_iperf3(report: Report, about: str) -> Iterator[Reading]:
                 server="{host}:{port}".format_map(start.get("connecting_to", {"host": "", "port": ""})),
                 flows=flows,
                 begun_s=int(start.get("timestamp", {}).get("timesecs", 0)),
-                source=f"iperf3{' -R' if back else ''}, {flow_count}, {seconds:.0f} s, {about}",
+                source=f"iperf3{' --bidir' if report.both else ''}{' -R' if back else ''}, {flow_count}, {seconds:.0f} s, {about}",
             )

@@ -22,7 +22,7 @@ from itertools import chain, pairwise
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.iperf3 import Report, intervals, read_report
 from wanbench.harness.measure.ping import Pings, each_way, read_pings
-from wanbench.harness.spec.trace import COUNTS, LEAST_MBPS, MOST_LINES, TIME, TRACED, VALUES, Point, check_points
+from wanbench.harness.spec.trace import COUNTS, LEAST_MBPS, LONGEST_S, MOST_LINES, TIME, TRACED, VALUES, Point, check_points
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.netprofiles.table import number, read_table
@@ -217,8 +217,10 @@ def _table(text: str, columns: str | None, lost: Collection[str]) -> Recording:
     samples = {column: list(_holding(column, values)) for column, values in found.items() if values}
     if not samples:
         raise ValueError(f"no line has a value of {', '.join(found)}")
-    remarks = (*_doubtful_unit(times, taken[TIME][0], columns or TIME), *_doubtful_delays(delay, delays, lost))
-    return Recording("table", samples, remarks, round_trips=bool(lost) and delay == _RTT)
+    remarks = [*_doubtful_unit(times, taken[TIME][0], columns or TIME), *_doubtful_delays(delay, delays, lost)]
+    if times[-1] - times[0] > LONGEST_S and remarks:
+        raise ValueError(remarks[0])
+    return Recording("table", samples, tuple(remarks), round_trips=bool(lost) and delay == _RTT)
 
 
 def _values(
@@ -327,7 +329,7 @@ def _time(text: str) -> float:
             time = datetime(year, month, day, hour, minute, second, tzinfo=UTC) - offset
             return time.timestamp() + float(f"0.{fraction or 0}")
     raise ValueError(
-        f"{TIME}: expected a number, or a date and time such as 2026-03-29T01:59:58 or ...58+01:00, got {text!r}"
+        f"{TIME}: expected a number or a date and time, got {text!r}; a date is like 2026-03-29T01:59:58 or ...58+01:00"
     )
 
 
