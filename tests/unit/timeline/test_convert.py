@@ -401,7 +401,10 @@ def test_a_long_recording_gets_longer_steps_and_a_short_step_is_refused():
     [
         ("time_s,rtt_ms\ninf,1\n", "line 2: time_s: expected a number or a date and time, got 'inf'"),
         ("time_s,rtt_ms\n1e400,1\n", "line 2: time_s: expected a number or a date and time, got '1e400'"),
-        ('time_s,rtt_ms\n0,"1\n' + "9" * 131_073, "line 3: field larger than field limit (131072); is a quote not closed?"),
+        (
+            'time_s,rtt_ms\n0,"1\n' + "9" * 131_073,
+            "line 3: field larger than field limit (131072); is a quote not closed?",
+        ),
         ('{"a":' * 100_000, "not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`"),
         ("9" * 400, "a number is too large; expected a recording of one of the known tools"),
         (f"icmp_seq={'9' * 400} time=1 ms\nicmp_seq=1 time={'9' * 400} ms", "expected a mahimahi trace"),
