@@ -381,10 +381,10 @@ def test_lines_out_of_order_are_refused():
 @pytest.mark.parametrize(("unit", "units"), [("us", "microseconds"), ("ns", "nanoseconds")])
 def test_times_beyond_the_longest_trace_are_refused_with_their_likely_unit(unit, units):
     second = {"us": 10**6, "ns": 10**9}[unit]
-    text = f"t,rtt\n{1_700_000_000 * second},80\n{1_700_000_001 * second},81\n"
+    text = f"t,rtt\n{1_700_000_000 * second},80\n{1_700_000_001 * second},81\n{1_700_000_002 * second},82\n"
     line = refusal(text, columns="time_s=t,rtt_ms=rtt")
     assert line == f"f: time_s: steps of {second:g} s; {units}? then write time_s=t:{unit}"
-    assert column(convert(text, "f", columns=f"time_s=t:{unit},rtt_ms=rtt"), "rtt_ms") == [80, 81]
+    assert column(convert(text, "f", columns=f"time_s=t:{unit},rtt_ms=rtt"), "rtt_ms") == [80, 81, 82]
 
 
 # ---------------------------------------------------------------- all of them
