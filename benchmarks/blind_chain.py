@@ -3,7 +3,8 @@
     sh scripts/uml-run.sh --timeout 7200 .venv/bin/python benchmarks/blind_chain.py [--out build/blind-chain]
 
 Needs root, the kernel's netem, ping and iperf3. Each network is drawn at random and built with `ip` and `tc`: two to
-four sites, with a queue for each path, or an uplink for each site. `wanbench measure` sees the output of ping and
+four sites, with a queue for each path, or an uplink for each site. The last network also loses packets on one path, and
+the measured loss is checked against the interval of the pings. `wanbench measure` sees the output of ping and
 iperf3 only. `wanbench advise` reads the profile that it writes. Then torchrun runs trial.py on the network, and its
 step time is compared with the predicted one. What is finished is kept, so the same command continues.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -26,21 +28,28 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+from wanbench.netprofiles import load
+
 _BIN = Path(sys.executable).parent
 _TRIAL_S = 40
 _FLOWS, _IPERF_S = 4, 6
 _PORT = 5201
+_LOSSY = 10  # the number of the network with loss; those before it are as they were recorded
 
 
 @dataclass(frozen=True)
 class Network:
-    """What is hidden: for each path of two sites its round trip in ms and its Mbit/s, or Mbit/s of each uplink."""
+    """What is hidden: for each path of two sites its round trip in ms and its Mbit/s, or Mbit/s of each uplink.
+
+    `loss_pct` is that of each direction of the path between the first two sites.
+    """
 
     sites: int
     rtts_ms: Mapping[tuple[int, int], float]
     path_mbit: Mapping[tuple[int, int], float] | None
     uplink_mbit: Sequence[float] | None
     workload: str
+    loss_pct: float = 0.0
 
 
 def drawn(number: int) -> Network:
@@ -60,6 +69,7 @@ def drawn(number: int) -> Network:
         {pair: round(mbit * random.uniform(0.5, 1), 1) for pair in pairs} if by_path else None,
         None if by_path else [round(mbit * random.uniform(0.5, 1), 1) for _ in range(sites)],
         f"params={int(between(3e4, 1e6))},tensors=4,step_time={between(40, 300):g}ms",
+        loss_pct=1.0 if number == _LOSSY else 0.0,
     )
 
 
@@ -89,7 +99,7 @@ def built(network: Network) -> Iterator[None]:
             sh(f"ip -n site{site} address add {host(site)}/32 dev net0")
         if network.path_mbit is not None:
             for (a, b), mbit in network.path_mbit.items():
-                _wire(a, b, network.rtts_ms[a, b], mbit)
+                _wire(a, b, network.rtts_ms[a, b], mbit, network.loss_pct if (a, b) == (0, 1) else 0.0)
         else:
             assert network.uplink_mbit is not None
             sh("ip netns exec router sysctl -qw net.ipv4.ip_forward=1")
@@ -101,13 +111,14 @@ def built(network: Network) -> Iterator[None]:
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-def _wire(a: int, b: int, rtt_ms: float, mbit: float) -> None:
-    """A wire with half of the round trip and the rate in each direction."""
+def _wire(a: int, b: int, rtt_ms: float, mbit: float, loss_pct: float) -> None:
+    """A wire with half of the round trip, the rate and the loss in each direction."""
+    netem = f"delay {rtt_ms / 2}ms rate {mbit}mbit limit 2000" + (f" loss {loss_pct}%" if loss_pct else "")
     sh(f"ip link add w{a}{b} netns site{a} type veth peer name w{b}{a} netns site{b}")
     for here, there in ((a, b), (b, a)):
         name = f"w{here}{there}"
         sh(f"ip -n site{here} link set {name} up")
-        sh(f"tc -n site{here} qdisc add dev {name} root netem delay {rtt_ms / 2}ms rate {mbit}mbit limit 2000")
+        sh(f"tc -n site{here} qdisc add dev {name} root netem {netem}")
     for here, there in ((a, b), (b, a)):
         sh(f"ip -n site{here} route add {host(there)} dev w{here}{there} src {host(here)} congctl cubic")
 
@@ -148,7 +159,8 @@ def measured(network: Network, folder: Path) -> Path:
     sources = []
     for a, b in combinations(range(network.sites), 2):
         file = folder / f"ping-{a}-{b}.txt"
-        file.write_text(output(at(a, "ping", "-n", "-c", "30", "-i", "0.2", host(b), stdout=subprocess.PIPE)))
+        pings = ("-c", "2000", "-i", "0.02") if network.loss_pct else ("-c", "30", "-i", "0.2")
+        file.write_text(output(at(a, "ping", "-n", *pings, host(b), stdout=subprocess.PIPE)))
         sources.append(f"s{a},s{b}={file}")
     servers = [
         at(b, "iperf3", "-s", "-p", str(_PORT + a), stdout=subprocess.DEVNULL)
@@ -173,7 +185,17 @@ def measured(network: Network, folder: Path) -> Path:
     profile = folder / "measured.toml"
     profile.unlink(missing_ok=True)
     subprocess.run([_BIN / "wanbench", "measure", *sources, "-o", profile], check=True, stdout=subprocess.DEVNULL)
+    _check_loss(network, profile)
     return profile
+
+
+def _check_loss(network: Network, profile: Path) -> None:
+    """Stop if the measured loss of the first path is not that of netem, within what 2000 pings can tell."""
+    path = load(str(profile)).path("s0", "s1")
+    lost = 1 - (1 - path.loss.value) ** 2
+    expected = 1 - (1 - network.loss_pct / 100) ** 2
+    if abs(lost - expected) > 4 * math.sqrt(expected * (1 - expected) / 2000):
+        raise SystemExit(f"{profile}: {100 * lost:.3g} % of round trips lost, expected {100 * expected:.3g} %")
 
 
 def _iperf(a: int, others: Sequence[int]) -> list[str]:
@@ -249,7 +271,7 @@ def main() -> None:
     """Go through the chain on each network, and print what differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("build/blind-chain"), help="folder of the measurements")
-    parser.add_argument("--networks", type=int, default=10)
+    parser.add_argument("--networks", type=int, default=_LOSSY + 1)
     asked = parser.parse_args()
     lines = []
     for number in range(asked.networks):

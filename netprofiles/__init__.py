@@ -9,9 +9,10 @@ Layout
     placement.py   place(): the site of each rank
     user_file.py   the bounds of files that users name, and of what is in them
     values.py      the values that a file gives for one path
+    table.py       the lines and numbers of a table: a profile, a trace, or a recording
     toml_file.py   strict TOML
     toml_text.py   plain data as TOML
-    csv_file.py    plain CSV: a line per path or site
+    csv_file.py    plain CSV: a line per path or site, or a table of round trips
     library.py     load() by name or path, catalog_names()
     describe.py    a profile as rows, and as a page of text
     catalog/       the built-in profiles: data, with a source for every value

@@ -30,7 +30,7 @@ def read_table(text: str) -> Iterator[tuple[int, list[str]]]:
         number = text[: lines.tell()].count("\n") or 1
         raise FileError(f"line {number}: cells are separated by ';'; expected ',' between cells, {_NUMBERS}")
     mark = next((mark for mark in ",\t" if mark in first), " ")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True, strict=True)
     begin, width = 0, 0
     try:
         for row in reader:

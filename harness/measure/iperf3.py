@@ -12,7 +12,7 @@ from typing import Any
 
 from wanbench.netprofiles.table import number
 
-_BEGIN = re.compile(r"^\s*\{", re.MULTILINE)
+_BEGIN = re.compile(r"^[ \t]*\{", re.MULTILINE)
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b", re.IGNORECASE)  # as C prints it; JSON has no such word
 _REVERSE = "_bidir_reverse"
 _EXPECTED = "expected the JSON of `iperf3 -c HOST -J`"
@@ -55,7 +55,7 @@ def read_report(text: str) -> Report | None:
         data = whole[0] if whole else data
         if not data.keys() & {"intervals", "end", "error"}:
             raise KeyError
-        end = {**(data.get("end") or {})}
+        end = {**data.get("end", {})}
         report = Report(data.get("start") or {}, data.get("intervals") or [], end, str(data.get("error", "")))
     if report.error and not report.intervals:
         raise ValueError(f"iperf3 failed: {report.error}")
@@ -99,7 +99,8 @@ def received(report: Report) -> list[tuple[bool, float, float]]:
         ValueError: it counted nothing, or iperf3 did not end.
     """
     if report.error or not report.end:
-        raise ValueError(f"iperf3 failed: {report.error or 'the report has no end'}; measure again, until it ends")
+        failure = f"iperf3 failed: {report.error}" if report.error else "the report of iperf3 has no end"
+        raise ValueError(f"{failure}; measure again, until iperf3 has finished")
     with as_report():
         return [_received(report, suffix) for suffix in (("", _REVERSE) if report.both else ("",))]
 

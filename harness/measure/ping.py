@@ -16,7 +16,8 @@ _UNIT = r"(?:ms|msec|m|мс|毫秒|ミリ秒|밀리초|\ufffd+)(?!\w)"  # Spanis
 _TIME = re.compile(rf"([=<]|bytes,)\s*(\d+(?:[.,]\d+)?)[\s\ufffd]*{_UNIT}")
 _SEQUENCE = re.compile(r"(?:\b(?:icmp_)?(?:seq|req)[= ]|: (?:duplicate for )?\[)(\d{1,9})\b")
 _HOST = re.compile(
-    r"\d{1,3}(?:\.\d{1,3}){3}|(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|[0-9a-f:]*::[0-9a-f:]*[0-9a-f]|\S+(?= +: \[)",
+    r"\d{1,3}(?:\.\d{1,3}){3}|(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|[0-9a-f:]{0,35}::[0-9a-f:]{0,35}[0-9a-f]"
+    r"|\S+(?= +: \[)",  # of fping
     re.IGNORECASE,
 )
 _STAMP = re.compile(r"\s*\[(\d+\.\d+)\]")  # of -D
@@ -25,16 +26,19 @@ _TTL = re.compile(r"\b(?:ttl|hlim)=", re.IGNORECASE)
 _FROM_0 = re.compile(r"\): \d+ data bytes|: \[\d+\]")  # BusyBox, BSD and fping; iputils counts from 1
 _STATISTICS = re.compile(
     # 20 packets transmitted, 18 received, +1 duplicates, 10% packet loss, time 19028ms
-    r"(?<![=\d])(?<!= )(\d+)[^\d%\n,，、]*[,，、][^\d%+\n]*(\d+)[^%\n]*?(\d+(?:[.,]\d+)?)\s*%"
+    r"(?<![=\d])(?<!= )(\d{1,15})[^\d%\n,，、]*[,，、][^\d%+\n]*(\d{1,15})[^%\n]*?(\d+(?:[.,]\d+)?)\s*%"
     r"(?:.*\D(\d+) ?[^\W\d]+\s*$)?"
     # 192.0.2.9 : xmt/rcv/%loss = 20/18/10%, of fping
     r"|/%loss = (\d+)/(\d+)/\d+%"
     # Sent = 20, Received = 18, Lost = 2 (10% loss), of Windows, which breaks this line in some languages
-    r"|=\s*(\d+)\s*[,，、\ufffd][^\d=]*=\s*(\d+)\s*[,，、\ufffd][^\d=]*=\s*\d+\s*[(（]",
+    r"|=\s*(\d{1,15})\s*[,，、\ufffd][^\d=]*=\s*(\d{1,15})\s*[,，、\ufffd][^\d=]*=\s*\d+\s*[(（]",
     re.MULTILINE,
 )
-_VECTOR = re.compile(r"(\S+) +:((?: (?:\d+(?:\.\d+)?|-))+)\s*$")  # of fping -C -q
+_VECTOR = re.compile(r"^(\S+) +:((?: (?:\d+(?:\.\d+)?|-))+)\s*$", re.MULTILINE)  # of fping -C -q
+_NAMED = re.compile("ping|/%loss", re.IGNORECASE)
+_LONGEST = 400  # what is longer is no line of ping, and would take long
 _TITLE = re.compile(r"[:：]\s*$")
+_EACH_ALONE = "expected one run to one host, so give each its own file"
 _WRAP = 1 << 16  # pings are counted modulo this
 
 
@@ -74,10 +78,10 @@ def read_pings(text: str) -> Pings | None:
     Raises:
         ValueError: begins with the line; the output is not that of one whole run to one host.
     """
+    if not any(pattern.search(text) for pattern in (_TIME, _VECTOR, _NAMED)):
+        return None
     lines = list(_lines(text))
     timed = [line for line in lines if line.rtt_ms is not None]
-    if not timed and not re.search("ping|/%loss", text, re.IGNORECASE):
-        return None
     counts = list(_statistics(lines))
     if not timed and not counts:
         return None
@@ -103,23 +107,24 @@ def read_pings(text: str) -> Pings | None:
 
 
 def _two_runs(line: int) -> ValueError:
-    return ValueError(f"line {line}: another run of ping, or another host; expected one, so give each its own file")
+    return ValueError(f"line {line}: ping begins again, or another host answers; {_EACH_ALONE}")
 
 
 def _lines(text: str) -> Iterator[_Line]:
     for number, row in enumerate(text.splitlines(keepends=True), 1):
-        times, sequence, host = _TIME.findall(row), _SEQUENCE.search(row), _HOST.search(row)
+        head = row[:_LONGEST]
+        times, sequence, host = _TIME.findall(head), _SEQUENCE.search(head), _HOST.search(head)
         if (vector := _VECTOR.match(row)) and "bytes," not in text:
             for ping, value in enumerate(vector[2].split()):
-                yield _Line(number, row, vector[1], ping, None if value == "-" else float(value))
+                yield _Line(number, head, vector[1], ping, None if value == "-" else float(value))
             continue
         timed = len(times) == 1 and bool(sequence or host)
         if not timed and not row.endswith(("\n", "\r")):
             sequence = None  # the output may be cut off here
-        elif not timed and _TTL.search(row):
+        elif not timed and _TTL.search(head):
             raise ValueError(f"line {number}: expected an answer with its time in ms, such as `time=84.9 ms`")
         rtt_ms = float(times[0][1].replace(",", ".")) if timed else None
-        yield _Line(number, row, host[0] if host else "", int(sequence[1]) if sequence else None, rtt_ms)
+        yield _Line(number, head, host[0] if host else "", int(sequence[1]) if sequence else None, rtt_ms)
 
 
 def _statistics(lines: Iterable[_Line]) -> Iterator[tuple[int, int, int, float | None]]:

@@ -85,7 +85,7 @@ def _of_iperf3(report: Report, about: str) -> Iterator[Reading]:
     start = report.start
     with as_report():
         flows = int(start.get("test_start", {}).get("num_streams") or len(start.get("connected", [])) or 1)
-        flow_count = "one flow" if flows == 1 else f"{flows} flows"
+        how = f"iperf3{' --bidir' if report.both else ''}{{}}, {'one flow' if flows == 1 else f'{flows} flows'}"
         for back, mbps, seconds in received(report):
             yield Reading(
                 rate_mbps=round(mbps, 3),
@@ -93,5 +93,5 @@ def _of_iperf3(report: Report, about: str) -> Iterator[Reading]:
                 server="{host}:{port}".format_map(start.get("connecting_to", {"host": "", "port": ""})),
                 flows=flows,
                 begun_s=int(start.get("timestamp", {}).get("timesecs", 0)),
-                source=f"iperf3{' -R' if back else ''}, {flow_count}, {seconds:.0f} s, {about}",
+                source=f"{how.format(' -R' if back else '')}, {seconds:.0f} s, {about}",
             )

@@ -23,7 +23,17 @@ from itertools import chain, pairwise
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.iperf3 import Report, intervals, read_report
 from wanbench.harness.measure.ping import Pings, each_way, read_pings
-from wanbench.harness.spec.trace import COUNTS, LEAST_MBPS, MOST_LINES, TIME, TRACED, VALUES, Point, check_points
+from wanbench.harness.spec.trace import (
+    COUNTS,
+    LEAST_MBPS,
+    LONGEST_S,
+    MOST_LINES,
+    TIME,
+    TRACED,
+    VALUES,
+    Point,
+    check_points,
+)
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.netprofiles.table import number, read_table
@@ -100,7 +110,7 @@ def convert(
     """
     try:
         recording = _read(text, columns, lost)
-        length_s = max(sample.end_s for each in recording.samples.values() for sample in each)
+        length_s = max((sample.end_s for each in recording.samples.values() for sample in each), default=0.0)
         step_s = every_s or max(1, math.ceil(length_s / MOST_LINES))
         steps = max(1, math.floor(length_s / step_s + 1e-9))
         if steps > MOST_LINES:
@@ -215,11 +225,14 @@ def _table(text: str, columns: str | None, lost: Collection[str]) -> Recording:
             delays.update([row[taken[delay][0]]] if delay else [])
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from None
-    samples = {column: list(_holding(column, values)) for column, values in found.items() if values}
-    if not samples:
+    if not any(found.values()):
         raise ValueError(f"no line has a value of {', '.join(found)}")
-    remarks = (*_doubtful_unit(times, taken[TIME][0], columns or TIME), *_doubtful_delays(delay, delays, lost))
-    return Recording("table", samples, remarks, round_trips=bool(lost) and delay == _RTT)
+    last_s = times[-1] - max((time_s for time_s in times if time_s < times[-1]), default=times[-1] - 1)
+    samples = {column: list(_holding(column, values, last_s)) for column, values in found.items() if values}
+    remarks = [*_doubtful_unit(times, taken[TIME][0], columns or TIME), *_doubtful_delays(delay, delays, lost)]
+    if times[-1] - times[0] > LONGEST_S and remarks:
+        raise ValueError(remarks[0])
+    return Recording("table", samples, tuple(remarks), round_trips=bool(lost) and delay == _RTT)
 
 
 def _values(
@@ -278,11 +291,9 @@ def _mean(column: str, values: Sequence[float]) -> float:
     return statistics.fmean([value for value in values if value or column not in COUNTS] or [0.0])
 
 
-def _holding(column: str, values: Mapping[float, Sequence[float]]) -> Iterator[Sample]:
-    """Yield one sample per time; it holds until the next, and the last as long as the one before it."""
-    times = list(values)
-    last_s = times[-1] - times[-2] if len(times) > 1 else 1.0
-    for begin_s, end_s in pairwise([*times, times[-1] + last_s]):
+def _holding(column: str, values: Mapping[float, Sequence[float]], last_s: float) -> Iterator[Sample]:
+    """Yield one sample per time; it holds until the next, and the last for `last_s`, as long as the line before it."""
+    for begin_s, end_s in pairwise([*values, max(values) + last_s]):
         yield Sample(begin_s, end_s, _mean(column, values[begin_s]))
 
 
@@ -328,7 +339,7 @@ def _time(text: str) -> float:
             time = datetime(year, month, day, hour, minute, second, tzinfo=UTC) - offset
             return time.timestamp() + float(f"0.{fraction or 0}")
     raise ValueError(
-        f"{TIME}: expected a number, or a date and time such as 2026-03-29T01:59:58 or ...58+01:00, got {text!r}"
+        f"{TIME}: expected a number or a date and time, got {text!r}; a date is like 2026-03-29T01:59:58 or ...58+01:00"
     )
 
 

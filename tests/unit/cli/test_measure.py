@@ -63,19 +63,28 @@ ALONE_AND_AT_ONCE = ("home,london=l", "home,tokyo=t", "home=l2", "home=t2")
 
 
 def test_one_late_answer_changes_neither_the_round_trip_nor_the_jitter():
-    reading = read(PING, "ping.txt", DAY)
+    (reading,) = read(PING, "ping.txt", DAY)
     assert reading.rtt_ms == 85.0
     assert reading.jitter_ms == pytest.approx(0.11, abs=0.04)
-    assert reading.loss_pct == pytest.approx(8.3333)
-    assert reading.source == "ping, 11 of 12 answers, ping.txt, 2026-11-21"
+    assert reading.loss_pct == pytest.approx(100 * (1 - (11 / 12) ** 0.5), abs=1e-4)
+    assert reading.source == (
+        "ping, 11 of 12 answers, 8.333 % of round trips lost is 4.257 % each way, ping.txt, 2026-11-21"
+    )
 
 
-def test_without_a_lost_packet_no_loss_is_written():
-    assert read(PING.replace("12 packets transmitted", "11 packets transmitted"), "x", DAY).loss_pct is None
+ANSWERED = PING.replace("12 packets transmitted", "11 packets transmitted").replace("8.33333%", "0%")
+
+
+def test_without_a_lost_packet_no_loss_is_written(tmp_path):
+    (tmp_path / "p").write_text(ANSWERED)
+    assert wanbench("measure", "a,b=p", "-o", "mine.toml").exit_code == 0
+    path = load("mine.toml").path("a", "b")
+    assert path.loss.value == 0
+    assert "loss" not in path.provenance
 
 
 def test_the_rate_is_that_of_the_receiver():
-    reading = read(IPERF, "iperf.json", DAY)
+    (reading,) = read(IPERF, "iperf.json", DAY)
     assert reading.rate_mbps == 940
     assert reading.source == "iperf3, one flow, 10 s, iperf.json, 2026-11-21"
 
@@ -85,7 +94,7 @@ def test_the_rate_of_udp_is_what_arrives_and_its_loss_is_not_that_of_the_path(me
     sent = {"bits_per_second": 1e8, "seconds": 10, "packets": 1000, "lost_packets": 800, "lost_percent": 80}
     path = measured({"udp": json.dumps({"end": {"sum": sent, **received}})}, "home,london=udp").path("home", "london")
     assert path.rate.mbit == pytest.approx(20)
-    assert path.loss.value == pytest.approx(1 / 12, abs=1e-6)  # of the pings
+    assert path.loss.value == pytest.approx(1 - (11 / 12) ** 0.5, abs=1e-6)  # of the pings
 
 
 def test_files_become_a_profile_that_names_its_sources(tmp_path):
@@ -123,7 +132,7 @@ def test_a_ping_in_one_direction_is_the_round_trip_of_both(tmp_path):
         ("a,b=iperf.json", "wanbench: a,b: no round-trip time; add output of ping"),
         (
             "a,b=prose.txt",
-            "wanbench: prose.txt: expected output of ping (with `time=... ms`) or JSON of iperf3, got neither",
+            "wanbench: prose.txt: expected output of ping (with `time=... ms`) or the JSON of `iperf3 -J`, got neither",
         ),
         (
             "a,b=iperf.json a,c=p.txt",

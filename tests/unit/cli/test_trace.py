@@ -15,12 +15,12 @@ def test_the_trace_is_on_stdout_and_what_was_read_on_stderr(tmp_path):
     ("args", "line"),
     [
         (["none.txt"], "none.txt: cannot be read: No such file or directory"),
-        (["binary"], "binary: not a text file; expected UTF-8"),
+        (["binary"], "binary: expected a mahimahi trace, "),
         (["lte.down", "--every", "0s"], "--every: expected more than 0, such as '1s'"),
         (["lte.down", "--every", "1"], "--every: '1' has no unit; a delay is a number and one of ns, us, ms, s"),
     ],
 )
 def test_unusable_input_is_reported_in_one_line(tmp_path, args, line):
     (tmp_path / "lte.down").write_text("500\n")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "binary").write_bytes(b"\x7fELF\xff\x00")
     assert refused("trace", *args).startswith(f"wanbench: {line}")

@@ -106,7 +106,7 @@ _COLUMNS = (
             ["src,dst,rtt_ms,one_way_ms"],
             "net.csv, line 1: expected exactly one of the columns rtt_ms and one_way_ms",
         ),
-        (["src,dst,rtt_ms", "a,b"], "net.csv, line 2: 2 cells; expected 3 (src, dst, rtt_ms)"),
+        (["src,dst,rtt_ms", "a,b"], "net.csv, line 2: 2 cells; expected 3, as in line 1"),
         (["src,dst,rtt_ms", ",b,1"], "net.csv, line 2, src: empty; expected the name of a site"),
         (
             ["src,dst,rtt_ms", "a,,1"],
@@ -164,3 +164,77 @@ def test_an_impossible_network_in_csv_is_named_with_its_line(csv, lines, where, 
     message = str(refused.value)
     assert message.startswith(where)
     assert value in message
+
+
+MATRIX = ("from/to,dallas,london,tokyo", "dallas,,113,144", "london,114,,241", "tokyo,143,242,")
+
+
+def test_a_table_of_round_trips_is_a_profile_with_the_mean_of_both_directions(csv):
+    profile = csv(*MATRIX)
+    assert [site.name for site in profile.sites] == ["dallas", "london", "tokyo"]
+    rtts = {pair: profile.rtt(*pair).ms for pair in (("dallas", "london"), ("tokyo", "dallas"), ("london", "tokyo"))}
+    assert rtts == {("dallas", "london"): 113.5, ("tokyo", "dallas"): 143.5, ("london", "tokyo"): 241.5}
+    assert profile.path("dallas", "london").rate is None
+    assert profile.notes == (
+        "A round trip is the mean of both directions of the table.",
+        "The table has no rates: nothing limits a path.",
+    )
+
+
+def test_a_table_of_round_trips_may_lack_directions_and_have_the_round_trip_inside_a_site(csv):
+    profile = csv(",tokyo,london,", "", "# measured in March", "london,241ms,0.5,", "tokyo,2.5,-,")
+    assert [site.name for site in profile.sites] == ["tokyo", "london"]
+    assert profile.rtt("tokyo", "london").ms == 241
+    assert [profile.site(name).local_rtt.ms for name in ("tokyo", "london")] == [2.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((*MATRIX[:3], "tokyo,143,,"), None),
+        (("x,a,b,c", "a,,1,2", "b,1,,", "c,2,,"), "net.csv: no path b -> c"),
+        (("x,a,b", "a,,1", "b,fast,"), "net.csv, line 3, a, rtt_ms: 'fast' is invalid"),
+        (("x,a,b", "a,,1", "c,1,"), "net.csv, line 1: none of the columns src, dst, "),
+        (("x,a,b", "a,,1", "b,1,", "b,2,"), "net.csv, line 4: a and b are given twice"),
+    ],
+)
+def test_a_table_of_round_trips_that_is_not_complete_is_refused(csv, lines, message):
+    if message is None:
+        assert csv(*lines).rtt("london", "tokyo").ms == 241
+        return
+    with pytest.raises(ProfileError) as refused:
+        csv(*lines)
+    assert str(refused.value).startswith(message)
+
+
+NUMBERS = "'.' before decimals and nothing between thousands"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["src;dst;rtt_ms;rate_mbps", "München;São Paulo;203,5;200"],
+            f"net.csv, line 1: cells are separated by ';'; expected ',' between cells, {NUMBERS}",
+        ),
+        (
+            ["src,dst,rtt_ms,rate_mbps", 'A,B,20,"1,000"'],
+            "net.csv, line 2, rate_mbps: '1,000' is invalid; expected a number, above 0, without a unit; "
+            f"',' separates digits, expected {NUMBERS}",
+        ),
+        (["src,dst,rtt_ms", 'a,b,"1'], "net.csv, line 2: unexpected end of data; is a quote not closed?"),
+        (["src,dst,rtt_ms", 'a,b,"' + "9" * 200_000], "net.csv, line 2: field larger than field limit (131072)"),
+    ],
+)
+def test_other_separators_and_open_quotes_are_named(csv, lines, message):
+    with pytest.raises(ProfileError) as refused:
+        csv(*lines)
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_comments_empty_lines_trailing_commas_and_the_files_of_windows_are_read(tmp_path, monkeypatch, encoding):
+    monkeypatch.chdir(tmp_path)
+    lines = ["# of March", "", "src,dst,rtt_ms,", '"São Paulo",b,80,', " , ,,", ""]
+    (tmp_path / "net.csv").write_bytes("\r\n".join(lines).encode(encoding))
+    assert load("net.csv").rtt("São Paulo", "b").ms == 80

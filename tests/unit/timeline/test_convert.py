@@ -1,6 +1,7 @@
 """Recordings of other tools become traces that a timeline can read, and keep their bytes, delays and losses."""
 
 import json
+import shlex
 
 import pytest
 
@@ -103,8 +104,8 @@ def test_the_loss_of_udp_is_taken_from_its_receiver():
     [
         ('{"error": "unable to connect", "intervals": []}', "iperf3 failed: unable to connect"),
         ('{"intervals": []}', "iperf3 reported no interval; measure for longer"),
-        ('{"a": 1}', "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
-        ("{", "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
+        ('{"a": 1}', "not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`"),
+        ("{", "not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`"),
     ],
 )
 def test_json_that_is_no_report_is_refused(text, reason):
@@ -133,43 +134,49 @@ def answers(*pings, stamped=0.0):
     return "\n".join(["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.", *lines, ""])
 
 
-STATISTICS = "--- 192.0.2.1 ping statistics ---\n{} packets transmitted, {} received, 9% packet loss, time {}ms\n"
+def statistics(sent, received, ms):
+    lost = f"{100 - 100 * received / sent:g}% packet loss"
+    return f"--- 192.0.2.1 ping statistics ---\n{sent} packets transmitted, {received} received, {lost}, time {ms}ms\n"
 
 
 def test_a_step_has_the_median_round_trip_and_the_share_of_lost_pings():
     made = convert(answers((1, 80), (2, 81), (3, 300), (4, 90), (6, 92), stamped=0.5), "f", every_s=1.5)
     assert made.points == [
         {"time_s": 0, "rtt_ms": 81, "loss_pct": 0},
-        {"time_s": 1.5, "rtt_ms": 91, "loss_pct": pytest.approx(100 / 3, abs=1e-6)},
+        {"time_s": 1.5, "rtt_ms": 91, "loss_pct": pytest.approx(100 * (1 - (2 / 3) ** 0.5), abs=1e-6)},
     ]
-    assert made.remarks == ("f: one ping per 0.5 s, 3 s, 2 lines of 1.5 s",)
+    assert made.remarks == (
+        "f: one ping per 0.5 s, 3 s, 2 lines of 1.5 s",
+        "5 of 6 answers, 16.67 % of round trips lost is 8.713 % each way, without statistics",
+    )
 
 
 def test_pings_lost_at_both_ends_count_if_ping_has_counted_them():
     assert column(convert(answers((2, 80), (3, 80)), "f"), "loss_pct") == [0, 0]
-    made = convert(answers((2, 80), (3, 80)) + STATISTICS.format(4, 2, 3000), "f")
+    made = convert(answers((2, 80), (3, 80)) + statistics(4, 2, 3000), "f")
     assert column(made, "loss_pct") == [100, 0, 0, 100]
     assert column(made, "rtt_ms") == [None, 80, 80, None]
 
 
 def test_without_stamps_the_statistics_give_the_interval():
-    made = convert(answers(*((n, 80) for n in range(1, 12))) + STATISTICS.format(11, 11, 2000), "f")
-    assert made.remarks == ("f: one ping per 0.2 s, 2.2 s, 2 lines of 1 s",)
+    made = convert(answers(*((n, 80) for n in range(1, 12))) + statistics(11, 11, 2000), "f")
+    assert made.remarks[0] == "f: one ping per 0.2 s, 2.2 s, 2 lines of 1 s"
 
 
 def test_an_interval_that_the_log_does_not_give_is_assumed():
     made = convert(answers((1, 80), (2, 80)), "f")
-    assert made.remarks == ("f: one ping per 1 s (assumed; record with -D), 2 s, 2 lines of 1 s",)
+    assert made.remarks[0] == "f: one ping per 1 s (assumed; record with -D), 2 s, 2 lines of 1 s"
 
 
 def test_two_runs_of_ping_are_refused():
     assert refusal(answers((1, 80)) + answers((1, 90))) == (
-        "f: line 3: ping begins again; expected one run, so convert each alone"
+        "f: line 3: ping begins again, or another host answers; expected one run to one host, so give each its own file"
     )
 
 
 def test_a_duplicate_counts_once_and_the_counter_of_ping_starts_again():
-    made = convert(answers((65534, 80), (65535, 80), (65535, 500), (65537, 82), stamped=1), "f")
+    text = answers((65534, 80), (65535, 80), (65535, 500), (65537, 82), stamped=1)
+    made = convert(text.replace("time=500 ms", "time=500 ms (DUP!)"), "f")
     assert column(made, "rtt_ms") == [80, 80, None, 82]
     assert column(made, "loss_pct") == [0, 0, 100, 0]
 
@@ -236,9 +243,10 @@ def test_a_wrong_map_is_refused(columns, reason):
     assert refusal(text, columns=columns).startswith(f"f: {reason}")
 
 
-@pytest.mark.parametrize("line", ["2", "2,", "2,5,1,1"])
-def test_a_line_with_more_or_fewer_fields_is_refused(line):
-    assert refusal(f"time_s,rate_mbps,n\n1,5,1\n{line}\n") == "f: line 3: expected as many fields as in the first line"
+@pytest.mark.parametrize(("line", "cells"), [("2", 1), ("2,", 2), ("2,5,1,1", 4)])
+def test_a_line_with_more_or_fewer_cells_is_refused(line, cells):
+    text = f"time_s,rate_mbps,n\n1,5,1\n{line}\n"
+    assert refusal(text) == f"f: line 3: {cells} cells; expected 3, as in line 1"
 
 
 def test_a_column_that_is_there_twice_is_refused_if_it_is_taken():
@@ -248,12 +256,116 @@ def test_a_column_that_is_there_twice_is_refused_if_it_is_taken():
     assert column(convert("t,a,n,n\n0,5,6,7\n", "f", columns="time_s=t,rate_mbps=a"), "rate_mbps") == [5]
 
 
-@pytest.mark.parametrize(("mark", "name"), [(";", "';'"), ("\t", r"'\t'")])
 @pytest.mark.parametrize("columns", [None, "time_s=time_s,rate_mbps=rate_mbps"])
-def test_fields_that_no_comma_separates_are_refused(mark, name, columns):
-    assert refusal(f"time_s{mark}rate_mbps\n0{mark}5,5\n", columns=columns) == (
-        f"f: fields are separated by {name}; expected ',' between fields and '.' in numbers"
+def test_cells_that_semicolons_separate_are_refused(columns):
+    assert refusal("time_s;rate_mbps\n0;5,5\n", columns=columns) == (
+        "f: line 1: cells are separated by ';'; expected ',' between cells, '.' before decimals and nothing between "
+        "thousands"
     )
+
+
+@pytest.mark.parametrize(("value", "mark"), [("5,5", ","), ("1'000", "'"), ("1 000", " ")])
+def test_a_number_with_a_separator_is_refused_by_its_name(value, mark):
+    assert refusal(f"time_s\trate_mbps\n0\t{value}\n") == (
+        f"f: line 2: rate_mbps: expected a number, got {value!r}; {mark!r} separates digits, expected '.' before "
+        "decimals and nothing between thousands"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["0.5 4.03\n1.0 3.1\n", "  0.5   4.03  \n 1.0 3.1\n", "# s Mbit/s\n0.5\t4.03\n1.0\t3.1\n"]
+)
+def test_columns_of_a_table_without_header_are_named_by_number(text):
+    made = convert(text, "f", every_s=0.5, columns="time_s=1,rate_mbps=2")
+    assert column(made, "rate_mbps") == [4.03, 3.1]
+
+
+def test_columns_without_names_show_how_to_name_them():
+    assert refusal("0.5 4\n", columns="1,2").endswith(", as in time_s=1,rate_mbps=2")
+    assert "time_s=1,rate_mbps=2 if it has no header" in refusal("0.5 4.03\n1.0 3.1\n")
+
+
+# ---------------------------------------------------------------- doubtful values
+
+
+LOST_AS_ZERO = "tx,rtt\n0,80000\n1,0.0\n2,90000\n3,0\n4,nan\n"
+
+
+def test_zeros_are_round_trips_with_a_remark_or_lost_packets_with_lost():
+    made = convert(LOST_AS_ZERO, "f", columns="time_s=tx,rtt_ms=rtt:us")
+    assert column(made, "rtt_ms") == [80, 0, 90, 0]
+    assert made.remarks[1:] == (
+        "rtt_ms: 1 of 5 values are '0.0'; if they are lost packets, add --lost 0.0",
+        "rtt_ms: 1 of 5 values are '0'; if they are lost packets, add --lost 0",
+        "rtt_ms: 1 of 5 values are 'nan'; if they are lost packets, add --lost nan",
+    )
+    made = convert(LOST_AS_ZERO, "f", columns="time_s=tx,rtt_ms=rtt:us", lost=["0", "NaN"])
+    assert column(made, "rtt_ms") == [80, None, 90, None, None]
+    assert column(made, "loss_pct") == [0, 100, 0, 100, 100]
+    assert len(made.remarks) == 1
+
+
+def test_a_lost_round_trip_of_a_table_counts_each_way_and_a_lost_packet_one_way_counts_once():
+    text = "t,d\n0,80\n1,-1\n2,80\n3,80\n4,80\n"
+    made = convert(text, "f", every_s=5, columns="time_s=t,rtt_ms=d", lost=["-1"])
+    assert made.points[0]["loss_pct"] == pytest.approx(100 * (1 - 0.8**0.5), abs=1e-6)
+    assert convert(text, "f", every_s=5, columns="time_s=t,one_way_ms=d", lost=["-1"]).points[0]["loss_pct"] == 20
+
+
+@pytest.mark.parametrize("word", ["timeout", "*", "-1", "XXXX"])
+def test_a_word_in_place_of_a_round_trip_is_refused_with_what_to_add(word):
+    text = f"t,rtt\n0,80\n1,{word}\n"
+    line = refusal(text, columns="time_s=t,rtt_ms=rtt")
+    assert line.startswith("f: line 3: rtt_ms: expected a")
+    assert line.endswith(f"; if it stands for a lost packet, add --lost {shlex.quote(word)}")
+    assert column(convert(text, "f", columns="time_s=t,rtt_ms=rtt", lost=[word]), "loss_pct") == [0, 100]
+
+
+@pytest.mark.parametrize("columns", ["time_s=t,rate_mbps=r", "time_s=t,rtt_ms=r,loss_pct=l"])
+def test_lost_needs_a_delay_and_no_loss(columns):
+    assert refusal("t,r,l\n0,1,0\n", columns=columns, lost=["0"]).startswith(
+        "f: --lost: it is for values of rtt_ms or "
+    )
+    assert refusal("500\n", lost=["0"]) == "f: --lost: it is for a table; name its columns with --columns"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ("2026-03-29T01:59:58+01:00", "2026-03-29T01:59:59+01:00", "2026-03-29T03:00:00+02:00"),
+        ("2026-03-29 00:59:58Z", "2026-03-29 01:59:59 +01", "2026-03-28 20:00:00.0-0500"),
+    ],
+)
+def test_times_with_an_offset_go_on_through_the_change_to_summer_time(times):
+    text = "t,rtt\n" + "".join(f"{time},{80 + number}\n" for number, time in enumerate(times))
+    made = convert(text, "f", columns="time_s=t,rtt_ms=rtt")
+    assert made.points == [{"time_s": number, "rtt_ms": 80 + number} for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-03-29 01:59:58 CEST", "29/03/2026 01:59:58", "2026-13-29 01:59:58", "01:59:58 PM"]
+)
+def test_a_time_whose_zone_or_order_is_unknown_is_refused(time):
+    line = refusal(f"t,rtt\n{time},80\n", columns="time_s=t,rtt_ms=rtt")
+    assert line.startswith(f"f: line 2: time_s: expected a number or a date and time, got {time!r}")
+
+
+@pytest.mark.parametrize(
+    ("begin", "step", "remark"),
+    [
+        (1_700_000_000_000, 1000, "time_s: steps of 1000 s; milliseconds? then write time_s=t:ms"),
+        (0, 1000, "time_s: steps of 1000 s; milliseconds? then write time_s=t:ms"),
+        (1_700_000_000, 300, None),
+        (0, 1, None),
+    ],
+)
+def test_times_that_are_hardly_seconds_get_a_remark(begin, step, remark):
+    text = "t,rtt\n" + "".join(f"{begin + number * step},80\n" for number in range(3))
+    remarks = convert(text, "f", every_s=step * 3 / 4, columns="time_s=t,rtt_ms=rtt").remarks[1:]
+    assert remarks == ((remark,) if remark else ())
+    if remark:
+        unit = remark.rpartition(":")[2]
+        assert not convert(text, "f", columns=f"time_s=t:{unit},rtt_ms=rtt").remarks[1:]
 
 
 @pytest.mark.parametrize("value", ["-5", "inf", "-inf", "1e400"])
@@ -266,12 +378,21 @@ def test_lines_out_of_order_are_refused():
     assert refusal("time_s,rtt_ms\n5,1\n4,1\n").startswith("f: line 3: ")
 
 
+@pytest.mark.parametrize(("unit", "units"), [("us", "microseconds"), ("ns", "nanoseconds")])
+def test_times_beyond_the_longest_trace_are_refused_with_their_likely_unit(unit, units):
+    second = {"us": 10**6, "ns": 10**9}[unit]
+    text = f"t,rtt\n{1_700_000_000 * second},80\n{1_700_000_001 * second},81\n{1_700_000_002 * second},82\n"
+    line = refusal(text, columns="time_s=t,rtt_ms=rtt")
+    assert line == f"f: time_s: steps of {second:g} s; {units}? then write time_s=t:{unit}"
+    assert column(convert(text, "f", columns=f"time_s=t:{unit},rtt_ms=rtt"), "rtt_ms") == [80, 81, 82]
+
+
 # ---------------------------------------------------------------- all of them
 
 
 def test_a_long_recording_gets_longer_steps_and_a_short_step_is_refused():
     text = "time_s,rtt_ms\n0,80\n5000,90\n"
-    assert convert(text, "f").remarks == ("f: CSV, 10000 s, 2 lines of 5 s",)
+    assert convert(text, "f").remarks == ("f: table, 10000 s, 2 lines of 5 s",)
     assert refusal(text, every_s=1) == "f: --every 1s makes 10000 steps; expected at most 2000, e.g. 5s"
 
 
@@ -280,10 +401,13 @@ def test_a_long_recording_gets_longer_steps_and_a_short_step_is_refused():
     [
         ("time_s,rtt_ms\ninf,1\n", "line 2: time_s: expected a number or a date and time, got 'inf'"),
         ("time_s,rtt_ms\n1e400,1\n", "line 2: time_s: expected a number or a date and time, got '1e400'"),
-        ('time_s,rtt_ms\n0,"1\n' + "9" * 131_073, "field larger than field limit (131072); is a quote not closed?"),
-        ('{"a":' * 100_000, "not a report of iperf3; expected the JSON of `iperf3 -c HOST --json`"),
+        (
+            'time_s,rtt_ms\n0,"1\n' + "9" * 131_073,
+            "line 3: field larger than field limit (131072); is a quote not closed?",
+        ),
+        ('{"a":' * 100_000, "not a report of iperf3; expected the JSON of `iperf3 -c HOST -J`"),
         ("9" * 400, "a number is too large; expected a recording of one of the known tools"),
-        (f"icmp_seq={'9' * 400} time=1 ms\nicmp_seq=1 time=1 ms", "a number is too large;"),
+        (f"icmp_seq={'9' * 400} time=1 ms\nicmp_seq=1 time={'9' * 400} ms", "expected a mahimahi trace"),
     ],
     ids=lambda text: text[:30],
 )
@@ -293,8 +417,8 @@ def test_strange_text_is_refused_in_one_line(text, reason):
 
 def test_text_of_no_known_format_is_refused():
     assert refusal("it was fast\n") == (
-        "f: expected a mahimahi trace, JSON of iperf3, output of ping, or CSV; for CSV, add --columns "
-        "time_s=NAME,rate_mbps=NAME"
+        "f: expected a mahimahi trace, JSON of iperf3, output of ping, or a table; for a table, add --columns "
+        "time_s=NAME,rate_mbps=NAME, or time_s=1,rate_mbps=2 if it has no header"
     )
     assert "expected a mahimahi trace" in refusal("")
 
