@@ -45,7 +45,7 @@ class TrialResult:
 def trial_result(run: Path, steps: str) -> TrialResult:
     """Compare the steps that `trial.py` wrote with the advice in a run's folder. Raises: SpecError."""
     try:
-        advice = json.loads((run / JSON).read_text(encoding="utf-8"))
+        advice = json.loads((run / JSON).read_text(encoding="utf-8"), parse_constant=int)  # NaN and Infinity are none
         advised, compute_s = advice["advised"], float(advice["workload"]["step_time_s"])
         predicted_s, setting = float(advised["step_time_s"]), f"{advised['algorithm']} on {advised['collective']}"
     except (OSError, ValueError, LookupError, TypeError) as error:

@@ -87,7 +87,7 @@ def _number(environment: Mapping[str, str], name: str, default: int, *, least: i
 def _paces(environment: Mapping[str, str]) -> tuple[tuple[float | None, float | None], ...]:
     text = environment.get(PACES, "[]")
     try:
-        return tuple((together, alone) for together, alone in json.loads(text))
+        return tuple((together, alone) for together, alone in json.loads(text, parse_constant=int))
     except (ValueError, TypeError):
         raise CommError(f"{PACES}={text}: expected a JSON list of [together, alone] in bytes/s, one per rank") from None
 

@@ -40,6 +40,13 @@ def test_a_trial_is_compared_with_the_advice_of_its_run(tmp_path):
     assert found.text().endswith("in 40 steps: as predicted")
 
 
+def test_an_advice_of_no_time_is_refused_and_not_met(tmp_path):
+    advice = '{"advised": {"algorithm": "a", "collective": "b", "step_time_s": NaN}, "workload": {"step_time_s": 1}}'
+    (tmp_path / "advice.json").write_text(advice)
+    with pytest.raises(SpecError, match="no advice to compare with"):
+        trial_result(tmp_path, "steps.jsonl")
+
+
 @pytest.mark.parametrize("text", ["", "x", '{"seconds": null}\n' * 30, '{"step": 1}\n', '{"seconds": -1}\n' * 30])
 def test_other_files_are_refused(text, tmp_path):
     (tmp_path / "advice.json").write_text(

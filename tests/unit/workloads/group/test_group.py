@@ -587,6 +587,7 @@ def test_half_precision_is_rounded_once_inside_a_site_too(group):
         ),
         ({"WAN_STREAMS": "0"}, "WAN_STREAMS=0: expected a whole number, at least 1"),
         ({"WAN_PACES": "[1]"}, "expected a JSON list of [together, alone] in bytes/s, one per rank"),
+        ({"WAN_PACES": "[[NaN, 1]]"}, "expected a JSON list of [together, alone] in bytes/s, one per rank"),
         ({"GLOO_SOCKET_IFNAME": "nothing0"}, "GLOO_SOCKET_IFNAME=nothing0: no IPv4 address of this host"),
     ],
 )
