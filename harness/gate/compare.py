@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from wanbench.harness.gate.rounds import CannotRun, RunRequest
 from wanbench.harness.gate.sides import Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell, TrainingCell
-from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import check_host
@@ -136,7 +134,8 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
     except OtherFiles as error:
         return _not_comparable(work, against, str(error))
     remark = [known.remark] if known.remark and both.timed else []
-    remark += _same_code(pair.base.rows(), pair.head.rows())
+    if pair.base.ran and pair.base.ran == pair.head.ran:
+        remark.append("the code under test is the same on both sides")
     judged = work.claims(pair.head.rows())
     found += work.unmeasured(pair.base.rows(), pair.head.rows())
     return Report(work.spec.name, against, tuple(found), judged, together, tuple(remark), pair.files)
@@ -147,12 +146,6 @@ def _pair(work: Work, base: Side, head: Side) -> Pair:
     excluded = tuple(work.spec.sweep.get("exclude", []))
     order = RunRequest(work.file.resolve(), work.spec.name, excluded, work.options, commands)
     return Pair(work.cells, order, work.folder.resolve(), base, head)
-
-
-def _same_code(base: Sequence[Row], head: Sequence[Row]) -> list[str]:
-    """A remark if no code that measured differs, so that no difference was to be expected."""
-    same = {row["code"] for row in base} == {row["code"] for row in head}
-    return ["the code under test is the same on both sides"] if same else []
 
 
 def _not_comparable(work: Work, against: str, why: str) -> Report:
@@ -183,6 +176,5 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
         *([known.remark] if known.remark else []),
     ]
     notes = notes if both.timed else []
-    notes += _same_code(*rows)
     titles = {"base": base.title, "head": head.title}
     return Report(work.spec.name, against, tuple(found), work.claims(rows[1]), together, tuple(notes), titles)

@@ -43,29 +43,35 @@ class OwnFiles:
 
     def code(self, files: Iterable[str]) -> dict[str, str]:
         """Digests of these files as this side has them, by their path in the checkout, or their own if in none."""
-        places = {file: self._place(Path(os.path.realpath(file))) for file in files}
-        return {
-            os.path.relpath(path, self.root) if path.is_relative_to(self.root) else file: sha256(
-                path.read_bytes()
-            ).hexdigest()[:12]
-            for file, path in places.items()
-            if path.is_file()
-        }
+        found = {}
+        for file in files:
+            path = self._place(Path(os.path.realpath(file)))
+            if path.is_file():
+                name = os.path.relpath(path, self.root) if path.is_relative_to(self.root) else file
+                found[name] = sha256(path.read_bytes()).hexdigest()[:12]
+        return found
 
-    def prove(self, role: str, record: Path, scripts: Iterable[Path]) -> None:
-        """Raise OtherFiles unless the modules of a record, and these scripts of commands, are files of the checkout."""
+    def prove(self, role: str, record: Path, scripts: Iterable[Path]) -> dict[str, str]:
+        """Digests of the modules of a record, and of these scripts of commands, by path in the checkout.
+
+        Raises:
+            OtherFiles: one of them is a file of another checkout, or there is no record.
+        """
         if not record.is_file():
             raise OtherFiles(
                 f"whose files the {role} ran is not known: its Python wrote no record of imports ({record})"
             )
         modules = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
-        for file in dict.fromkeys([*modules, *map(os.path.realpath, scripts)]):
+        files = sorted({*modules, *map(os.path.realpath, scripts)})
+        for file in files:
             top = self._checkout(file)
             if top is not None and top != self.root and not _ignored(Path(file)):
                 raise OtherFiles(
                     f"the {role} did not run its own files: {file} in place of {self.root}{file.removeprefix(top)}; "
                     "commit what is new, name scripts relative to the spec, and build in gate.setup what must be built"
                 )
+
+        return self.code(file for file in files if self._checkout(file) == self.root)
 
     def _place(self, path: Path) -> Path:
         """The place in this checkout of a file of any checkout; any other file itself."""

@@ -72,6 +72,7 @@ class Measurement:
         self.folder = RunFolder(out / request.name)
         self._passed_on: set[str] = set()
         self._record = out / "imports.jsonl"
+        self.ran: dict[str, str] = {}  # digests of the files of its checkout that it ran, by path in it
         self._spec = request.spec
         if side.own is not None and request.commands:  # they run in the folder of the spec
             self._spec = side.own.copied(request.spec)
@@ -102,7 +103,7 @@ class Measurement:
         code, last = _run(command, self.side, self._record, self._say)
         if self.side.own is not None:
             scripts = {path for command in self._request.commands for path in files(command, self._spec.parent)}
-            self.side.own.prove(self.side.role, self._record, sorted(scripts))
+            self.ran = self.side.own.prove(self.side.role, self._record, sorted(scripts))
         if code == EXIT_SPEC:
             raise CannotRun(last)
         if code == EXIT_HOST:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,9 @@ def test_a_side_imports_its_own_files_however_the_package_is_installed(sides, tm
     assert [json.loads(line) for line in record.read_text().splitlines()] == [
         str(own / "__init__.py"), str(own / "helper.py"),
     ]  # fmt: skip
-    both[role].prove(role, record, [])
+    assert both[role].prove(role, record, []) == {
+        f"src/mypkg/{name}": sha256((own / name).read_bytes()).hexdigest()[:12] for name in ("__init__.py", "helper.py")
+    }
 
 
 def test_modules_that_are_run_and_processes_that_are_started_import_the_same_files(sides, tmp_path):
