@@ -80,11 +80,10 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         listener.close()
-    counts = {"counters_before": before, "counters_after": counters()}
-    processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
     changed = configuration.first_change(configured, configuration.read())
-    finished = {"lost": lost, "processor": processor, "changed": changed, **counts}
-    channel.send({"cmd": "program", "event": "finished", **finished})
+    counts = {"counters_before": before, "counters_after": counters(), "changed": changed}
+    processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
+    channel.send({"cmd": "program", "event": "finished", "lost": lost, "processor": processor, **counts})
 
 
 def _used_s() -> float:
