@@ -82,10 +82,10 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         listener.close()
-    counts = {"counters_before": before, "counters_after": counters()}
+    changed = configuration.first_change(configured, configuration.read())
+    counts = {"counters_before": before, "counters_after": counters(), "changed": changed}
     processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
     finished = {"imports": imported.noted(request["imports"]), "lost": lost, "processor": processor}
-    finished["changed"] = configuration.first_change(configured, configuration.read())
     channel.send({"cmd": "program", "event": "finished", **finished, **counts})
 
 
