@@ -60,7 +60,6 @@ EVENTS = "events.jsonl"
 CLAIMS = "claims"
 RECORDED = "rows.jsonl"
 _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
-_IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
@@ -367,7 +366,7 @@ def _renamed(part: Path, final: Path) -> bool:
         except FileNotFoundError:  # NFS can repeat a request whose answer was lost
             return (final / "result.json").read_bytes() == result
         except OSError as error:
-            if error.errno not in _IN_THE_WAY:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # nothing is in the way
                 raise
             if RowFiles().find(final / "result.json") is not None:
                 return False
