@@ -6,16 +6,34 @@ A mark tells leftovers of a crashed run from things that a live run uses.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+FILE = "owner.json"
+
 
 def mark() -> dict[str, Any]:
     """Return the mark of this process as plain data, which `is_gone` reads."""
-    _, started = _stat("self") or (None, None)
+    _, started = _status("self") or (None, None)
     return {"pid": os.getpid(), "started": started, "seen_from": _seen_from(), "clock": _namespace("time")}
+
+
+def write_mark(folder: Path) -> None:
+    """Mark a folder as this process's."""
+    (folder / FILE).write_text(json.dumps(mark()))
+
+
+def has_left(folder: Path) -> bool:
+    """Whether the process that marked a folder has certainly ended. Of others' things there, such as a pipe, none is
+    opened."""
+    try:
+        return stat.S_ISREG((folder / FILE).lstat().st_mode) and is_gone(json.loads((folder / FILE).read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def is_gone(owner: Mapping[str, Any]) -> bool:
@@ -36,7 +54,7 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:  # of another user
         pass
-    seen = _stat(owner["pid"])
+    seen = _status(owner["pid"])
     if seen is None:  # /proc hides it, or is that of another namespace
         return False
     state, started = seen
@@ -50,14 +68,12 @@ def locked(file: int | IO[Any], how: int) -> bool:
     """
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # else on a file system without locks
     return True
 
 
-def _stat(pid: int | str) -> tuple[str, int] | None:
+def _status(pid: int | str) -> tuple[str, int] | None:
     """The state of a process and its start time in ticks since boot; None if /proc does not show it.
 
     State Z is one that has ended and that its parent has not reaped.

@@ -22,7 +22,6 @@ hosts' clocks are compared: whoever wants to know whether another process lives 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import shutil
@@ -45,7 +44,7 @@ TRIES = 2  # an invalid repetition is measured once more, a failed one is not
 BEAT_S = 5.0
 MISSED = 3  # heartbeats after which a process counts as dead
 _LOOK_S = 0.2
-_MARK, _BEAT, _OWNER = "owner.json", "beat", "owner"
+_BEAT, _OWNER = "beat", "owner"
 
 
 class Worker:
@@ -60,7 +59,7 @@ class Worker:
         self.folder = run / digests.WORKERS / self.name
         self._ended = threading.Event()
         self.folder.mkdir(parents=True)
-        (self.folder / _MARK).write_text(json.dumps(owner.mark()))
+        owner.write_mark(self.folder)
         self._count(0)
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
@@ -98,7 +97,7 @@ class Watch:
     def is_dead(self, name: str) -> bool:
         """Whether a worker has ended, or has missed its heartbeats since this was first asked."""
         beat = self._beat_of(name)
-        if beat is None or self._is_gone(name):
+        if beat is None or owner.has_left(self._workers / name):
             return True
         before, since = self._seen.get(name, (None, 0.0))
         if beat != before:
@@ -113,7 +112,7 @@ class Watch:
     def others(self) -> list[str]:
         """The workers that may live: those that have not ended in order, and have not certainly died."""
         beating = sorted(path.parent.name for path in self._workers.glob(f"*/{_BEAT}"))
-        gone = {name for name in beating if self._is_gone(name)}
+        gone = {name for name in beating if owner.has_left(self._workers / name)}
         for name in gone:
             self.bury(name)
         return [name for name in beating if name not in gone]
@@ -141,14 +140,6 @@ class Watch:
             return None
         except OSError:
             return ""
-
-    def _is_gone(self, name: str) -> bool:
-        """Whether the process has certainly ended: one of this host, which no longer exists."""
-        try:
-            mark: Any = json.loads((self._workers / name / _MARK).read_text())
-            return owner.is_gone(mark)
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
 
 
 class Answer(Enum):

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import fcntl
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from wanbench.harness.errors import HostError, writing
+from wanbench.harness.errors import HostError
 from wanbench.harness.process.owner import locked
 
-ELSEWHERE = "; choose another folder with --out"
 _FILE = ".lock"
 _PATIENCE_S = 5.0  # while another process prepares the folder
 _LOOK_S = 0.1
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Report in one line that nothing can be written in the folder of a run. Raises: HostError."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"{folder}: cannot write results here ({error.strerror}); choose another folder with --out"
+        ) from None
 
 
 class RunLock:
@@ -28,20 +40,19 @@ class RunLock:
 
     Args:
         folder: the run's folder, which is made. alone: whether nobody else may measure.
-        patience_s: how long to wait for a process that holds the folder alone.
 
     Raises:
         HostError: on entry, another process holds it, or it is read-only.
     """
 
-    def __init__(self, folder: Path, *, alone: bool = True, patience_s: float = _PATIENCE_S) -> None:
-        self._folder, self._alone, self._patience_s = folder, alone, patience_s
+    def __init__(self, folder: Path, *, alone: bool = True) -> None:
+        self._folder, self._alone = folder, alone
         self._file: IO[str]
         self.joined = False
 
     def __enter__(self) -> RunLock:
-        with writing(self._folder, "results here", ELSEWHERE):
-            self._folder.mkdir(exist_ok=True)
+        with writable(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
             self._file = (self._folder / _FILE).open("a+")  # NFS shares a lock only if the file is open for reading
         if not self._taken():
             self._file.close()
@@ -61,7 +72,7 @@ class RunLock:
 
     def _taken(self) -> bool:
         """Take the lock alone, or join those who measure."""
-        until = time.monotonic() + (0.0 if self._alone else self._patience_s)
+        until = time.monotonic() + (0.0 if self._alone else _PATIENCE_S)
         while True:
             if locked(self._file, fcntl.LOCK_EX):
                 return True

@@ -42,7 +42,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import SpecError, in_words, writing
+from wanbench.harness.errors import SpecError, in_words
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
@@ -51,7 +51,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import keep_as, to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.links import strange
-from wanbench.harness.results.lock import ELSEWHERE, RunLock
+from wanbench.harness.results.lock import RunLock, writable
 from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
 
@@ -60,7 +60,6 @@ EVENTS = "events.jsonl"
 CLAIMS = "claims"
 RECORDED = "rows.jsonl"
 _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
-_IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,8 @@ class RunFolder:
         names = chain([name], (f"{name}-{number}" for number in count(2)))
         while True:
             path = root / next(names)
-            with writing(path, "results here", ELSEWHERE), contextlib.suppress(FileExistsError):
-                path.mkdir()
+            with writable(path), contextlib.suppress(FileExistsError):
+                path.mkdir(parents=True)
                 return cls(path)
 
     @property
@@ -113,7 +112,7 @@ class RunFolder:
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
         self._folders.forget()
-        with writing(self.path, "results here", ELSEWHERE):
+        with writable(self.path):
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
                 write_text(self.path / "spec.toml", spec_text)
@@ -365,7 +364,7 @@ def _renamed(part: Path, final: Path) -> bool:
         except FileNotFoundError:  # NFS can repeat a request whose answer was lost
             return (final / "result.json").read_bytes() == result
         except OSError as error:
-            if error.errno not in _IN_THE_WAY:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):  # nothing is in the way
                 raise
             if RowFiles().find(final / "result.json") is not None:
                 return False

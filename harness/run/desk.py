@@ -14,7 +14,6 @@ from typing import Any
 
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.claims import SharedRun, Watch
-from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.repetitions import Item, pending
@@ -49,13 +48,10 @@ class Desk:
         """Call a method of the run's folder, as the node's worker."""
         return getattr(self._nodes[node], method)(*arguments, **named)
 
-    def keep(
-        self, node: str, method: str, cell: Cell, rep: int, content: bytes, about: Any, host: str | None
-    ) -> Path | None:
+    def keep(self, node: str, method: str, cell: Cell, rep: int, content: bytes, about: Any, host: str | None) -> Any:
         """Publish what a node has measured, or keep it as a failed try: `finish` or `fail` of the run's folder."""
-        folder = self._nodes[node]
-        kept: Path | None = getattr(folder, method)(cell, rep, _unpacked(content, folder.begin(cell, rep)), about, host)
-        return kept
+        part = self._nodes[node].begin(cell, rep)
+        return self.folder(node, method, cell, rep, _unpacked(content, part), about, host)
 
     def say(self, how: str, line: str) -> None:
         """Take a line of a node's progress."""
@@ -92,6 +88,15 @@ def _far(method: str) -> Callable[..., Any]:
     return ask
 
 
+def _far_kept(method: str) -> Callable[..., Any]:
+    """`finish` or `fail` of the run's folder, called at the Desk."""
+
+    def ask(run: FarRun, cell: Cell, rep: int, part: Path, about: Any, host: str | None = None) -> Any:
+        return run.ask("keep", run.node, method, cell, rep, _packed(part), about, host)
+
+    return ask
+
+
 class FarRun(SharedRun):
     """A folder of the node's own, whose repetitions are claimed and published at the Desk."""
 
@@ -103,13 +108,7 @@ class FarRun(SharedRun):
     is_settled, is_finished = _far("is_settled"), _far("is_finished")
     rows, event = _far("rows"), _far("event")
 
-    def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:
-        kept: Path | None = self.ask("keep", self.node, "finish", cell, rep, _packed(part), row, host)
-        return kept
-
-    def fail(self, cell: Cell, rep: int, part: Path, error: dict[str, Any], host: str | None = None) -> Path | None:
-        kept: Path | None = self.ask("keep", self.node, "fail", cell, rep, _packed(part), error, host)
-        return kept
+    finish, fail = _far_kept("finish"), _far_kept("fail")
 
 
 class FarReporter(Reporter):

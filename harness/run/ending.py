@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wanbench.harness.run.host import sweep_stale, write_owner
+from wanbench.harness.process.owner import write_mark
+from wanbench.harness.run.host import sweep_stale
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def control_folder() -> Iterator[Path]:
     sweep_stale()
     folder = Path(tempfile.mkdtemp(prefix="wanbench-"))
     try:
-        write_owner(folder)
+        write_mark(folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from wanbench.harness import testbeds
@@ -20,8 +19,6 @@ from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import check_data
-
-_OWNER = "owner.json"
 
 
 def check_host(cells: Iterable[Cell]) -> None:
@@ -87,23 +84,13 @@ def available_bytes() -> int:
     raise HostError("/proc/meminfo: no MemAvailable line; is /proc mounted?")
 
 
-def write_owner(folder: Path) -> None:
-    """Mark a control folder as this process's."""
-    (folder / _OWNER).write_text(json.dumps(owner.mark()))
-
-
 def stale_folders() -> list[Path]:
     """Control folders whose owner is gone, without folders of other users and folders without our mark."""
     found = []
     for folder in Path(tempfile.gettempdir()).glob("wanbench-*"):
-        try:
-            # Files of other users, such as a pipe, are not opened.
-            if folder.lstat().st_uid != os.geteuid() or not stat.S_ISREG((folder / _OWNER).lstat().st_mode):
-                continue
-            if owner.is_gone(json.loads((folder / _OWNER).read_text())):
+        with suppress(OSError):
+            if folder.lstat().st_uid == os.geteuid() and owner.has_left(folder):
                 found.append(folder)
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
     return sorted(found)
 
 

@@ -110,7 +110,7 @@ class _Session:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
         self.slots, self.room = slots, Room(host)
-        self.turn: str | None = None  # of emulated rows
+        self.turn: str | None = None  # while this emulates
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
@@ -137,7 +137,7 @@ class _Session:
 
     def emulate(self, todo: list[Item]) -> None:
         """Run emulations. Networks and repetitions that fail a check are tried again at the end, alone on the host."""
-        rest = [item for item in todo if not item.cell.is_baseline and not self._is_counted(item)]
+        rest = [item for item in todo if not item.cell.is_baseline and not self._is_measured(item)]
         divided = {item.cell.base_key for item in rest}
         first = [item for item in todo if item.cell.is_baseline]
         # Others may have done the rest while this worker waited for its turn.
@@ -220,23 +220,10 @@ class _Session:
         if answer is Answer.ELSEWHERE:
             elsewhere.append(item)
         elif answer is Answer.SETTLED:
-            self._count(item)
+            self.say.elsewhere()
+            if not self._is_measured(item):
+                self.tally.failed.append(item.cell.slug)
         return answer is Answer.MINE
-
-    def _count(self, item: Item) -> None:
-        """Count a repetition that another worker settled."""
-        self.say.elsewhere()
-        if not self._is_measured(item):
-            self.tally.failed.append(item.cell.slug)
-
-    def _is_counted(self, item: Item) -> bool:
-        """Whether a repetition is settled, which is then counted."""
-        if settled := self._is_settled(item):
-            self._count(item)
-        return settled
-
-    def _is_settled(self, item: Item) -> bool:
-        return self.folder.is_settled(item.cell, item.rep, item.host)
 
     def _is_measured(self, item: Item) -> bool:
         return self.folder.is_finished(item.cell, item.rep)
@@ -282,8 +269,7 @@ class _Session:
         """
         if not self.folder.has(item.cell, item.rep, item.host):
             return self._discard(item, part)
-        known: Any = {"run": self.folder.name, **host_facts(item.cell)}
-        known["turn"] = None if _simulated(item) else self.turn
+        known: Any = {"run": self.folder.name, **host_facts(item.cell), "turn": self.turn}
         try:
             row = future.result() | known
         except RepFailed as error:
@@ -338,7 +324,7 @@ class _Session:
         kept = self.folder.fail(item.cell, item.rep, part, {"row": row, "log_tail": list(log_tail)}, item.host)
         if kept is None:
             return self._discard(item, part)
-        is_last, reason = self._is_settled(item), row["reason"] or ""
+        is_last, reason = self.folder.is_settled(item.cell, item.rep, item.host), row["reason"] or ""
         self.folder.release(item.cell, item.rep, item.host)
         self.folder.event("failed" if is_last else "invalid", cell=item.cell.slug, rep=item.rep, reason=reason)
         if not is_last:

@@ -18,7 +18,6 @@ from wanbench.harness.process.owner import locked
 from wanbench.harness.run.ending import stoppable
 
 SWITCH = "WANBENCH_TURN"
-_HOST = "/proc/self/ns/time"
 _FIRST = 0xEFFFFFFA  # inode of the namespace that a kernel begins with: PROC_TIME_INIT_INO of its linux/proc_ns.h
 _LOOK_S = 0.2
 
@@ -38,7 +37,7 @@ def host_turn(say: Callable[[str], None]) -> Iterator[str]:
         Interrupted: Ctrl-C or SIGTERM while it waits.
     """
     try:
-        host = os.open(_HOST, os.O_RDONLY) if os.environ.get(SWITCH) != "off" else None
+        host = os.open("/proc/self/ns/time", os.O_RDONLY) if os.environ.get(SWITCH) != "off" else None
     except OSError:
         host = None
     if host is None:

@@ -106,8 +106,10 @@ def wrong(attempts: list[dict[str, Any]], when: dict[int, float]) -> Iterator[st
         yield f"two valid results: {attempts}"
 
 
-@pytest.mark.parametrize(("seed", "pauses", "runs"), [(1, 12, 4), pytest.param(2, 100, 36, marks=pytest.mark.long)])
-def test_no_valid_result_is_lost_or_replaced_whoever_stops_and_goes_on(tmp_path, seed, pauses, runs):
+@pytest.mark.parametrize(
+    ("seed", "pauses", "runs", "late"), [(1, 12, 4, 0), pytest.param(2, 100, 36, 5, marks=pytest.mark.long)]
+)
+def test_no_valid_result_is_lost_or_replaced_whoever_stops_and_goes_on(tmp_path, seed, pauses, runs, late):
     folders = prepared(tmp_path, runs)
     script = [sys.executable, pausing_worker.__file__]
     workers = [
@@ -138,7 +140,7 @@ def test_no_valid_result_is_lost_or_replaced_whoever_stops_and_goes_on(tmp_path,
     valid = {folder.name: sum(row["status"] == "ok" for row in folder.rows()) for folder in folders}
     assert [text for group in attempts.values() for text in wrong(group, when)] == []
     assert {file: file.read_bytes() for file in seen} == seen  # none was replaced
-    assert len(when) < sum(map(len, attempts.values()))  # else nobody was late
+    assert sum(map(len, attempts.values())) - len(when) >= late
     assert [*lines(tmp_path, "codes")] == 2 * [[EXIT_OK if valid[f.name] == 6 else EXIT_FAILED for f in folders]]
     assert all(len(folder.rows()) == 6 for folder in folders)
     left = [path for folder in folders for name in ("claims", "cells/*/*.part") for path in folder.path.glob(name)]

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from wanbench.harness.process.owner import write_mark
 from wanbench.harness.run.ending import control_folder
-from wanbench.harness.run.host import stale_folders, sweep_stale, write_owner
+from wanbench.harness.run.host import stale_folders, sweep_stale
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def owned_by(folder, **changes):
-    write_owner(folder)
+    write_mark(folder)
     mark = folder / "owner.json"
     mark.write_text(json.dumps({**json.loads(mark.read_text()), **changes}))
 
@@ -33,7 +34,7 @@ def a_pid_that_is_gone() -> int:
 
 
 def test_the_folder_of_a_living_run_is_left_alone(folder):
-    write_owner(folder)
+    write_mark(folder)
     assert stale_folders() == []
 
 
