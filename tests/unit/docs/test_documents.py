@@ -81,10 +81,10 @@ def test_results_are_read_in_python_as_the_page_shows(tmp_path):
     ("document", "lines"),
     [
         ("tutorial.md", 7),
-        ("changing-networks.md", 2),
+        ("changing-networks.md", 3),
         ("how-to/own-script.md", 1),
         ("how-to/own-model.md", 2),
-        ("how-to/own-profile.md", 2),
+        ("how-to/own-profile.md", 3),
         ("explanation/payload-scale.md", 4),
     ],
 )
