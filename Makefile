@@ -30,9 +30,8 @@ test-unit: docs ## units and simulated runs; no privileges
 
 test-emulated: test-runs test-timed ## test-runs and test-timed
 
-# They make no claim about time, so they do not take turns on this host.
 test-runs: setup ## real runs on namespaces and the relay: what they do
-	WANBENCH_TURN=off $(BIN)/python -m pytest tests/kernel tests/e2e -m "not timed" -n $(or $(JOBS),2) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests/kernel tests/e2e -m "not timed" -n $(or $(JOBS),2) --dist loadfile $(ARGS)
 
 test-timed: setup ## real runs on namespaces and the relay: how long they take, one at a time
 	@sh scripts/setup-tests.sh programs
