@@ -123,7 +123,12 @@ def gallery(
     if evidence is not None:
         for of_evidence in (_learning, _learning_time, _timeline, _pace, _matrix):
             drawn += of_evidence(run, evidence)
-    names = [each.name for each in drawn]  # files of their own, also if the values in two names are written alike
+    return _apart(drawn)
+
+
+def _apart(drawn: Sequence[Drawing]) -> list[Drawing]:
+    """The drawings with files of their own, also if the values in two names are written alike."""
+    names = [each.name for each in drawn]
     return [
         replace(each, name=f"{each.name}-{zlib.crc32(each.title.encode()):08x}") if each.name in names[:place] else each
         for place, each in enumerate(drawn)
