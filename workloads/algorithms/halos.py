@@ -9,11 +9,12 @@ asynchronous local SGD (`async_local_sgd`), with the workers' model x::
         when the global model x_g arrives:   x <- (1 - alpha) x + alpha x_g       workers do not wait for it
     global server:    x_g <- DelayedNesterov(x_g, d; global_lr N_g, global_momentum, N_g) ;  send x_g to that region
 
-Vectors have shape (numel,). One drift of a region is under way at a time; updates while it is are in x, and in no
+Vectors have shape (numel,). One drift of a region is under way at a time; updates while it is are in x, and in no later
 drift, as in the authors' code. That code multiplies both learning rates by N, so they are those of one update, and this
 one does so too. With one region there is no global server.
 
-At `finish` each region sends its last drift, and all workers continue from x_g.
+At `finish` each region sends a last drift, of its updates since the last merge or, if a drift is under way, since that
+was sent. All workers continue from the x_g that then results.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class RegionServer(UpdateServer):
     ) -> None:
         super().__init__(workers, outer, lock, terms)
         self._merges, self._mixing = merges, mixing
-        self._merged = outer.theta.clone()
+        self._begin = outer.theta.clone()  # y: the next drift begins there
         self._updates = 0
         self._under_way = False
 
@@ -65,7 +66,7 @@ class RegionServer(UpdateServer):
     def updated(self, desk: Desk) -> None:
         """Send the drift after K updates."""
         self._updates += 1
-        if self._updates == self._merges:
+        if self._updates >= self._merges > 0 and not self._under_way:
             self._under_way = True
             self.send_drift(desk, self._drift())
 
@@ -78,9 +79,10 @@ class RegionServer(UpdateServer):
         """Send what has not been sent, and take the global model."""
         if not self._merges:
             return
+        drift = self._drift()
         if self._under_way:
             self._hear(desk)
-        self.send_drift(desk, self._drift() if self._updates else None, last=True)
+        self.send_drift(desk, drift, last=True)
         self._hear(desk)
 
     def send_drift(self, desk: Desk, drift: Vector | None, *, last: bool = False) -> None:
@@ -92,8 +94,8 @@ class RegionServer(UpdateServer):
         share = 1.0 if last else self._mixing
         with self.lock:
             self.outer.theta.mul_(1.0 - share).add_(theta, alpha=share)
-        self._merged.copy_(self.outer.theta)
-        self._updates, self._under_way = 0, False
+        self._under_way = False
+        self._drift()  # what was learned meanwhile is in no later one
 
     def _hear(self, desk: Desk) -> None:
         letter = desk.take()
@@ -101,8 +103,12 @@ class RegionServer(UpdateServer):
         assert letter.vector is not None, "the global server sends its model"
         self.merge(letter.vector, last=letter.last)
 
-    def _drift(self) -> Vector:
-        return self._merged.clone().add_(self.outer.theta, alpha=-1.0)
+    def _drift(self) -> Vector | None:
+        """The drift since the last one, if there were updates; the next one begins here."""
+        drift = self._begin.clone().add_(self.outer.theta, alpha=-1.0) if self._updates else None
+        self._begin.copy_(self.outer.theta)
+        self._updates = 0
+        return drift
 
 
 class GlobalServer(RegionServer):
@@ -147,7 +153,7 @@ class GlobalServer(RegionServer):
 
     def ended(self, desk: Desk) -> None:
         """Merge the last drifts of all regions, and send them the global model."""
-        self.send_drift(desk, self._drift() if self._updates else None, last=True)
+        self.send_drift(desk, self._drift(), last=True)
         while desk.sources:
             letter = desk.take()
             assert letter is not None, "without a time limit there is a letter"

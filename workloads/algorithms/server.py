@@ -87,7 +87,7 @@ class Desk:
         arrived_ns = getattr(receive, "ended_ns", None) or self.comm.now()
         numel, last, *values = (float(value) for value in self._notes[source])
         vector: Vector | None = None
-        if numel:
+        if numel >= 0:
             vector = self._like.new_zeros(int(numel))
             self.comm.recv(vector, source, _VECTORS).wait()
         if not last:
@@ -165,13 +165,16 @@ class Answer:
 
 def post(comm: BackgroundComm, dst: int, vector: Vector | None, *values: float, last: bool = False) -> list[Work]:
     """Write a letter to the desk of a rank; returns at once."""
-    numel = 0 if vector is None else vector.numel()
+    numel = -1 if vector is None else vector.numel()
     works = [] if vector is None else [comm.send(vector, dst, _VECTORS)]
     return [*works, comm.send(_numbers(values, numel, last), dst, _NOTES)]
 
 
-def _numbers(values: tuple[float, ...], numel: int = 0, last: bool = False) -> Any:
-    """A note: the size of the vector before it, whether it is the last, and the values; not a phantom anywhere."""
+def _numbers(values: tuple[float, ...], numel: int = -1, last: bool = False) -> Any:
+    """A note: the size of the vector before it, whether it is the last, and the values; not a phantom anywhere.
+
+    A size of -1 is no vector; a vector can be empty.
+    """
     import torch  # late: planning does not need it
 
     padded = [*values, *[0.0] * (VALUES - len(values))]

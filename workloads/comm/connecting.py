@@ -10,7 +10,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import cast
 
 from wanbench.workloads.comm.base import CommError
@@ -18,6 +18,7 @@ from wanbench.workloads.comm.lines import notice_silence
 from wanbench.workloads.comm.mesh import Mesh, Pace, farewell
 
 TOKEN_BYTES = 32
+_STRANGERS = 128  # connections that have not said hello; a further one takes the place of the oldest
 _HELLO = struct.Struct(f"<{TOKEN_BYTES}sII")  # token, rank, number of the connection
 
 
@@ -120,7 +121,10 @@ def _check(number: int) -> None:
 
 
 def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generator[tuple[socket.socket, int, int]]:
-    """Yield connections with the rank of the peer and their number. Strangers are closed, and keep nobody waiting.
+    """Yield connections with the rank of the peer and their number.
+
+    Strangers keep nobody waiting: who says something else is closed, and of the silent ones at most `_STRANGERS` are
+    open, fewer if this process can open no more files. All are closed at the end.
 
     Raises: TimeoutError: the deadline has passed.
     """
@@ -132,10 +136,16 @@ def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generat
             while ready := selector.select(max(0.0, deadline - time.monotonic())):
                 for sock in (cast(socket.socket, key.fileobj) for key, _ in ready):
                     if sock is listener:
-                        sock, _ = listener.accept()
-                        sock.setblocking(False)
-                        selector.register(sock, selectors.EVENT_READ)
-                        unknown[sock] = b""
+                        if (arrived := _accepted(listener, unknown)) is not None:
+                            selector.register(arrived, selectors.EVENT_READ)
+                            unknown[arrived] = b""
+                        if arrived is None or len(unknown) > _STRANGERS:
+                            oldest = next(iter(unknown))
+                            selector.unregister(oldest)
+                            del unknown[oldest]
+                            oldest.close()
+                        continue
+                    if sock not in unknown:  # it was the oldest
                         continue
                     unknown[sock] += (said := _read(sock, _HELLO.size - len(unknown[sock])))
                     if said and len(unknown[sock]) < _HELLO.size:
@@ -150,6 +160,18 @@ def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generat
             for sock in unknown:
                 sock.close()
     raise TimeoutError("timed out")
+
+
+def _accepted(listener: socket.socket, unknown: Collection[socket.socket]) -> socket.socket | None:
+    """Accept a connection; None if that fails, while others could make room. Raises: OSError: there are no others."""
+    try:
+        sock, _ = listener.accept()
+    except OSError:
+        if not unknown:
+            raise
+        return None
+    sock.setblocking(False)
+    return sock
 
 
 def _read(sock: socket.socket, nbytes: int) -> bytes:

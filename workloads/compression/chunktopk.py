@@ -27,7 +27,8 @@ class ChunkTopK(Gathered):
         C(v)_i = sign(x_i) mean { |x_j| : j in the class of i }
 
     This is a projection, so ||C(v) - v|| <= ||v||, and error feedback sends the rest later. A message has, per chunk, k
-    indices of ceil(log2 chunk) bits, k codes of 2 bits and two float32: 120 bytes for 4096 elements by default. The
+    indices of ceil(log2 chunk) bits, k codes of 2 bits and two float32: 120 bytes for 4096 elements by default. A last
+    chunk of fewer than k elements is kept whole, at the same size: its places without an element count in no mean. The
     paper's own quantiser could not be read; the authors' code also sends the means of classes, whose limits are
     multiples of a tensor's standard deviation. Chunks are of the flat vector; theirs are tiles of a matrix.
 
@@ -50,15 +51,21 @@ class ChunkTopK(Gathered):
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
         chunks, size, kept = self._layout(v.numel())
-        rows = torch.cat([v, v.new_zeros(chunks * size - v.numel())]).view(chunks, size)
-        indices = rows.abs().topk(kept, dim=1, sorted=False).indices
+        # What fills up the last chunk is kept only if nothing else is left, and belongs to no class.
+        rows, keys = (
+            torch.cat([part, part.new_full((chunks * size - v.numel(),), fill)]).view(chunks, size)
+            for part, fill in ((v, 0.0), (v.abs(), -1.0))
+        )
+        chosen, indices = keys.topk(kept, dim=1, sorted=False)
         values = rows.gather(1, indices)
         packed = pack(indices.reshape(-1), _index_bits(size))
         if not self.quantised:
             return torch.cat([packed, values.reshape(-1).view(torch.uint8)])
-        large = values.abs() > values.abs().mean(dim=1, keepdim=True)
+        members = ~(chosen < 0)  # NaN is one
+        large = values.abs() > _mean_magnitude(values, members).unsqueeze(1)
         codes = large.to(torch.uint8) << 1 | (values >= 0).to(torch.uint8)
-        magnitudes = torch.stack([_mean_magnitude(values, ~large), _mean_magnitude(values, large)], dim=1)
+        means = [_mean_magnitude(values, members & of_class) for of_class in (~large, large)]
+        magnitudes = torch.stack(means, dim=1).to(torch.float32)
         return torch.cat([packed, pack(codes.view(-1), _VALUE_BITS), magnitudes.view(-1).view(torch.uint8)])
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -92,6 +99,5 @@ def _index_bits(size: int) -> int:
 
 
 def _mean_magnitude(values: torch.Tensor, members: torch.Tensor) -> torch.Tensor:
-    """The mean magnitude of each row's members, shape (rows,), float32; 0 without members."""
-    total = (values.abs() * members).sum(dim=1)
-    return (total / members.sum(dim=1).clamp(min=1)).to(torch.float32)
+    """The mean magnitude of each row's members, shape (rows,); 0 without members."""
+    return (values.abs() * members).sum(dim=1) / members.sum(dim=1).clamp(min=1)

@@ -26,7 +26,7 @@ from wanbench.workloads.group.arguments import (
     reduction_of,
 )
 from wanbench.workloads.group.elsewhere import Elsewhere, carried
-from wanbench.workloads.group.joining import join
+from wanbench.workloads.group.joining import agreed, join
 from wanbench.workloads.group.settings import settings
 from wanbench.workloads.group.staging import Staging
 from wanbench.workloads.group.work import GroupWork
@@ -64,7 +64,6 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._store, self._timeout, self._name, self._about = store, timeout, "", ""
-        self._elsewhere = Elsewhere(store, rank, size, timeout)
         self._coalesced: list[GroupWork] | None = None
         self._collectives: weakref.WeakSet[GroupWork] = weakref.WeakSet()
         self._issued = 0
@@ -76,7 +75,9 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _set_sequence_number_for_group(self) -> None:
         """Connect to all ranks. Torch calls this last."""
         world = list(self.options.global_ranks_in_group) or list(range(self.size()))
-        self._comm: DirectComm = join(self._store, self.rank(), world, settings(), self._timeout.total_seconds())
+        store = agreed(self._store, self.rank(), world, self._timeout.total_seconds())
+        self._elsewhere = Elsewhere(store, self.rank(), self.size(), self._timeout)
+        self._comm: DirectComm = join(store, self.rank(), world, settings(), self._timeout.total_seconds())
         # A process that multiprocessing has started does not run what atexit knows, but this.
         Finalize(None, _leave, args=(weakref.ref(self),), exitpriority=0)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import time
 from collections.abc import Sequence
 from datetime import timedelta
+from hashlib import sha256
 
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from wanbench.workloads.comm import connecting, mesh
 from wanbench.workloads.comm.base import CommError
@@ -14,14 +17,56 @@ from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
 from wanbench.workloads.group.settings import Settings
 
-_TOKEN = "token"
+_TOKEN, _ROSTER = "token", "roster"
+_LIFE = "TORCHELASTIC_RESTART_COUNT"
+_POLL_S = 0.02
+
+
+def agreed(store: Store, rank: int, world: Sequence[int], timeout_s: float) -> Store:
+    """Agree with all ranks of a group on who they are; return a store that no earlier life of the group has used.
+
+    A store can outlive its group: after a restart, torchrun's holds what the first life has written. So each process
+    draws a word. Rank 0 publishes all words together, and a process that finds its own among them says so. A roster
+    that all have confirmed is of this life, for the dead confirm nothing. Of two processes with one rank, the one that
+    was restarted more often goes on.
+
+    Args:
+        store, rank, world, timeout_s: as for `join`.
+
+    Raises:
+        CommError: names the ranks that were not there in time, or another process has this rank.
+    """
+    if len(world) == 1:
+        return store
+    own = f"{os.environ.get(_LIFE, '0'):0>6}-{secrets.token_hex(8)}"
+    words, deadline = [f"word/{member}" for member in range(len(world))], time.monotonic() + timeout_s
+    store.set(words[rank], own)
+    while True:
+        present = store.get(words[rank]).decode()
+        if present > own:
+            raise CommError(f"wan: another process has joined the group as rank {world[rank]} after this one")
+        if present < own:
+            store.set(words[rank], own)
+        if rank == 0 and store.check(words):
+            store.set(_ROSTER, b" ".join(store.multi_get(words)))
+        roster = store.get(_ROSTER) if store.check([_ROSTER]) else b""
+        life, confirms = sha256(roster).hexdigest(), own.encode() in roster.split()
+        expected = [f"{life}/{member}" for member in range(len(world))] if confirms else words
+        if confirms:
+            store.set(expected[rank], "")
+            if store.check(expected):
+                return PrefixStore(life, store)
+        if time.monotonic() > deadline:
+            absent = [name for name, key in zip(world, expected, strict=True) if not store.check([key])] or world[:1]
+            raise CommError(f"wan: ranks {list(absent)} did not join the group within {timeout_s:g} s")
+        time.sleep(_POLL_S)
 
 
 def join(store: Store, rank: int, world: Sequence[int], settings: Settings, timeout_s: float) -> DirectComm:
     """Connect to all ranks of a group.
 
     Args:
-        store: of this group alone.
+        store: of this life of this group alone; see `agreed`.
         rank: this rank in the group.
         world: by rank in the group, its rank in the whole program, which messages use.
         settings: of this process.

@@ -200,6 +200,32 @@ def test_signs_and_two_magnitudes_of_each_chunk_travel():
     assert chunked.decode(chunked.encode(v), v).tolist() == [2.0, -8.0, 2.0, 0.0, 4.0, -1.5, 1.5, 0.0]
 
 
+def by_definition(v, chunk, kept):
+    """C(v) of each chunk by itself, in plain Python."""
+    result = []
+    for begin in range(0, len(v), chunk):
+        part = v[begin : begin + chunk]
+        chosen = sorted(range(len(part)), key=lambda i: -abs(part[i]))[:kept]
+        mean = math.fsum(abs(part[i]) for i in chosen) / len(chosen)
+        classes = [[i for i in chosen if (abs(part[i]) > mean) == large] for large in (False, True)]
+        sent = [0.0] * len(part)
+        for members in filter(None, classes):
+            magnitude = math.fsum(abs(part[i]) for i in members) / len(members)
+            for i in members:
+                sent[i] = math.copysign(magnitude, part[i])
+        result += sent
+    return result
+
+
+@pytest.mark.parametrize("last", range(1, 12))
+def test_a_short_last_chunk_is_judged_by_its_own_elements(last):
+    v = vectors(0, 1, 24 + last)[0]
+    v[-1] = 0.0  # is no more and no less than a place behind the end
+    chunked = ChunkTopK(chunk=12, kept=8)
+    expected = torch.tensor(by_definition(v.tolist(), 12, 8), dtype=v.dtype)
+    assert torch.allclose(chunked.decode(chunked.encode(v), v), expected, rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("numel", [3, 40, 150])
 def test_all_elements_of_all_chunks_unquantised_are_the_vector(numel):
     v = vectors(0, 1, numel)[0]
