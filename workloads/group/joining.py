@@ -48,7 +48,7 @@ def agreed(store: Store, rank: int, world: Sequence[int], timeout_s: float) -> S
         if present < own:
             store.set(words[rank], own)
         if rank == 0 and store.check(words):
-            store.set(_ROSTER, b" ".join(store.multi_get(words)))
+            store.set(_ROSTER, b" ".join(store.multi_get(words)).decode())
         roster = store.get(_ROSTER) if store.check([_ROSTER]) else b""
         life, confirms = sha256(roster).hexdigest(), own.encode() in roster.split()
         expected = [f"{life}/{member}" for member in range(len(world))] if confirms else words
