@@ -12,12 +12,12 @@ from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, identity
 from wanbench.harness.advise.question import Limits, Question
-from wanbench.harness.analysis.paired import PairedDifference, mean_interval, paired_difference
+from wanbench.harness.analysis.paired import PairedDifference, mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
 from wanbench.harness.learning.recording import SUFFIX, Recording, Trajectory, read, recorded
-from wanbench.harness.learning.summary import final_accuracies
+from wanbench.harness.learning.summary import difference
 from wanbench.harness.plan import known
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.rep import sources
@@ -205,8 +205,8 @@ def source(
     mine, reference = recording.by_setting[condition, name], recording.reference_of(condition)
     if reference is None or not _enough(gained(reference), limits):
         return None
-    difference = paired_difference(final_accuracies(mine.values()), final_accuracies(reference.values()))
-    if difference is None:
+    against = difference(mine, reference)
+    if against is None:
         return None
     ratio, low, high = more_steps(mine, reference, limits)
     return Source(
@@ -218,7 +218,7 @@ def source(
         seeds=len(mine),
         optimizer=optimizer,
         proxy=proxy,
-        difference=difference,
+        difference=against,
         more_steps=ratio,
         low=low,
         high=high,

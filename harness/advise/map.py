@@ -251,7 +251,7 @@ def _simulate(
                 wanted[moved.key] = each, moved, (rtt_ms, mbit)
     cells = [question.one_worker, *(cell for _, cell, _ in wanted.values())]
     folder = RunFolder(options.out / f"{question.spec.name}-map"[:80])
-    rows = rows_of_plan(Plan(question.spec, tuple(cells)), folder, options)
+    rows = rows_of_plan(Plan(question.spec, tuple(cells), part=True), folder, options)
     for key, (each, _, place) in wanted.items():
         if key in rows:
             each.simulated[place] = rows[key]

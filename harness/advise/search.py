@@ -131,7 +131,7 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
 
 def _plan(question: Question, cells: Iterable[Cell], chosen: Iterable[Candidate]) -> Plan:
     every = {cell.key: cell for cell in [*cells, *(each.cell for each in chosen)]}
-    return Plan(question.spec, tuple(every.values()))
+    return Plan(question.spec, tuple(every.values()), part=True)
 
 
 def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | None = None) -> dict[str, float]:

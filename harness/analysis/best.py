@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference
+from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
 from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value, cells, frame, records
 from wanbench.harness.results.verify import ACCURACY_BAND
 
@@ -28,7 +28,8 @@ class Standing:
         scalability, low, high: median, minimum and maximum of the valid repetitions; NaN without a one-worker cell.
         step_time_s: median. repeats: number of valid repetitions.
         accuracy, accuracy_low, accuracy_high: median, minimum and maximum; None if the workload does not train a model.
-        accuracy_change: accuracy minus that of the reference on the same network, None without a reference.
+        accuracy_change: accuracy minus that of the reference on the same network after as many steps, else None.
+        not_compared: why, if the numbers of steps are the reason.
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
         workload, cell: the names of the workload and of the cell. host: where hosts are kept apart, else None.
         time_to_target_s: median, None without a target or if fewer than half of the repetitions reach it.
@@ -55,6 +56,7 @@ class Standing:
     host: str | None = None
     unscaled_megabytes_per_step: float | None = None
     time_to_target_s: float | None = None
+    not_compared: str | None = None
 
     @property
     def staleness(self) -> int:
@@ -69,9 +71,9 @@ class Standing:
 
     @property
     def change_text(self) -> str:
-        """The change in percentage points, with its 95 % interval if known; empty without a reference."""
+        """The change in percentage points, with its 95 % interval if known, or why there is none; else ""."""
         if self.change is None:
-            return ""
+            return self.not_compared or ""
         points = f"{100 * self.change:+z.2f}"
         if self.paired is None or self.kind == REFERENCE or math.isinf(self.paired.high):
             return points
@@ -177,9 +179,12 @@ def _name(line: Line) -> str:
 
 def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
     accuracy = None if math.isnan(line["accuracy"]) else float(line["accuracy"])
-    paired = None
-    if reference is not None:
-        mine, theirs = (seeds.get((one["run"], one["cell"], one["hosts"]), {}) for one in (line, reference))
+    paired = why_not = None
+    if accuracy is not None and reference is not None:
+        why_not = unequal_steps(line["steps_total"], reference["steps_total"])
+    compared = reference if why_not is None else None
+    if compared is not None:
+        mine, theirs = (seeds.get((one["run"], one["cell"], one["hosts"]), {}) for one in (line, compared))
         paired = paired_difference(mine, theirs)
     return Standing(
         algorithm=str(line["algorithm"]),
@@ -193,7 +198,8 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         accuracy=accuracy,
         accuracy_low=None if accuracy is None else float(line["accuracy_min"]),
         accuracy_high=None if accuracy is None else float(line["accuracy_max"]),
-        accuracy_change=None if accuracy is None or reference is None else accuracy - float(reference["accuracy"]),
+        accuracy_change=None if accuracy is None or compared is None else accuracy - float(compared["accuracy"]),
+        not_compared=why_not,
         megabytes_per_step=megabytes_per_step(line),
         paired=paired,
         workload=str(line["workload"]),

@@ -6,6 +6,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from wanbench.harness.analysis.order import absent
 
 LEVEL = 0.95
 _FEWEST = 3  # the interval of two pairs is twelve times as wide as the distance between them
@@ -24,6 +27,16 @@ class PairedDifference:
     low: float
     high: float
     pairs: int
+
+
+def unequal_steps(steps: Any, reference: Any, name: str = "ssgd") -> str | None:
+    """Why an accuracy is not compared with that of the reference: "not compared: 160 steps, ssgd 60".
+
+    None if both trained equally many steps, or if it is not recorded how many.
+    """
+    if absent(steps) or absent(reference) or steps == reference:
+        return None
+    return f"not compared: {int(steps)} steps, {name} {int(reference)}"
 
 
 def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float]) -> PairedDifference | None:

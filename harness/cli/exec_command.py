@@ -89,7 +89,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     show_default=True,
     help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
-@click.option("--congestion", default="reno", show_default=True, help="TCP congestion control.")
+@click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
 @click.option(
     "--collective",
     type=click.Choice(["gloo", "direct", "hierarchical"]),
@@ -158,7 +158,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     _check_host(argv[0], cwd, cell, options["image"])
     folder = RunFolder.new(out, name)
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
-         f"testbed {cell.testbed}, emulator {cell.emulator}")  # fmt: skip
+         f"testbed {cell.testbed}, emulator {cell.emulator}, TCP {cell.tcp.congestion}")  # fmt: skip
     own = Own(cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))

@@ -77,7 +77,8 @@ def command(
         scale = {"payload_scale": scales.pop() if len(scales) == 1 else None, "why_scale": plan.why_scale}
         click.echo(json.dumps({"run": str(folder.path), **scale, "cells": lines, "predicted_s": seconds}, indent=1))
         return
-    _print(spec.name, spec.run.repeats, lines, len(todo), seconds, [*scale_explained(plan)])
+    notes = [*scale_explained(plan), *filter(None, [plan.unequal_steps])]
+    _print(spec.name, spec.run.repeats, lines, len(todo), seconds, notes)
 
 
 def _print_tc(cells: list[Cell]) -> None:

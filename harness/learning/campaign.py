@@ -71,7 +71,7 @@ class Campaign:
         todo: dict[str, TrainingCell] = {}
         for cell in cells:
             todo.setdefault(cell.key, cell)  # conditions can have the same cell
-        plan = Plan(spec_of(self.design, tuning=tune), tuple(todo.values()))
+        plan = Plan(spec_of(self.design, tuning=tune), tuple(todo.values()), part=True)
         tally = measure_all(plan, self.folder, draw=False, **self.options)
         self.options["fresh"] = False  # only at the beginning
         if tally.failed:

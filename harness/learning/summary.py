@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference
+from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
 from wanbench.harness.learning.design import REFERENCE
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.show.grid import aligned
@@ -24,9 +24,9 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
     first = next(iter(seeds.values()))
     mine = final_accuracies(seeds.values())
     reference = recording.reference_of(condition)
-    against = None
+    against = why_not = None
     if reference is not None and setting != REFERENCE:
-        against = paired_difference(mine, final_accuracies(reference.values()))
+        against, why_not = difference(seeds, reference), _unequal(seeds, reference)
     return {
         "design": recording.design,
         "condition": condition,
@@ -42,7 +42,19 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
         "steps": max(one.steps[-1] for one in seeds.values()),
         **_interval("accuracy", mean_of(mine)),
         **_interval("difference", against),
+        "not_compared": why_not,
     }
+
+
+def difference(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> PairedDifference | None:
+    """The final accuracy minus that of the reference over equal seeds; None after unequal numbers of steps."""
+    if _unequal(mine, reference) is not None:
+        return None
+    return paired_difference(final_accuracies(mine.values()), final_accuracies(reference.values()))
+
+
+def _unequal(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> str | None:
+    return unequal_steps(*(max(one.steps[-1] for one in seeds.values()) for seeds in (mine, reference)))
 
 
 def final_accuracies(trajectories: Iterable[Trajectory]) -> dict[int, float]:
@@ -74,7 +86,8 @@ def text(recordings: Sequence[Recording]) -> str:
             "-" if line["outer_lr"] is None else f"{line['outer_lr']:g}",
             percent(line["accuracy"], line["accuracy_high"]),
             percent(line["difference"], line["difference_high"], signed=True),
-            f"{line['diverged']} of {line['seeds']} seeds diverged" if line["diverged"] else "",
+            line["not_compared"]
+            or (f"{line['diverged']} of {line['seeds']} seeds diverged" if line["diverged"] else ""),
         ]
         for line in found
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from wanbench.harness.plan import scale
 from wanbench.harness.plan.auto import Host
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.spec.experiment import Spec
@@ -23,18 +23,35 @@ class Plan:
         cells: the one-worker cells first, then the sweep in the order of its axes.
         auto: the values of `run.testbed`, `run.emulator` and `workload.payload_scale` that the host chose.
         why_scale: the reason for the last one; None if the host did not choose it.
+        part: whether other plans measure in the same folder, so that rows of other cells there are no earlier spec's.
     """
 
     spec: Spec
     cells: tuple[Cell, ...]
     auto: Mapping[str, Any] = field(default_factory=dict)
     why_scale: str | None = None
+    part: bool = False
+
+    @property
+    def unequal_steps(self) -> str | None:
+        """That cells which learn will train unequal numbers of steps, and what `until` makes them equal; else None."""
+        compared: dict[str, set[int]] = {}
+        for cell in self.cells:
+            if isinstance(cell, TrainingCell) and cell.workers > 1 and cell.workload.learns:
+                others = {axis: value for axis, value in cell.axes.items() if axis != "algorithm"}
+                compared.setdefault(str(others), set()).add(cell.steps)
+        steps = sorted(set().union(*(each for each in compared.values() if len(each) > 1)))
+        if not steps:
+            return None
+        why = f"cells train {steps[0]} to {steps[-1]} steps (windows hold whole periods), which are not compared"
+        return f'accuracy: {why}; train.until = "{steps[-1]} steps" makes them equal'
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to read a run without any host. It includes the traces of a timeline."""
         timeline = next(([*cell.timeline] for cell in self.cells if cell.timeline), None)
         spec = self.spec.to_dict() | ({} if timeline is None else {"timeline": timeline})
-        return {"spec": spec, "auto": dict(self.auto), "cells": [_entry(cell) for cell in self.cells]}
+        part = {"part": True} if self.part else {}
+        return {"spec": spec, "auto": dict(self.auto), **part, "cells": [_entry(cell) for cell in self.cells]}
 
 
 def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None = None) -> Plan:

@@ -31,12 +31,14 @@ class Planned:
     Attributes:
         spec: plain data, with overrides applied. auto: the values chosen for `auto` on the host that ran it.
         cells: by identity. repeats: number of repetitions of every cell.
+        part: whether other plans measured in the same folder, as those of `advise` and `learn` do.
     """
 
     spec: Mapping[str, Any]
     auto: Mapping[str, Any]
     cells: Mapping[str, PlannedCell]
     repeats: int = _REPEATS
+    part: bool = False
 
     @property
     def names(self) -> dict[str, str]:
@@ -55,7 +57,7 @@ def read(folder: Path) -> Planned:
         }
         spec = dict(data["spec"])
         repeats = int(spec.get("run", {}).get("repeats", _REPEATS))
-        return Planned(spec, dict(data.get("auto", {})), cells, repeats)
+        return Planned(spec, dict(data.get("auto", {})), cells, repeats, bool(data.get("part")))
     except (OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SpecError(
             f"{path}: cannot be read ({_reason(error)}); run the same experiment again to write it"

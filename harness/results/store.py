@@ -70,16 +70,18 @@ class Found:
         rows: of the cells of its plan. earlier: of cells from an earlier version of its spec; kept, and shown only on
             request.
         problems: a line for every file, or line of rows.jsonl, that cannot be read: its path in the folder, and why.
+        part: whether the plan is one of several that measure in this folder.
     """
 
     rows: list[Row]
     earlier: list[Row]
     problems: list[str]
+    part: bool = False
 
     @property
     def note(self) -> str | None:
-        """A sentence about the rows that are left out, None if there are none."""
-        if not self.earlier:
+        """A sentence about the rows that are left out; None if there are none, or if several plans measured them."""
+        if self.part or not self.earlier:
             return None
         some = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
         verb = "is" if len(self.earlier) == 1 else "are"
@@ -256,9 +258,8 @@ class RunFolder:
         with contextlib.suppress(SpecError):  # without a plan, all rows are kept
             planned = planning.read(self.path)
             mine = {id(row) for row in rows if row["cell_key"] in planned.cells and row["rep"] < planned.repeats}
-            found = Found(
-                [row for row in rows if id(row) in mine], [row for row in rows if id(row) not in mine], problems
-            )
+            earlier = [row for row in rows if id(row) not in mine]
+            found = Found([row for row in rows if id(row) in mine], earlier, problems, planned.part)
             for row in found.rows:  # an axis added later can change the names of the same cells
                 cell = planned.cells[row["cell_key"]]
                 row["base_key"], row["axes"] = cell.base_key, cell.axes

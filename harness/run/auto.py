@@ -30,10 +30,16 @@ class ThisHost:
 
 
 def explained(plan: Plan) -> Iterator[str]:
-    """Yield one line per testbed: the emulator that `auto` chose, and why; then the payload scale that it chose."""
+    """Yield what to know before a run.
+
+    One line per testbed: the emulator that `auto` chose, and why. Then the payload scale that it chose, and unequal
+    numbers of steps.
+    """
     for testbed, emulator in plan.auto.get("emulator", {}).items():
         yield f"emulator {emulator}: {choice.chosen(testbeds.home_of(testbed))[1]}"
     yield from scale_explained(plan)
+    if plan.unequal_steps is not None and not plan.part:
+        yield plan.unequal_steps
 
 
 def scale_explained(plan: Plan) -> Iterator[str]:

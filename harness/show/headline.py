@@ -102,11 +102,17 @@ def headline_of(found: Sequence[NetworkStandings]) -> str:
     else:
         where = f"on {count} of {len(found)} {varied(found)[1]}"
         where = "; ".join([where, *(f"{name} on {times}" for name, times in others)])
-    kind = "fastest"
-    if _inaccurate(found):
+    kind, unequal = "fastest", _not_compared(found)
+    if _inaccurate(found) and not unequal:
         kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
     testbeds = {testbed for network in found if network.best is not None for testbed in network.testbeds}
-    return f"{first} is {kind} {where} ({provenance(testbeds)}).{_gap(found)}"
+    return f"{first} is {kind} {where} ({provenance(testbeds)}).{unequal}{_gap(found)}"
+
+
+def _not_compared(found: Sequence[NetworkStandings]) -> str:
+    """ " Accuracy of dts-d20-p20 not compared: 160 steps, ssgd 60."; "" if the best trained equally long."""
+    best = {(s.algorithm, s.not_compared) for network in found if (s := network.best) is not None and s.not_compared}
+    return "".join(f" Accuracy of {name} {why}." for name, why in sorted(best))
 
 
 def _gap(found: Sequence[NetworkStandings]) -> str:
@@ -161,7 +167,7 @@ def _accuracy(standing: Standing) -> str:
     if standing.accuracy is None:
         return "not measured"
     if standing.change is None:
-        return f"{100 * standing.accuracy:.2f} %, no ssgd"
+        return standing.not_compared or f"{100 * standing.accuracy:.2f} %, no ssgd"
     points, _, interval = standing.change_text.partition(" ")
     return f"{points} points {interval}".rstrip()
 
@@ -185,7 +191,10 @@ def best_note(found: Sequence[NetworkStandings]) -> str:
         text += "; the mean over equal seeds, with its 95 % interval"
     points, slower = f"{100 * ACCURACY_BAND:g} points less accurate than ssgd", _inaccurate(found)
     left_out = f"Left out where they are more than {points}: {some(slower, _NAMED)}."
-    return f"{text}. " + (left_out if slower else f"No algorithm is more than {points}.")
+    unequal = sorted({s.algorithm for network in found for s in network.standings if s.not_compared})
+    if unequal:
+        text += f". Not compared, after other numbers of steps than ssgd: {some(unequal, _NAMED)}"
+    return f"{text}. " + (left_out if slower else f"No {'other ' * bool(unequal)}algorithm is more than {points}.")
 
 
 _SPEED_ALONE = (

@@ -22,8 +22,8 @@ from wanbench.harness.show.figures.style import PAGE_IN
 Row = Mapping[str, Any]
 
 _MEASURES = (
-    *("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change", "time_to_target_s"),
-    *("megabytes_per_step", "unscaled_megabytes_per_step"),
+    *("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change", "not_compared"),
+    *("time_to_target_s", "megabytes_per_step", "unscaled_megabytes_per_step"),
 )
 _MAX_NETWORKS = 8
 _DPI = 110

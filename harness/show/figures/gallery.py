@@ -237,6 +237,9 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
         "title: 95 % interval of paired seeds"
     )
     marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in found) else ""
+    every = [s for network in found for s in network.standings]
+    unequal = {f"{human(s.algorithm, s.kind, s.params)} {s.not_compared}" for s in every if s.not_compared}
+    marks += "".join(f"; {each}" for each in sorted(unequal))
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, progress, whiskers=False)
     learned, what = _data_sets(run.lines), on_network(pivot)

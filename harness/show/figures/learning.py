@@ -135,12 +135,11 @@ def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
         fast = min(reversed(list(ends)), key=lambda key: (round(ends[key].seconds, 1), -ends[key].accuracy))
     else:
         slow, fast = (pick(ends, key=lambda key: ends[key].accuracy) for pick in (max, min))
-    text = f"{names[slow]} trains to {_percent(ends[slow])} in {seconds_text(ends[slow].seconds)}"
-    return (
-        text
-        if slow == fast
-        else f"{text}; {names[fast]} to {_percent(ends[fast])} in {seconds_text(ends[fast].seconds)}"
-    )
+    first, second = (f"to {_percent(ends[key])} in {seconds_text(ends[key].seconds)}" for key in (slow, fast))
+    if ends[slow].step != ends[fast].step:
+        first, second = (f"{text} ({ends[key].step:g} steps)" for text, key in ((first, slow), (second, fast)))
+    text = f"{names[slow]} trains {first}"
+    return text if slow == fast else f"{text}; {names[fast]} {second}"
 
 
 def _race(known: Mapping[Key, Sequence[Curve]], ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:

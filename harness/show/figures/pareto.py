@@ -47,7 +47,8 @@ def pareto(
     if labelled is not None:
         return labelled
     # Too many points for names beside them.
-    entries = {human(s.algorithm, s.kind, s.params): looks[s.algorithm] for s in standings.values()}
+    drawn = [s for network in shown for s in drawn_points(network)]
+    entries = {human(s.algorithm, s.kind, s.params): looks[s.algorithm] for s in drawn}
     with_legend = _sheet(shown, looks, entries, title, about, width_in)
     assert with_legend is not None
     return with_legend

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.paired import mean_interval
+from wanbench.harness.analysis.paired import mean_interval, unequal_steps
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
@@ -99,6 +99,9 @@ def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
         return Answer(claim, "-", f"not at all: {claim.why}", "open")
     run = runs[claim.run]
     row, *_ = _cell(claim, run.rows, claim.where)
+    why_not = _unequal(claim, run.rows, row)
+    if why_not is not None:
+        return Answer(claim, "-", _how(claim, run.path, row), why_not)
     estimate = _estimate(claim, run.rows)
     refused = "; `verify` refuses the run" if {None, row["cell"]} & run.refused else ""
     return Answer(claim, _shown(claim, estimate), _how(claim, run.path, row), _verdict(claim, estimate) + refused)
@@ -110,6 +113,15 @@ def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[R
     if count != 1 and not (claim.pooled and count):
         raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
     return found
+
+
+def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
+    """Why two results of training are not compared: they are known after unequal numbers of steps."""
+    other = claim.over or claim.minus
+    if other is None or claim.value not in _LEARNED:
+        return None
+    reference, *_ = _cell(claim, rows, {**claim.where, **other})
+    return unequal_steps(row["steps_total"], reference["steps_total"], reference["algorithm"])
 
 
 def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:

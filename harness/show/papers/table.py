@@ -9,6 +9,7 @@ from typing import Any
 
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.paired import unequal_steps
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
 from wanbench.harness.show.grid import markdown, shown
@@ -84,7 +85,8 @@ def _spread(name: str, digits: int, scale: float = 1.0) -> Callable[[Line, Line 
 def _change(line: Line, reference: Line | None) -> str:
     if reference is None or math.isnan(line["accuracy"]) or reference["status"] != "ok":
         return "-"
-    return f"{100 * (line['accuracy'] - reference['accuracy']):+.2f}"
+    why_not = unequal_steps(line["steps_total"], reference["steps_total"])
+    return why_not or f"{100 * (line['accuracy'] - reference['accuracy']):+.2f}"
 
 
 def _speedup(line: Line, reference: Line | None) -> str:
