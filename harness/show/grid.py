@@ -91,14 +91,16 @@ def left_out(dropped: Sequence[str], where: str) -> str:
     return f"Column{plural} left out to fit the width: {', '.join(dropped)}. {where}\n" if dropped else ""
 
 
-def markdown(header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
+def markdown(
+    header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers: bool = False, marked: bool = False
+) -> str:
     """A GitHub-flavoured table.
 
     Args:
-        numbers: all columns but the first are flush right.
+        numbers: all columns but the first are flush right. marked: entries are Markdown, not text.
     """
     rule = [":--", *["--:"] * (len(header) - 1)] if numbers else ["---"] * len(header)
-    written = [[as_written(entry) for entry in line] for line in (header, *lines)]
+    written = [[entry.replace("\n", " ") if marked else as_written(entry) for entry in row] for row in (header, *lines)]
     joined = map(" | ".join, [written[0], rule, *written[1:]])
     return "".join(f"| {line} |\n" for line in joined)
 

@@ -15,8 +15,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wanbench.harness.show.grid import markdown
-
 _ROUND = "min(D, RTT // (2 * Tc) + 1)"
 _LATE = "max(0, RTT - D * Tc) / (p * (D // p + 1))"
 

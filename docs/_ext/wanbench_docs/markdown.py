@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from wanbench.harness.show.grid import markdown
+from wanbench.harness.show import grid
+
+markdown = partial(grid.markdown, marked=True)
 
 _SPECIAL = re.compile(r"([\\*_<>\[\]|{}#~^$])")
 _CODE = re.compile(r"(`[^`]+`)")
