@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show import papers
-from wanbench.harness.show.grid import markdown, shown
+from wanbench.harness.show.grid import shown
 from wanbench.harness.show.papers.claims import answers
 from wanbench_docs.curves import RECORDED
-from wanbench_docs.markdown import escaped
+from wanbench_docs.markdown import escaped, markdown
 
 _HEADER = ("in the paper", "it says", "theirs", "ours", "how", "verdict")
 

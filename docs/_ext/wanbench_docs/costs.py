@@ -15,6 +15,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from wanbench_docs.markdown import markdown
+
 _ROUND = "min(D, RTT // (2 * Tc) + 1)"
 _LATE = "max(0, RTT - D * Tc) / (p * (D // p + 1))"
 

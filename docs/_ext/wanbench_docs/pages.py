@@ -12,7 +12,6 @@ from typing import Any
 from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
 from wanbench.harness.show import papers
-from wanbench.harness.show.grid import markdown
 from wanbench.harness.spec import keys
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
@@ -29,7 +28,7 @@ from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.costs import of_cost
 from wanbench_docs.curves import of_curve
 from wanbench_docs.learned import of_learned, recorded
-from wanbench_docs.markdown import attributes, docstring, escaped, fenced
+from wanbench_docs.markdown import attributes, docstring, escaped, fenced, markdown
 
 _LONG = 60  # lines of a profile
 _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")

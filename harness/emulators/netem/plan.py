@@ -246,7 +246,7 @@ ONLY, LOCAL = 1, 2  # classes on all other devices: all packets; packets within 
 def _site(network: EmulatedNetwork, site: int) -> str:
     """The namespace of a site: its name, or its number where that is no word, too long, or itself a number."""
     name = network.sites[site]
-    return f"site-{name}" if re.fullmatch(r"[A-Za-z0-9._-]{0,99}[A-Za-z._-]", name) else f"site-{site}"
+    return f"site-{name}" if re.fullmatch(r"(?!\d+$)[A-Za-z0-9._-]{1,100}", name) else f"site-{site}"
 
 
 class _Place:

@@ -18,6 +18,7 @@ from wanbench.harness.advise import question
 from wanbench.harness.analysis.stability import delayed_limit, synchronous_limit
 from wanbench.harness.emulators import plan as emulators
 from wanbench.harness.errors import EXIT_REGRESSION
+from wanbench.harness.gate.rule import NOISE_LIMIT
 from wanbench.harness.plan import limits, ring_order, staleness
 from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, gloo_rounds
 from wanbench.harness.process import ahead
@@ -104,6 +105,7 @@ def of_code():
     yield f"vary by {100 * workload_keys.ASSUMED_STEP_CV:g} % (assumed)"
     yield f"(`workload.warmup`, {WARMUP}"
     yield f"more than {fidelity.OTHERS_PCT:g} % of all processors"
+    yield f"If the noise is above {100 * NOISE_LIMIT:g} %, only a regression is decided"
     yield f"at most {trace.MOST_LINES} lines"
     yield f"RTT + {MIN_TIMEOUT_NS / 1e6:g} ms"
     yield f"gloo's {GLOO_SEGMENT_BYTES >> 20} MiB segments"

@@ -161,7 +161,7 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
             ("--testbed", "docker", "--workdir", "app"),
             "--workdir app: expected an absolute path in the image, such as /app",
         ),
-        (("--env", "=1"), "--env '=1': expected NAME=VALUE, or the NAME of a variable to pass on"),
+        (("--env", "=1"), "--env '=***': expected NAME=VALUE, or the NAME of a variable to pass on"),
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),

@@ -32,7 +32,6 @@ from wanbench.harness.cli.options import named
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.gate.annotations import commands
 from wanbench.harness.gate.junit import as_junit
-from wanbench.harness.gate.names import has, name
 from wanbench.harness.gate.summary import as_markdown
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell
@@ -327,14 +326,6 @@ def cells_of(row: str) -> list[str]:
         else:
             cells[-1] += next(signs) if sign == "\\" else sign
     return [html.unescape(cell.strip()) for cell in cells[1:-1]]
-
-
-@SAME
-@given(NAMES, NAMES)
-def test_a_cell_is_found_by_its_algorithm_and_by_no_beginning_of_it(label, other):
-    cell = name({"axes": {"rtt": "1ms"}, "algorithm": label, "workers": 4})
-    assert has(cell, "algorithm", label)
-    assert has(cell, "algorithm", other) == (label == other)
 
 
 # ---------------------------------------------------------------- names on command lines
