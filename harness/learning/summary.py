@@ -54,7 +54,8 @@ def difference(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajector
 
 
 def _unequal(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> str | None:
-    return unequal_steps(*(max(one.steps[-1] for one in seeds.values()) for seeds in (mine, reference)))
+    steps, theirs = (max(one.steps[-1] for one in seeds.values()) for seeds in (mine, reference))
+    return unequal_steps(steps, theirs)
 
 
 def final_accuracies(trajectories: Iterable[Trajectory]) -> dict[int, float]:
