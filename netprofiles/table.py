@@ -17,7 +17,7 @@ _SEPARATED = re.compile(r"\d([,'\s])\d")
 def read_table(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of each line with cells, and its cells without the blanks around them.
 
-    Empty lines and lines that begin with `#` are comments. Empty cells behind the last column do not count. If the
+    Empty lines and lines that begin with `#` are comments; a name that does is quoted: `"#1"`. Empty cells behind the last column do not count. If the
     first line has no comma, cells are separated by tabs, and if it has no tab, by blanks.
 
     Raises:
@@ -30,14 +30,15 @@ def read_table(text: str) -> Iterator[tuple[int, list[str]]]:
         number = text[: lines.tell()].count("\n") or 1
         raise FileError(f"line {number}: cells are separated by ';'; expected ',' between cells, {_NUMBERS}")
     mark = next((mark for mark in ",\t" if mark in first), " ")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True, strict=True)
+    rows = ("\n" if _is_comment(line) else line for line in io.StringIO(text, newline=""))
+    reader = csv.reader(rows, delimiter=mark, skipinitialspace=True, strict=True)
     begin, width = 0, 0
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
             while len(cells) > width and cells[-1:] == [""]:
                 cells.pop()
-            if not any(cells) or cells[0].startswith("#"):
+            if not any(cells):
                 continue
             begin, width = begin or reader.line_num, width or len(cells)
             if len(cells) != width:

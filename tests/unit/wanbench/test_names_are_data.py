@@ -67,7 +67,7 @@ PLAIN = ["a", "b", "c"]
 def profiles(folder: Path, names: list[str]) -> list[str]:
     """Files of the same network: in CSV as a table is exported, and in TOML as `wanbench measure` writes it."""
     text = io.StringIO()
-    lines = csv.writer(text)
+    lines = csv.writer(text, quoting=csv.QUOTE_ALL)  # or a name that begins with # would be a comment
     lines.writerow(["src", "dst", "rtt_ms", "rate_mbps"])
     pairs = [(names[0], names[1]), (names[1], names[2]), (names[0], names[2])]
     lines.writerows([*pair, 80, 100] for pair in pairs)
