@@ -17,8 +17,9 @@ _SEPARATED = re.compile(r"\d([,'\s])\d")
 def read_table(text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of each line with cells, and its cells without the blanks around them.
 
-    Empty lines and lines that begin with `#` are comments; a name that does is quoted: `"#1"`. Empty cells behind the last column do not count. If the
-    first line has no comma, cells are separated by tabs, and if it has no tab, by blanks.
+    Empty lines and lines that begin with `#` are comments; a name that does is quoted: `"#1"`. Empty cells behind the
+    last column do not count. If the first line has no comma, cells are separated by tabs, and if it has no tab, by
+    blanks.
 
     Raises:
         FileError: begins with the line; cells are separated by `;`, or a line has another number of them than the
