@@ -130,5 +130,5 @@ class FarReporter(Reporter):
     def waiting(self, count: int) -> None:
         """What is left is with other nodes, which report it."""
 
-    def eta(self, seconds: float) -> None:
+    def eta(self, seconds: float | None) -> None:
         """One node does not know what the others do."""

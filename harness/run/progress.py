@@ -31,7 +31,7 @@ class Reporter:
         self.done = 0
         self._bar: Progress | None = None
         self._task: Any = None
-        self._ready_at = 0.0
+        self._ready_at: float | None = None
         self._waits = 0
         if sys.stderr.isatty() and total:
             from rich.console import Console
@@ -67,9 +67,9 @@ class Reporter:
         if self._waits == 2:
             self.say(f"waiting for {count} repetition{'s' * (count > 1)} that other processes have begun")
 
-    def eta(self, seconds: float) -> None:
-        """Update the remaining time."""
-        self._ready_at = time.monotonic() + seconds
+    def eta(self, seconds: float | None) -> None:
+        """Update the remaining time; None: it is not known yet."""
+        self._ready_at = None if seconds is None else time.monotonic() + seconds
         self._refresh()
 
     def close(self) -> None:
@@ -79,14 +79,15 @@ class Reporter:
             self._bar = None
 
     def _left(self) -> str:
-        return clock(max(0.0, self._ready_at - time.monotonic()))
+        """ "1 min 20 s left"; "" while that is not known."""
+        return "" if self._ready_at is None else f"{clock(max(0.0, self._ready_at - time.monotonic()))} left"
 
     def _eta_suffix(self) -> str:
-        return f"   ({self._left()} left)" if self._bar is None and self.done < self.total else ""
+        return f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
 
     def _refresh(self) -> None:
         if self._bar is not None:
-            text = f"{self.done}/{self.total} reps, about {self._left()} left"
+            text = f"{self.done}/{self.total} reps" + (f", about {self._left()}" if self._left() else "")
             self._bar.update(self._task, completed=self.done, eta=text)
 
 

@@ -202,7 +202,9 @@ class _Session:
                     future, part = self._start(chosen)
                     running[future] = (chosen, part)
                     left = partial(self._left_s, running, queue, slots)
-                    self.say.eta(self.remaining.seconds(len(queue), left))
+                    seconds = self.remaining.seconds(len(queue), left)
+                    guessed = _simulated(chosen) and not self.remaining.is_known
+                    self.say.eta(None if guessed else seconds)
             elif running:
                 awaited = set(running) if not in_order else {next(iter(running))}
                 for future in self._ended(awaited, [item for item, _ in running.values()]):
@@ -277,7 +279,7 @@ class _Session:
             return self._keep(item, part, row, error.log_tail)
         row["code"] = sources.code_hash(row["sources"] or {})
         self._stop_if_other_code(item, part, row)
-        self.remaining.ended(item.load.seconds, time.monotonic() - item.began)
+        self.remaining.ended(item.load.seconds, item.began, time.monotonic())
         self.room.judged(item.began, valid=row["status"] != "invalid", strain=strain(row))
         if row["status"] == "invalid":
             return self._keep(item, part, row)

@@ -32,6 +32,13 @@ def test_a_pipe_gets_one_line_per_event_with_the_time_that_is_left(monkeypatch):
     assert report(io.StringIO(), monkeypatch) == "[1/2] ssgd  rep 0   (1 min 40 s left)\n[2/2] dts  rep 0\n"
 
 
+def test_a_time_that_is_not_known_is_not_shown(capsys):
+    reporter = Reporter(2)
+    reporter.eta(None)
+    reporter.finished("ssgd  rep 0")
+    assert capsys.readouterr().err == "[1/2] ssgd  rep 0\n"
+
+
 def test_a_terminal_gets_a_bar_as_well(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     shown = report(Terminal(), monkeypatch)

@@ -36,8 +36,12 @@ def test_a_queue_ten_times_as_long_takes_ten_times_as_long_to_go_through():
 def test_repetitions_that_took_longer_than_predicted_make_the_others_longer():
     remaining = Remaining()
     assert remaining.seconds(50, lambda: 100.0) == 100.0
+    remaining.ended(1.0, began_s=0.0, now_s=30.0)  # it waited for its process
+    remaining.ended(1.0, began_s=1.0, now_s=32.0)
+    assert not remaining.is_known
     for took_s in (2.0, 3.0, 4.0):
-        remaining.ended(1.0, took_s)
+        remaining.ended(1.0, began_s=32.0, now_s=32.0 + took_s)
+    assert remaining.is_known
     assert remaining.seconds(40, lambda: 80.0) == pytest.approx(240.0)
 
 
