@@ -10,8 +10,7 @@ Layout
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 NAME = "wan"
@@ -23,22 +22,15 @@ def register() -> None:
 
     if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
-        front = _monitored_barrier(dist.monitored_barrier)
-        dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = front
+        of_gloo = dist.monitored_barrier
 
+        def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+            """Torch's own, which refuses all groups but gloo's by the name of their backend, for this group as well."""
+            own: Any = dist.group.WORLD if group is None else group
+            ours = getattr(own, "name", str)() == NAME
+            (own.monitored_barrier if ours else partial(of_gloo, group))(timeout, wait_all_ranks)
 
-def _monitored_barrier(of_gloo: Callable[..., None]) -> Callable[..., None]:
-    """Torch's function, which refuses all groups but gloo's by the name of their backend, for this group as well."""
-
-    @wraps(of_gloo)
-    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        import torch.distributed as dist
-
-        own: Any = dist.group.WORLD if group is None else group
-        front = own.monitored_barrier if getattr(own, "name", str)() == NAME else partial(of_gloo, group)
-        front(timeout, wait_all_ranks)
-
-    return monitored_barrier
+        dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
 
 
 def _create(options: object, _backend_options: object) -> object:
