@@ -219,12 +219,21 @@ class Algorithm(Parameters, Stateful):
         return self.compressor is not None and self.compressor.rounds_mean
 
     def averager(self, like: Vector, stream: int = 0, *, decay: float = 1.0) -> Averager:
-        """Return an averager for vectors like this one, with the algorithm's compressor; one per stream of vectors."""
+        """Return an averager for vectors like this one, with the algorithm's compressor; one per stream of vectors.
+
+        An empty vector, such as a fragment of a model with fewer parameters than fragments, is not compressed.
+        """
         replica = self.replica
         shapes = replica.shapes if like.numel() == replica.w.numel() else ()
         seed = replica.seed + stream
         return Averager(
-            self.compressor, replica.comm, like, shapes=shapes, seed=seed, processing=replica.processing, decay=decay
+            self.compressor if like.numel() else None,
+            replica.comm,
+            like,
+            shapes=shapes,
+            seed=seed,
+            processing=replica.processing,
+            decay=decay,
         )
 
     def check(self, setting: Setting) -> None:

@@ -266,7 +266,7 @@ class DecoupledDiLoCo(Algorithm):
         for fragment in range(self.fragments):
             if self._steps > self._sent_at[fragment]:
                 self._post(fragment, finishes=True)
-        self._client.post(None, last=True)
+        self._client.write(None, last=True)
         parts = [self.replica.w[part] for part in self._slices]
         for answer in [self._client.answer(part, stream) for stream, part in enumerate(parts)]:
             answer.wait()
@@ -295,11 +295,11 @@ class DecoupledDiLoCo(Algorithm):
     def _post(self, fragment: int, *, finishes: bool = False) -> None:
         steps = self._steps - self._sent_at[fragment]
         self._sent_at[fragment] = self._steps
-        self._client.post(self.replica.w[self._slices[fragment]], fragment, steps, float(finishes))
+        self._client.write(self.replica.w[self._slices[fragment]], fragment, steps, float(finishes))
 
     def _apply(self, flight: Flight) -> None:
         everyone = self.quorum in (0, self._client.comm.world_size)  # then all send the same fragments
         if not everyone and not flight.answer.done():
-            self._client.post(None, flight.fragment)
+            self._client.write(None, flight.fragment)
         flight.answer.wait()
         self.replica.w[self._slices[flight.fragment]].copy_(flight.theta)

@@ -83,7 +83,7 @@ class Served(Algorithm):
         self._steps += 1
         if not self._greeted:
             self._greeted = True
-            self._client.post(None, self._goal - self._steps, self._step_s)
+            self._client.write(None, self._goal - self._steps, self._step_s)
         if self._steps == self._goal:
             self._send(last=False)
 
@@ -124,7 +124,7 @@ class Served(Algorithm):
     def _send(self, *, last: bool) -> None:
         w = self.replica.w
         change = self._delta.copy_(self._theta).add_(w, alpha=-1.0) if self._steps else None
-        self._client.post(change, self._steps, self._step_s if self._steps else 0.0, last=last)
+        self._client.write(change, self._steps, self._step_s if self._steps else 0.0, last=last)
         (steps, *_) = self._client.answer(self._theta).wait()
         w.copy_(self._theta)
         self._begin(round(steps))

@@ -51,7 +51,32 @@ class Letter:
     last: bool
 
 
-class Desk:
+class Writer:
+    """Sends letters and answers, and knows which have not left yet."""
+
+    def __init__(self, comm: BackgroundComm) -> None:
+        self.comm = comm
+        self._sends: list[Work] = []
+
+    def post(self, dst: int, vector: Vector | None, *values: float, last: bool = False) -> None:
+        """Write a letter to the desk of a rank; returns at once."""
+        numel = -1 if vector is None else vector.numel()
+        self._send(dst, vector, _VECTORS)
+        self._send(dst, _numbers(values, numel, last), _NOTES)
+
+    def drain(self) -> None:
+        """Wait until everything has been sent."""
+        for work in self._sends:
+            work.wait()
+        self._sends = []
+
+    def _send(self, dst: int, vector: Vector | None, tag: int) -> None:
+        self._sends = [work for work in self._sends if not left(work)]
+        if vector is not None:
+            self._sends.append(self.comm.send(vector, dst, tag))
+
+
+class Desk(Writer):
     """Takes the letters of several ranks in the order of their arrival, and answers them.
 
     Args:
@@ -61,10 +86,10 @@ class Desk:
     """
 
     def __init__(self, comm: BackgroundComm, sources: Iterable[int], like: Vector) -> None:
-        self.comm, self._like = comm, like
+        super().__init__(comm)
+        self._like = like
         self._notes: dict[int, Any] = {}
         self._receives: dict[int, Work] = {}
-        self._sends: list[Work] = []
         for source in sources:
             self._expect(source)
 
@@ -94,30 +119,17 @@ class Desk:
             self._expect(source)
         return Letter(source, arrived_ns, tuple(values), vector, bool(last))
 
-    def post(self, dst: int, vector: Vector | None, *values: float, last: bool = False) -> None:
-        """Write to the desk of a rank; returns at once."""
-        self._sent(post(self.comm, dst, vector, *values, last=last))
-
     def answer(self, dst: int, vector: Vector, *values: float, stream: int = 0) -> None:
         """Answer the worker of a rank; returns at once."""
-        works = [self.comm.send(part, dst, _ANSWERS + stream) for part in (vector, _numbers(values))]
-        self._sent(works)
-
-    def drain(self) -> None:
-        """Wait until everything has been sent."""
-        for work in self._sends:
-            work.wait()
-        self._sends = []
-
-    def _sent(self, works: list[Work]) -> None:
-        self._sends = [work for work in self._sends if not left(work)] + works
+        for part in (vector, _numbers(values)):
+            self._send(dst, part, _ANSWERS + stream)
 
     def _expect(self, source: int) -> None:
         self._notes[source] = _numbers(())
         self._receives[source] = self.comm.recv(self._notes[source], source, _NOTES)
 
 
-class Client:
+class Client(Writer):
     """A worker's view of its server.
 
     Args:
@@ -126,23 +138,16 @@ class Client:
     """
 
     def __init__(self, comm: Comm, server: int) -> None:
-        self.comm, self._server = background_of(comm), server
-        self._sends: list[Work] = []
+        super().__init__(background_of(comm))
+        self._server = server
 
-    def post(self, vector: Vector | None, *values: float, last: bool = False) -> None:
+    def write(self, vector: Vector | None, *values: float, last: bool = False) -> None:
         """Write to the server; returns at once."""
-        works = post(self.comm, self._server, vector, *values, last=last)
-        self._sends = [work for work in self._sends if not left(work)] + works
+        self.post(self._server, vector, *values, last=last)
 
     def answer(self, into: Vector, stream: int = 0) -> Answer:
         """Expect an answer; the next of its stream fills `into`."""
         return Answer(self.comm, self._server, into, _ANSWERS + stream)
-
-    def drain(self) -> None:
-        """Wait until everything has been sent."""
-        for work in self._sends:
-            work.wait()
-        self._sends = []
 
 
 class Answer:
@@ -161,13 +166,6 @@ class Answer:
         for work in self._works:
             work.wait()
         return tuple(float(value) for value in self._note[2:])
-
-
-def post(comm: BackgroundComm, dst: int, vector: Vector | None, *values: float, last: bool = False) -> list[Work]:
-    """Write a letter to the desk of a rank; returns at once."""
-    numel = -1 if vector is None else vector.numel()
-    works = [] if vector is None else [comm.send(vector, dst, _VECTORS)]
-    return [*works, comm.send(_numbers(values, numel, last), dst, _NOTES)]
 
 
 def _numbers(values: tuple[float, ...], numel: int = -1, last: bool = False) -> Any:

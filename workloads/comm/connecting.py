@@ -10,7 +10,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import cast
 
 from wanbench.workloads.comm.base import CommError
@@ -18,7 +18,7 @@ from wanbench.workloads.comm.lines import notice_silence
 from wanbench.workloads.comm.mesh import Mesh, Pace, farewell
 
 TOKEN_BYTES = 32
-_STRANGERS = 128  # connections that have not said hello; a further one takes the place of the oldest
+_STRANGERS = 128  # connections that have not said hello; far fewer than a process may open
 _HELLO = struct.Struct(f"<{TOKEN_BYTES}sII")  # token, rank, number of the connection
 
 
@@ -123,8 +123,8 @@ def _check(number: int) -> None:
 def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generator[tuple[socket.socket, int, int]]:
     """Yield connections with the rank of the peer and their number.
 
-    Strangers keep nobody waiting: who says something else is closed, and of the silent ones at most `_STRANGERS` are
-    open, fewer if this process can open no more files. All are closed at the end.
+    Strangers keep nobody waiting: who says something else is closed, and so is the oldest of more than `_STRANGERS`
+    that say nothing. At the end all are.
 
     Raises: TimeoutError: the deadline has passed.
     """
@@ -136,16 +136,15 @@ def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generat
             while ready := selector.select(max(0.0, deadline - time.monotonic())):
                 for sock in (cast(socket.socket, key.fileobj) for key, _ in ready):
                     if sock is listener:
-                        if (arrived := _accepted(listener, unknown)) is not None:
-                            selector.register(arrived, selectors.EVENT_READ)
-                            unknown[arrived] = b""
-                        if arrived is None or len(unknown) > _STRANGERS:
-                            oldest = next(iter(unknown))
-                            selector.unregister(oldest)
+                        sock, _ = listener.accept()
+                        sock.setblocking(False)
+                        selector.register(sock, selectors.EVENT_READ)
+                        unknown[sock] = b""
+                        if len(unknown) > _STRANGERS:
+                            selector.unregister(oldest := next(iter(unknown)))
                             del unknown[oldest]
                             oldest.close()
-                        continue
-                    if sock not in unknown:  # it was the oldest
+                            break  # it can be among those that are ready; the others will be again
                         continue
                     unknown[sock] += (said := _read(sock, _HELLO.size - len(unknown[sock])))
                     if said and len(unknown[sock]) < _HELLO.size:
@@ -160,18 +159,6 @@ def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generat
             for sock in unknown:
                 sock.close()
     raise TimeoutError("timed out")
-
-
-def _accepted(listener: socket.socket, unknown: Collection[socket.socket]) -> socket.socket | None:
-    """Accept a connection; None if that fails, while others could make room. Raises: OSError: there are no others."""
-    try:
-        sock, _ = listener.accept()
-    except OSError:
-        if not unknown:
-            raise
-        return None
-    sock.setblocking(False)
-    return sock
 
 
 def _read(sock: socket.socket, nbytes: int) -> bytes:

@@ -356,7 +356,8 @@ class DirectComm:
             ended = operation is None and head.sequence < self._sequence and not self._left
             surplus = operation is not None and operation.surplus(held, peer)
         if ended or surplus or twice:
-            raise CommError(f"rank {self.names[peer]} sent more than operation {head.sequence} needs")
+            what = f": {part.about}" if part.about else ""
+            raise CommError(f"rank {self.names[peer]} sent more than operation {head.sequence} needs{what}")
 
     def _use(self, kind: int, sequence: int, chunk: int, new: int | None = None) -> None:
         """Use what has arrived of a chunk, if its operation is issued here and there is enough.
@@ -375,7 +376,10 @@ class DirectComm:
                 del held[kind, chunk]
                 operation.take(arrived)
             unchecked = {peer: frame for peer, frame in arrived.items() if not waits or new in (None, peer)}
-        if self._disagrees(operation, kind, sequence, chunk, unchecked) or waits:
+        reason = operation.disagreement(self.rank, self.names, kind, sequence, chunk, unchecked)
+        if reason is not None:
+            self.give_up(reason)
+        if reason is not None or waits:
             return
         self._take(operation, kind, sequence, chunk, arrived)
         self._count_down(sequence, used=1)
@@ -389,18 +393,6 @@ class DirectComm:
             reduce(own, self.rank, {peer: part.body for peer, part in arrived.items()}, operation.reduction)
             if operation.spreads and own.numel():
                 self._send_result(operation, sequence, chunk)
-
-    def _disagrees(
-        self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]
-    ) -> bool:
-        """Fail if ranks disagree on what they reduce or transfer."""
-        disagreement = operation.disagreement(self.rank, kind, chunk, arrived)
-        if disagreement is None:
-            return False
-        peer, what, theirs, ours = disagreement
-        sides = f"rank {self.names[peer]} {theirs}; rank {self.names[self.rank]} {ours}"
-        self.give_up(f"ranks disagree on {what} {sequence}: {sides}")
-        return True
 
     def _send_result(self, operation: Operation, sequence: int, chunk: int) -> None:
         """Send the result of a chunk to all ranks."""

@@ -120,24 +120,26 @@ class Operation:
         return described(self.work.name + by, chunks)
 
     def disagreement(
-        self, rank: int, kind: int, chunk: int, arrived: Mapping[int, Part]
-    ) -> tuple[int, str, str, str] | None:
-        """Return on what a rank disagrees whose frame does not fit, the rank, what it did, and what fits.
+        self, rank: int, names: Sequence[int], kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]
+    ) -> str | None:
+        """Say on what a rank disagrees whose frame does not fit; None if all fit.
 
         Args:
-            rank: this rank. kind, chunk: of the frames.
-            arrived: by rank, its frame.
+            rank: this rank. names: by rank, what messages call it.
+            kind, sequence, chunk: of the frames. arrived: by rank, its frame.
         """
         for peer, part in sorted(arrived.items()):
             chunks = self.chunks[peer if kind in (SHARE, HOP) else rank]
             about = self.about(chunks or next(filter(None, self.chunks), ()))
+            who, this = f"rank {names[peer]}", f"rank {names[rank]}"
             if not chunk and part.about != about:
-                return peer, "what to do in operation", f"began {part.about}", f"began {about}"
+                both = f"{who} began {part.about}; {this} began {about}"
+                return f"ranks disagree on what to do in operation {sequence}: {both}"
             known = kind == self.kind and chunk < len(chunks)
             expected = chunks[chunk].numel() * chunks[chunk].element_size() if known else "nothing there"
             if (len(part.body), part.last) != (expected, chunk == len(chunks) - 1):
-                what = f"the size of {self.work.name}"
-                return peer, what, f"sent {len(part.body)} bytes", f"expected {expected}"
+                sizes = f"{who} sent {len(part.body)} bytes; {this} expected {expected}"
+                return f"ranks disagree on the size of {self.work.name} {sequence}: {sizes}"
         return None
 
     @torch.inference_mode()  # so that tensors made in this mode can be changed, too

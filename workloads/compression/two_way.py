@@ -69,10 +69,10 @@ class TwoWay(Gathered):
         return [Message(sum(sizes), 1), Message(max(sizes), 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
-        return self.inner.encode(v)
+        return self.inner.encode(v) if v.numel() else v.new_empty(0, dtype=torch.uint8)
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        return self.inner.decode(message, like)
+        return self.inner.decode(message, like) if like.numel() else like.clone()
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
         pieces = v.tensor_split(comm.world_size)

@@ -10,6 +10,9 @@ Layout
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 NAME = "wan"
 
 
@@ -19,6 +22,15 @@ def register() -> None:
 
     if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+        of_gloo = dist.monitored_barrier
+
+        def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+            """Torch's own, which refuses all groups but gloo's by the name of their backend, for this group as well."""
+            own: Any = dist.group.WORLD if group is None else group
+            ours = getattr(own, "name", str)() == NAME
+            (own.monitored_barrier if ours else partial(of_gloo, group))(timeout, wait_all_ranks)
+
+        dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
 
 
 def _create(options: object, _backend_options: object) -> object:

@@ -342,7 +342,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         return self._together([self._comm.transfer("barrier", others, others)], begun)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all ranks. Raises: CommError: names those that are late."""
+        """Wait for all ranks, and go on afterwards. Raises: CommError: names all that are late, on all others."""
         self.barrier().wait(timeout or self._timeout)
 
     # ---------------------------------------------------------------- messages

@@ -42,13 +42,11 @@ def agreed(store: Store, rank: int, world: Sequence[int], timeout_s: float) -> S
     words, deadline = [f"word/{member}" for member in range(len(world))], time.monotonic() + timeout_s
     store.set(words[rank], own)
     while True:
-        present = store.get(words[rank]).decode()
-        if present > own:
+        if store.get(words[rank]).decode() > own:
             raise CommError(f"wan: another process has joined the group as rank {world[rank]} after this one")
-        if present < own:
-            store.set(words[rank], own)
+        store.set(words[rank], own)
         if rank == 0 and store.check(words):
-            store.set(_ROSTER, b" ".join(store.multi_get(words)).decode())
+            store.set(_ROSTER, " ".join(word.decode() for word in store.multi_get(words)))
         roster = store.get(_ROSTER) if store.check([_ROSTER]) else b""
         life, confirms = sha256(roster).hexdigest(), own.encode() in roster.split()
         expected = [f"{life}/{member}" for member in range(len(world))] if confirms else words

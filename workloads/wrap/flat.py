@@ -75,8 +75,6 @@ class FlatParameters:
     def check_same(self) -> None:
         """Raises: WrapError: names the parameter whose values, or those of its momentum, are not those remembered."""
         for vector, kept, what in zip((self.w, self.m), self._kept, ("value", self._momentum), strict=True):
-            if torch.equal(_bits(vector), _bits(kept)):
-                continue
             for parameter, now, before in zip(self._parameters, self._views(vector), self._views(kept), strict=True):
                 if not torch.equal(_bits(now), _bits(before)):
                     changed = f"parameter {self._name(parameter)}: its {what} was changed since the last step"
@@ -101,7 +99,8 @@ class FlatParameters:
         self, vector: torch.Tensor, views: Sequence[torch.Tensor], values: Sequence[torch.Tensor | None], what: str
     ) -> bool:
         """Fill a vector, unless all values are its views already; return whether it was filled."""
-        if all(value is not None and _is_view(value, view) for value, view in zip(values, views, strict=True)):
+        pairs = zip(values, views, strict=True)
+        if all(value is not None and value.dtype == view.dtype and value.is_set_to(view) for value, view in pairs):
             return False
         vector.copy_(self._joined(values, what))  # through other memory: two views can have been exchanged
         return True
@@ -132,7 +131,8 @@ class FlatParameters:
 
     def _check_unchanged(self) -> None:
         before, now = (
-            {id(parameter): parameter for parameter in some} for some in (self._parameters, self._trainable())
+            {id(parameter): parameter for parameter in parameters}
+            for parameters in (self._parameters, self._trainable())
         )
         for key, parameter in {**before, **now}.items():
             if key not in before or key not in now:
@@ -165,16 +165,6 @@ class FlatParameters:
 
     def _name(self, parameter: torch.Tensor) -> str:
         return repr(self._names.get(id(parameter), "without a name"))
-
-
-def _is_view(value: torch.Tensor, view: torch.Tensor) -> bool:
-    """Whether a tensor is this memory, read in this way."""
-    return (value.data_ptr(), value.dtype, value.shape, value.stride()) == (
-        view.data_ptr(),
-        view.dtype,
-        view.shape,
-        view.stride(),
-    )
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

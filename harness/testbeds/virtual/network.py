@@ -230,7 +230,10 @@ class Route:
             flow_bytes=payload[picked] / shared[picked],
             rtt_ns=self._far_delay + network.delay[back],
             drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
-            buffer_bytes=self._buffer_bytes(origin[picked], site[picked], stages) * payload[picked] / shared[picked],
+            # An endless buffer holds an empty message, too: of at least one byte.
+            buffer_bytes=self._buffer_bytes(origin[picked], site[picked], stages)
+            * np.maximum(payload[picked], 1)
+            / shared[picked],
             loss=network.paths.loss[self._link],
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])

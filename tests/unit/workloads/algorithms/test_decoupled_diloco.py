@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 import torch
 from clock_replicas import on_the_clock, pull
+from joined_ranks import groups, on_every_rank
 from trained import OPTIMIZERS, PLAIN, START, assert_equal, trained
 
-from wanbench.workloads.algorithms.base import AlgorithmError, Setting
+from wanbench.workloads.algorithms.base import AlgorithmError, Replica, Setting
 from wanbench.workloads.algorithms.decoupled import DecoupledDiLoCo
 from wanbench.workloads.algorithms.diloco import DiLoCo, Outer
+from wanbench.workloads.algorithms.olco3 import OLCO3
 from wanbench.workloads.algorithms.streaming import StreamingDiLoCo
+from wanbench.workloads.compute.optim import make as make_optimizer
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -109,3 +113,52 @@ def test_a_mistake_is_reported_in_one_line(make, message):
     with pytest.raises(AlgorithmError) as caught:
         make()
     assert str(caught.value) == message
+
+
+# ---------------------------------------------------------------- empty vectors: fragments or pieces of a small model
+
+MANY = {"period": 12, "fragments": 12}  # of 6 parameters
+
+
+def test_with_more_fragments_than_parameters_it_is_streaming_diloco():
+    theirs = trained(lambda: StreamingDiLoCo(**MANY, delay=3), steps=36)
+    assert_equal(trained(lambda: DecoupledDiLoCo(**MANY, delay=3), steps=36).w_at, theirs.w_at)
+
+
+def test_empty_fragments_travel_on_the_simulated_clock():
+    found = on_the_clock(lambda: DecoupledDiLoCo(**MANY, delay=3, quorum=1), [0.5, 0.7], steps=30, rtt_ms=100)
+    assert_equal(found[0][-1][1], found[1][-1][1])
+
+
+@pytest.mark.parametrize("collective", ["direct", "hierarchical"])
+def test_empty_fragments_travel_on_sockets(collective, tmp_path):
+    def train(comm):
+        w = START.clone()
+        replica = Replica(w, torch.zeros_like(w), make_optimizer(PLAIN), comm)
+        algorithm = DecoupledDiLoCo(**MANY)
+        algorithm.start(replica)
+        for step in range(24):
+            replica.step = step
+            replica.optimizer.advance(step)
+            replica.optimizer.step(w, replica.m, algorithm.gradient(pull(comm.rank, w)))
+            algorithm.stepped()
+        algorithm.finish()
+        return w
+
+    with groups(collective, tmp_path) as make:
+        first, second = on_every_rank(make(2, site_of=(0, 1)), train)
+    expected = on_the_clock(lambda: DecoupledDiLoCo(**MANY), [0.5, 0.5], steps=24)[0][-1][1]
+    assert_equal(first, expected)
+    assert_equal(second, expected)
+
+
+TWO_WAY = ["topk", "chunk-topk", "signsgd", "qsgd", "terngrad"]
+
+
+@pytest.mark.parametrize("compression", [*TWO_WAY, "dgc", "chunkwise", "randomk", "fp16"])
+def test_empty_fragments_and_pieces_are_not_compressed(compression):
+    ours = trained(lambda: StreamingDiLoCo(**MANY, compression=compression), steps=13)
+    assert torch.isfinite(ours.w).all()
+    if compression in TWO_WAY:
+        make = partial(OLCO3, staleness=1, period=1, two_way=True, compression=compression)
+        assert torch.isfinite(trained(make, steps=4, workers=8).w).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -77,42 +76,17 @@ def test_a_rank_that_says_something_else_than_hello_is_named_by_all_ranks(says):
     assert all("rank 0 has no connection to ranks [2]: timed out" in message for message in messages), messages
 
 
-@pytest.fixture
-def crowd():
-    """Yield a listener, its address, and a socket for a peer that comes behind 300 silent strangers."""
-    with ExitStack() as opened:
+def test_of_silent_strangers_only_a_bounded_number_is_open_and_they_keep_no_peer_out():
+    with ExitStack() as strangers, ThreadPoolExecutor(1) as pool:
         (listener,), (address,) = listeners(1)
         for _ in range(300):
-            opened.enter_context(socket.create_connection(address))
-        yield listener, address, opened.enter_context(socket.socket())
-
-
-def join_behind(crowd, meanwhile):
-    listener, address, peer = crowd
-    with ThreadPoolExecutor(1) as pool:
+            strangers.enter_context(socket.create_connection(address))
+        peer, before, opened = strangers.enter_context(socket.socket()), len(os.listdir("/proc/self/fd")), [0]
         joining = pool.submit(connecting.connect, listener, 0, [address, (LOCALHOST, 1)], connections=1, timeout_s=20.0)
-        peer.connect(address)
-        while len(meanwhile()) < 30 and not joining.done():
+        peer.connect(address)  # behind all of them
+        while len(opened) < 30:
+            opened.append(len(os.listdir("/proc/self/fd")) - before)
             time.sleep(0.01)
         peer.sendall(connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 1, 0))
         joining.result().close()
-
-
-def test_of_silent_strangers_only_a_bounded_number_is_open(crowd):
-    before, opened = len(os.listdir("/proc/self/fd")), []
-
-    def meanwhile():
-        opened.append(len(os.listdir("/proc/self/fd")) - before)
-        return opened
-
-    join_behind(crowd, meanwhile)
     assert 10 < max(opened) < 140
-
-
-def test_strangers_that_use_up_all_files_of_a_process_keep_no_peer_out(crowd):
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, limits[1]))
-    try:
-        join_behind(crowd, lambda: range(30))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

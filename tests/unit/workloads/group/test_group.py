@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.group import register
 from wanbench.workloads.group.elsewhere import Elsewhere
 from wanbench.workloads.group.group import WanGroup
 
@@ -476,13 +477,193 @@ def test_a_rank_that_is_late_is_named_on_every_rank(group):
     ), messages
 
 
-def test_ranks_that_disagree_get_an_error(group):
+def refusals(groups: list[WanGroup], call: Callable[[WanGroup], Any]) -> list[str]:
     def body(one: WanGroup) -> str:
         with pytest.raises(CommError) as caught:
-            one.allreduce([torch.ones(3 + one.rank())], all_reduce_options()).wait()
+            call(one).wait()
         return str(caught.value)
 
-    assert all("disagree on the size" in message for message in on_every_rank(group(2), body))
+    return on_every_rank(groups, body)
+
+
+def test_ranks_that_disagree_on_a_size_get_an_error(group):
+    messages = refusals(group(2), lambda one: one.allreduce([torch.ones(3 + one.rank())], all_reduce_options()))
+    assert all("disagree on the size" in message for message in messages)
+
+
+def all_reduce_of(op: Any = SUM, dtype: torch.dtype = torch.float32, numel: int = 8) -> Callable[[WanGroup], Any]:
+    return lambda one: one.allreduce([torch.ones(numel, dtype=dtype)], all_reduce_options(op))
+
+
+def halves(one: WanGroup) -> Any:
+    return one.all_to_all_single(torch.zeros(8), torch.ones(8), [], [])
+
+
+def broadcast_of(root: int, dtype: torch.dtype = torch.float32) -> Callable[[WanGroup], Any]:
+    """And a barrier behind it: a root that has sent is done, and learns of what was wrong in its next operation."""
+
+    def call(one: WanGroup) -> Any:
+        one.broadcast([torch.ones(8, dtype=dtype)], rooted(dist.BroadcastOptions(), root)).wait()
+        return one.barrier()
+
+    return call
+
+
+DISAGREEMENTS = {  # what rank 0 does, what rank 1 does, and how a message calls both
+    "reduction": (
+        all_reduce_of(),
+        all_reduce_of(dist.ReduceOp.MAX),
+        ("all_reduce by sum of float32", "all_reduce by max of float32"),
+    ),
+    "mean and sum": (
+        all_reduce_of(dist.ReduceOp.AVG),
+        all_reduce_of(),
+        ("all_reduce by mean of float32", "all_reduce by sum of float32"),
+    ),
+    "type": (
+        all_reduce_of(),
+        all_reduce_of(dtype=torch.int32),
+        ("all_reduce by sum of float32", "all_reduce by sum of int32"),
+    ),
+    "type and number of elements": (
+        all_reduce_of(dtype=torch.float64, numel=4),
+        all_reduce_of(),
+        ("all_reduce by sum of float64", "all_reduce by sum of float32"),
+    ),
+    "operation": (
+        lambda one: one.all_gather_single(torch.zeros(8), torch.ones(4)),
+        halves,
+        ("allgather of float32", "alltoall of float32"),
+    ),
+    "barrier": (
+        lambda one: one.barrier(),
+        all_reduce_of(),
+        ("barrier of uint8", "all_reduce by sum of float32"),
+    ),
+    "root of a reduce": (
+        lambda one: one.reduce([torch.ones(8)], rooted(dist.ReduceOptions(), 0)),
+        lambda one: one.reduce([torch.ones(8)], rooted(dist.ReduceOptions(), 1)),
+        ("reduce to rank 0 by sum of float32", "reduce to rank 1 by sum of float32"),
+    ),
+    "reduce and reduce_scatter": (
+        lambda one: one.reduce([torch.ones(4)], rooted(dist.ReduceOptions(), 0)),
+        lambda one: one.reduce_scatter([torch.zeros(0)], [[torch.ones(4), torch.ones(0)]]),
+        ("reduce to rank 0 by sum of float32", "reduce_scatter by sum of float32"),
+    ),
+    "root of a broadcast": (
+        broadcast_of(root=0),
+        broadcast_of(root=1),
+        (" broadcast from rank ",),  # a rank that is done with its own knows only what the other has sent
+    ),
+    "type of a broadcast": (
+        broadcast_of(root=0),
+        broadcast_of(root=0, dtype=torch.int32),
+        ("broadcast from rank 0 of float32", "broadcast from rank 0 of int32"),
+    ),
+}
+
+
+@pytest.mark.parametrize("sites", ["", "a,b", "a,a"], ids=["direct", "two sites", "one site"])
+@pytest.mark.parametrize("case", DISAGREEMENTS)
+def test_ranks_that_do_not_do_the_same_are_both_named_on_both(group, case, sites):
+    *calls, names = DISAGREEMENTS[case]
+    if sites and "all_reduce" not in str(names):
+        pytest.skip("everything but an all-reduce goes as in direct")
+    settings = {"WAN_COLLECTIVE": "hierarchical", "WAN_SITES": sites} if sites else {}
+    messages = refusals(group(2, timeout_s=2.0, **settings), lambda one: calls[one.rank()](one))
+    if sites and case == "barrier":  # which do not meet: one goes through leaders, the other does not
+        assert all("waits for rank" in message for message in messages)
+        return
+    assert all(name in message for name in names for message in messages), messages
+
+
+def test_a_message_of_another_type_than_its_buffer_is_refused(group):
+    first, second = group(2)
+    first.send([torch.ones(4)], 1)
+    with pytest.raises(CommError, match="rank 0 sent 'message of float32'; expected 'message of int32'"):
+        second.recv([torch.zeros(4, dtype=torch.int32)], 0).wait()
+
+
+def test_split_sizes_that_do_not_fit_are_named_on_both(group):
+    def call(one: WanGroup) -> Any:
+        sizes = [3, 1] if one.rank() else [2, 2]
+        return one.all_to_all_single(torch.zeros(4), torch.ones(4), sizes, sizes)
+
+    assert all(
+        "sent 12 bytes; rank 0 expected 8" in message or "sent 8 bytes; rank 1 expected 12" in message
+        for message in refusals(group(2), call)
+    )
+
+
+def test_a_monitored_barrier_names_all_ranks_that_are_late_and_the_group_goes_on(group):
+    register()
+    groups = group(4)
+
+    def body(one: WanGroup) -> str:
+        if one.rank() in (1, 3):
+            return ""
+        with pytest.raises(CommError) as caught:
+            dist.monitored_barrier(one, timedelta(seconds=0.5))
+        return str(caught.value)
+
+    messages = on_every_rank(groups, body)
+    assert all(messages[rank].endswith("timeout of 0.5 s; it waits for ranks 1, 3") for rank in (0, 2)), messages
+    groups[1].barrier(), groups[3].barrier()  # they come at last
+    on_every_rank(groups, lambda one: dist.monitored_barrier(one))
+
+
+# ---------------------------------------------------------------- restarts
+
+
+@pytest.fixture
+def lives(monkeypatch):
+    """Yield a function that forms a group of the ranks of one life, all lives with one store."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    store, made = dist.HashStore(), []
+
+    def form(life: int, ranks: list[int], timeout_s: float) -> list[WanGroup | str]:
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(life))
+
+        def joined(one: WanGroup) -> WanGroup | str:
+            try:
+                one._set_sequence_number_for_group()
+            except CommError as error:
+                return str(error)
+            made.append(one)
+            return one
+
+        return on_every_rank([WanGroup(store, rank, 3, timedelta(seconds=timeout_s)) for rank in ranks], joined)
+
+    yield form
+    on_every_rank(made, lambda one: one.shutdown())
+
+
+def adds_up(groups: list[WanGroup]) -> None:
+    for result in on_every_rank(groups, lambda one: all_reduce_of()(one).wait() and one.rank()):
+        assert result in range(3)
+
+
+@pytest.mark.parametrize("there", [[0, 1, 2], [0, 1], [1, 2], [2]])
+def test_a_later_life_finds_its_own_peers_in_the_store_of_the_first(lives, there):
+    first = lives(0, there, 20.0 if len(there) == 3 else 0.3)
+    if len(there) < 3:
+        assert all("did not join the group within 0.3 s" in message for message in first)
+    adds_up(lives(1, [0, 1, 2], 20.0))
+    adds_up(lives(2, [2, 0, 1], 20.0))
+
+
+def test_a_late_process_of_the_first_life_is_refused_and_the_second_life_goes_on(lives, monkeypatch):
+    """It is there before the others of the second life, or comes between them."""
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(lives, 0, [1], 20.0)
+        while "TORCHELASTIC_RESTART_COUNT" not in os.environ:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        second = lives(1, [0, 1, 2], 20.0)
+        (message,) = late.result()
+    adds_up(second)
+    assert message == "wan: another process has joined the group as rank 1 after this one"
 
 
 def test_ranks_that_never_come_are_named(monkeypatch):
