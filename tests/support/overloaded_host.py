@@ -134,7 +134,7 @@ def _report(job: dict) -> dict:
     return {
         "rows": [{**row, "step": step, "end_ns": (step + 1) * step_ns} for step in range(job["steps"])],
         "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
-        "lost": [], "changed": None,
+        "lost": [], "changed": None, "imports": [],
     }  # fmt: skip
 
 
