@@ -66,7 +66,7 @@ def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_e
     short = {
         "lr": "lr = [0.4]",
         "outer_lr": "outer_lr = [0.7]",
-        "until": 'until = "40 steps"',
+        "until": 'until = "200 steps"',
         "eval_every": "eval_every = 10",
         "warmup_steps": "",
     }
