@@ -13,7 +13,8 @@ models/        the models, and the built-in workloads
 data/          the data sets, and the part of them that each worker gets
 comm/          Comm, Work and Clock; on sockets (direct, gloo) and in memory (threads, a simulated clock)
 
-workload_keys.py reads a spec's [workload]; parameters.py, state.py and seeding.py are the lowest floor.
+workload_keys.py reads a spec's [workload]; parameters.py, state.py, seeding.py and imported.py (which modules of a user
+a process has imported) are the lowest floor.
 
 Standard library, torch and numpy only (scikit-learn for its bundled digits), which keeps a worker image small.
 """

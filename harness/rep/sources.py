@@ -71,7 +71,8 @@ def used(cell: Cell, known: Sources, reports: Iterable[Mapping[str, Any]]) -> tu
         if ran.setdefault(name, short) != short:
             return ran, [f"{name}: its processes ran different versions of it"]
     now = current(cell, ran)
-    output = {name for name in known if now[name] != ran[name] and not _is_program(_base(cell) / name)} - {OURS, DATA}
+    written = {name for name in known if now[name] not in ("", ran[name])} - {OURS, DATA}
+    output = {name for name in written if not _is_program(_base(cell) / name)}
     ran = {name: short for name, short in ran.items() if name not in output}
     other = next((name for name in ran if now[name] != ran[name]), None)
     return ran, [] if other is None else [f"{other} changed while it was measured"]

@@ -15,13 +15,13 @@ PROMISED = """
     profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms tcp seed steps step_time_s compute_s stall_s
     overhead_s scalability predicted_step_time_s payload_bytes wire_bytes messages_sent blocks_lost_pct final_loss
     accuracy time_to_target_s steps_to_target one_way_error_ms lateness_p99_ms overdue_pct
-    host_cpu_pct image host turn kernel cpu calibration_s
+    host_cpu_pct image host turn kernel cpu calibration_s sources
 """
 
 MEASURED = """
     run status reason steps step_time_s compute_s stall_s overhead_s scalability payload_bytes wire_bytes messages_sent
     blocks_lost_pct final_loss accuracy time_to_target_s steps_to_target one_way_error_ms lateness_p99_ms overdue_pct
-    host_cpu_pct image host turn kernel cpu calibration_s
+    host_cpu_pct image host turn kernel cpu calibration_s sources
 """
 
 OF_THE_NETWORK = """

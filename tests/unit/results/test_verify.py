@@ -152,6 +152,14 @@ def test_code_that_changed_between_cells_of_a_kind(rows):
     assert objected(rows) == [("code", "dts was measured by 2 versions of the code (c0de, c1de)")]
 
 
+def test_code_that_differs_between_cells_is_a_file_of_two_versions_and_not_a_file_more(rows):
+    for number, row in enumerate(rows):
+        row["code"], row["sources"] = f"c{number}", {"lib.a": "1", f"lib.of{number % 2}": "1"}
+    assert objected(rows) == []
+    rows[-1]["sources"]["lib.a"] = "2"
+    assert objected(rows) == [("code", "lib.a: measured with 2 versions of the code (1, 2)")]
+
+
 def test_gloo_with_scaled_messages_under_the_name_of_the_workload(rows):
     for row in the(rows):
         row.update(collective="gloo", payload_scale=0.01)
