@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from wanbench.harness.run import doctor
+from wanbench.workloads.process import configuration
 from wanbench.workloads.process.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
 from wanbench.workloads.process.route import set_congestion
 from wanbench.workloads.process.tun import TunError, device_counters, open_tun, tcp_counters
@@ -220,3 +221,36 @@ def test_a_congestion_control_that_the_route_does_not_have_is_refused(inside):
 
     with pytest.raises(NamespaceError, match=r"^tcp congestion 'reno': the route to the peers has 'cubic'"):
         inside(tcp)
+
+
+def test_use_alone_changes_nothing_of_what_is_configured(inside):
+    """A device, traffic, neighbours, metrics, and the key that the kernel draws for TCP Fast Open."""
+
+    def use():
+        enter_private_network()
+        device = open_tun("wan0", "10.99.0.1")
+        before = configuration.read()
+        with socket.socket() as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 5)
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            socket.create_connection(server.getsockname()).close()
+            sock.sendto(b"x", ("10.99.0.2", 9))
+        change = configuration.first_change(before, configuration.read())
+        os.close(device)
+        return change, len(before)
+
+    change, things = inside(use)
+    assert change is None
+    assert things > 100
+
+
+def test_a_device_that_is_gone_is_the_first_change(inside):
+    def lose():
+        enter_private_network()
+        device = open_tun("wan0", "10.99.0.1")
+        before = configuration.read()
+        os.close(device)
+        return configuration.first_change(before, configuration.read())
+
+    assert inside(lose) == ("wan0", "device down or gone, at the start up with MTU 1500")

@@ -32,14 +32,14 @@ _MOST_SHOWN = 60  # characters
 _FILES = (
     "/proc/net/ip_tables_names",
     "/proc/sys/net/core/*",
-    "/proc/sys/net/ipv4/[!t]*",
-    "/proc/sys/net/ipv4/tcp_[!a]*",
-    "/proc/sys/net/ipv4/tcp_a[!lv]*",  # without the congestion controls that the host makes available, and allows
+    "/proc/sys/net/ipv4/*",
     "/proc/sys/net/ipv4/route/*",
     "/proc/sys/net/ipv4/conf/{}/forwarding",
     "/proc/sys/net/ipv4/conf/{}/rp_filter",
     "/proc/sys/net/ipv6/conf/{}/disable_ipv6",
 )
+# What modules of the host offer, and what the kernel draws when a program first uses it.
+_NOT_SET = ("tcp_available_congestion_control", "tcp_allowed_congestion_control", "tcp_fastopen_key")
 _SIOCETHTOOL, _ETHTOOL_GFEATURES, _FEATURE_BLOCKS = 0x8946, 0x3A, 4
 
 
@@ -150,7 +150,8 @@ def _offloads(names: Iterable[str]) -> Iterator[Thing]:
 def _files(names: Iterable[str]) -> Iterator[Thing]:
     """Yield the sysctls, and the tables of the old iptables that are in use."""
     patterns = dict.fromkeys(pattern.format(name) for pattern in _FILES for name in ("all", *names))
-    for path in chain.from_iterable(map(iglob, patterns)):
+    paths = chain.from_iterable(map(iglob, patterns))
+    for path in (path for path in paths if not path.endswith(_NOT_SET)):
         # Some are folders, or not for this user.
         with suppress(OSError), open(path, "rb", buffering=0) as file:
             yield NAMESPACE, path, _text(b" ".join(file.read().split())), b""
