@@ -13,10 +13,18 @@ from typing import Any
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file in one step, so that readers see the old or the new content, and two writers never a mixture."""
+    """Replace a file in one step, so that readers see the old or the new content, and two writers never a mixture.
+
+    Raises:
+        OSError: it names this file, and not the one in which the content is collected.
+    """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    part.write_bytes(content)
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -61,6 +61,11 @@ class Group:
     hosts: tuple[str, ...] = ()
     private_tmp: tuple[Path, ...] | None = None
 
+    @property
+    def congestion(self) -> str | None:
+        """The congestion control of TCP; None is the namespace's own."""
+        return dict(self.tcp).get("congestion")  # type: ignore[return-value]
+
     def like(self, other: Group) -> bool:
         """Whether both groups are equal except for the number of workers and their sites.
 

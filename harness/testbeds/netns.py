@@ -78,7 +78,7 @@ class NetnsTestbed(SlotTestbed):
     def serves(self, running: Group, wanted: Group) -> bool:
         """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
         named = not wanted.hosts or wanted.hosts == running.hosts
-        return named and wanted.private_tmp == running.private_tmp and _congestion(running) == _congestion(wanted)
+        return named and wanted.private_tmp == running.private_tmp and running.congestion == wanted.congestion
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -90,7 +90,7 @@ class NetnsTestbed(SlotTestbed):
         request = {
             "address": worker_address(rank),
             "attachment": attachment,
-            "congestion": _congestion(group),
+            "congestion": group.congestion,
             "name": hosts[rank],
             "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
             "private_tmp": None if group.private_tmp is None else [str(folder) for folder in group.private_tmp],
@@ -108,8 +108,3 @@ class NetnsTestbed(SlotTestbed):
         """Remove everything that this testbed made."""
         super().close()
         self._server.close()
-
-
-def _congestion(group: Group) -> str | None:
-    name = dict(group.tcp).get("congestion")
-    return None if name is None else str(name)

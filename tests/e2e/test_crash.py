@@ -281,7 +281,7 @@ def test_read_only_results_can_be_read_and_the_run_resumes_once_they_are_writabl
     assert len(bench.rows("steady")) == 1
     drawn = bench.run("results", "out/steady", "--format", "parquet")
     assert (drawn.code, drawn.out) == (3, "")
-    assert drawn.err == "wanbench: out/steady/.results.parquet.part: Read-only file system\n"
+    assert drawn.err == "wanbench: out/steady/results.parquet: Read-only file system\n"
     small_disk.remount("rw")
     again = bench.run(*RUN)
     assert again.code == 0, again.err

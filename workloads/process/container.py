@@ -93,7 +93,8 @@ def _serve(channel: Channel, name: str, *, trains: bool) -> None:
             raise RuntimeError("the worker is not process 1 of its container; start it without init and pid settings")
         if assignment["hosts"]:
             machine.write_hosts({socket.gethostname(): assignment["address"]} | assignment["hosts"])
-        descriptor = worker.open_attachment(text(assignment, "attachment"), text(assignment, "address"))
+        address, congestion = text(assignment, "address"), assignment["congestion"]
+        descriptor, routed = worker.open_attachment(text(assignment, "attachment"), address, congestion)
         become_user(assignment["uid"], assignment["gid"])
     except ImportError as error:
         what = f"{error} in its image; expected an image with Python 3.11 or newer, torch and numpy"
@@ -102,9 +103,9 @@ def _serve(channel: Channel, name: str, *, trains: bool) -> None:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
         sys.exit(1)
-    channel.send({"cmd": "ready", "address": assignment["address"]}, fds=[descriptor])
+    channel.send({"cmd": "ready", "address": address}, fds=[descriptor])
     os.close(descriptor)
-    worker.serve(channel, assignment["address"])
+    worker.serve(channel, address, routed)
 
 
 def _import_in_the_background() -> None:

@@ -12,6 +12,7 @@ Commands (one JSON object per line). Each is answered with one object that has t
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
@@ -36,18 +37,15 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
 
     Args:
         request: `address`; `attachment`, the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself;
-            `congestion` of all connections to peers or None, only used if this side makes the device, and the kernel
-            has it; `name` of this host; `hosts`, the address of each name; `private_tmp`, as in `machine.enter`.
+            `congestion` of all connections to peers or None, only used if this side makes the device; `name` of this
+            host; `hosts`, the address of each name; `private_tmp`, as in `machine.enter`.
     """
     address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
-    routed = None
     try:
         namespace.enter_private_network()
         machine.enter(request["name"], request["hosts"], request["private_tmp"])
-        descriptor = open_attachment(attachment, address)
-        if attachment == "tun" and congestion is not None and route.set_congestion(INTERFACE, address, congestion):
-            routed = congestion
+        descriptor, routed = open_attachment(attachment, address, congestion)
         namespace.drop_privileges()
     except (OSError, ValueError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
@@ -57,13 +55,22 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
     serve(channel, address, routed)
 
 
-def open_attachment(kind: str, address: str) -> int:
-    """Open the descriptor that joins this worker to the others; see `main`. Raises: OSError, TunError."""
+def open_attachment(kind: str, address: str, congestion: str | None) -> tuple[int, str | None]:
+    """Open what joins this worker to the others; see `main`.
+
+    Return the descriptor, and the congestion control that the route to the others has, if it was set.
+
+    Raises:
+        OSError, TunError: without the right to make a device.
+        NamespaceError: the kernel does not have this congestion control.
+    """
     if kind == "netns":
-        return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), None
     descriptor = tun.open_tun(INTERFACE, address)
     route.lead_outside(INTERFACE, address)
-    return descriptor
+    if congestion is not None and not route.set_congestion(INTERFACE, address, congestion):
+        raise namespace.NamespaceError(namespace.congestion_refused(congestion, errno.ENOENT))
+    return descriptor, congestion
 
 
 def serve(channel: Channel, address: str, routed: str | None = None) -> None:

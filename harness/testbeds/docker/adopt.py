@@ -92,10 +92,15 @@ class AdoptedStarter(ContainerStarter):
         return None
 
     def serves(self, running: Group, wanted: Group) -> bool:
-        """Whether names are right, and no worker is in another site's container although its site has containers."""
-        return (not wanted.hosts or wanted.hosts == running.hosts) and all(
-            site in places or site not in self._door.names
-            for site, places in zip(wanted.sites, self._places, strict=False)
+        """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
+        named = not wanted.hosts or wanted.hosts == running.hosts
+        return (
+            named
+            and running.congestion == wanted.congestion
+            and all(
+                site in places or site not in self._door.names
+                for site, places in zip(wanted.sites, self._places, strict=False)
+            )
         )
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
@@ -117,7 +122,8 @@ class AdoptedStarter(ContainerStarter):
             if guest is None:
                 raise HostError(f"worker {rank}: its container ended before it could start")
             guests[rank] = guest
-            assign_rank(guest, rank, attachment, "build both again: docker compose build", group.hosts)
+            remedy = "build both again: docker compose build"
+            assign_rank(guest, rank, attachment, remedy, congestion=group.congestion, hosts=group.hosts)
         self._places[ranks[0] :] = [(group.sites[rank], guests[rank].name) for rank in ranks]
         return [AdoptedWorker(rank, guests[rank]) for rank in ranks]
 

@@ -77,11 +77,14 @@ class ContainerStarter:
         """Return workers to which these ranks have been assigned. Raises: HostError, WorkerDied."""
 
 
-def assign_rank(guest: Guest, rank: int, attachment: str, remedy: str, hosts: Sequence[str] = ()) -> None:
+def assign_rank(
+    guest: Guest, rank: int, attachment: str, remedy: str, *, congestion: str | None, hosts: Sequence[str] = ()
+) -> None:
     """Send a worker its rank, address and user.
 
     Args:
         remedy: how to fix an image that has other code.
+        congestion: the congestion control of TCP, which the worker sets if it makes the device.
         hosts: names of all workers, if the worker is to write them into its table of hosts.
 
     Raises:
@@ -94,5 +97,5 @@ def assign_rank(guest: Guest, rank: int, attachment: str, remedy: str, hosts: Se
     uid, gid = worker_ids()
     with suppress(OSError):  # if it has ended, `ready` reports that
         table = {name: worker_address(number) for number, name in enumerate(hosts)}
-        settings = {"attachment": attachment, "uid": uid, "gid": gid, "hosts": table}
+        settings = {"attachment": attachment, "uid": uid, "gid": gid, "hosts": table, "congestion": congestion}
         guest.channel.send({"rank": rank, "address": worker_address(rank), **settings})

@@ -198,7 +198,7 @@ class DockerStarter(ContainerStarter):
             for rank, (name, container) in made.items():
                 guest = self._await(name, container, rank, group)
                 workers.append(DockerWorker(rank, guest, container, group, self._testbed))
-                assign_rank(guest, rank, attachment, remedy)
+                assign_rank(guest, rank, attachment, remedy, congestion=group.congestion)
         except BaseException:
             for worker in workers:
                 worker.channel.close()
@@ -275,7 +275,9 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
 def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict[str, Any]:
     """Return the options for a container's environment, with the fewest privileges that its worker needs."""
     tun = attachment == "tun"
-    sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(dict(group.tcp)).items()}
+    # A worker that makes its device sets the congestion control of the route. The kernel refuses some in a sysctl.
+    settings = {key: value for key, value in group.tcp if not (tun and key == "congestion")}
+    sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(settings).items()}
     if Path("/proc/sys/net/ipv6").is_dir():  # neighbour discovery would cross the emulated network; `lo` keeps ::1
         sysctls["net.ipv6.conf.default.disable_ipv6"] = "1"
     return {

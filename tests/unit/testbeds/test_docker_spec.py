@@ -93,8 +93,10 @@ def test_a_container_knows_its_name_and_those_of_its_peers():
 
 
 def test_tcp_settings_are_sysctls_of_the_container():
-    sysctls = host_options(Path("/tmp/w"), 0, "tun", GROUP)["sysctls"]
+    sysctls = host_options(Path("/tmp/w"), 0, "netns", GROUP)["sysctls"]
     assert sysctls["net.ipv4.tcp_congestion_control"] == "reno"
+    routed = host_options(Path("/tmp/w"), 0, "tun", GROUP)["sysctls"]
+    assert sysctls == {**routed, "net.ipv4.tcp_congestion_control": "reno"}, "the worker sets it on its route"
     assert sysctls["net.ipv4.tcp_slow_start_after_idle"] == "0"
     assert sysctls["net.ipv4.tcp_rmem"] == "4096 131072 67108864"
 
