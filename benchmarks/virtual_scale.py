@@ -23,7 +23,7 @@ from typing import Any
 LIMIT_S, LIMIT_GIB = 60.0, 2.0
 SWEEP_LIMIT_S = 20.0
 WORKERS = (64, 256, 1024, 4096)
-COLLECTIVES = ("direct", "ring", "halving-doubling", "hierarchical")
+COLLECTIVES = ("direct", "ring", "hierarchical")
 
 
 def spec(workers: int, collective: str, algorithm: str, window: int) -> dict[str, Any]:

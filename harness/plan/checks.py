@@ -5,7 +5,7 @@ from __future__ import annotations
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
-from wanbench.harness.plan.law import EMULATED, PredictError
+from wanbench.harness.plan.law import PredictError
 from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change
@@ -127,20 +127,15 @@ def check_network(cell: Cell, spec: Spec, where: str) -> None:
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:
-    """Emulated testbeds need a collective that runs on sockets; the virtual one the time of a step, and a known TCP."""
+    """The virtual testbed needs the time of a step, and a known TCP."""
     if cell.testbed != "virtual":
-        if cell.comm.collective not in EMULATED:
-            *others, last = map(repr, EMULATED)
-            raise SpecError(
-                f"{where}: comm.collective: {cell.comm.collective!r} exists on testbed virtual only; "
-                f'expected {", ".join(others)} or {last}, or run.testbed = "virtual"'
-            )
-    elif cell.workload.step_time_s is None:
+        return
+    if cell.workload.step_time_s is None:
         raise SpecError(
             f"{where}: workload: {cell.workload.name} has no compute model, which testbed virtual needs; "
             'set workload.step_time, such as "300ms"'
         )
-    elif cell.workers > 1 and cell.tcp.congestion not in _SIMULATED_TCP:
+    if cell.workers > 1 and cell.tcp.congestion not in _SIMULATED_TCP:
         raise SpecError(
             f"{where}: network.tcp.congestion: {cell.tcp.congestion!r} is not simulated; expected "
             f'{", ".join(map(repr, _SIMULATED_TCP))}, or an emulated testbed: run.testbed = "netns"'

@@ -9,12 +9,10 @@ from dataclasses import replace
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
-from wanbench.harness.plan.law import EMULATED, GLOO_OPERATIONS_PER_CHANNEL, Collective, predict
+from wanbench.harness.plan.law import COLLECTIVES, GLOO_OPERATIONS_PER_CHANNEL, Collective, predict
 from wanbench.harness.plan.workload import workload_of
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.compute.optim import OptimizerError
-
-_SIMULATED: tuple[Collective, ...] = (*EMULATED, "halving-doubling")
 
 
 def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
@@ -37,7 +35,7 @@ def _rank(cell: TrainingCell) -> tuple[float, float]:
 
 def alternatives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
     """Yield the cell with each collective that its testbed and its algorithm can use."""
-    for name in _SIMULATED if cell.testbed == "virtual" else EMULATED:
+    for name in COLLECTIVES:
         other = _with(cell, name, where)
         try:
             other.algorithm().check(setting_of(other))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wanbench.harness.plan.law import Collective, PredictError, round_trips
+from wanbench.harness.plan.law import Collective, PredictError
 from wanbench.netprofiles.path import SamePaths
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Rate
@@ -28,8 +28,7 @@ def effective_conditions(
         placement: site of each rank, at least `workers` long; for `ring`, in the order of the ring.
         workers: N; the first N ranks take part.
         collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
-            neighbours of the ring (rank i to i+1), `halving-doubling` ranks that differ in one bit. If rounds differ,
-            the RTT is their mean, and the rate is the mean over all bytes.
+            neighbours of the ring (rank i to i+1).
     """
     ranks = list(placement[:workers])
     if len(ranks) != workers:
@@ -40,8 +39,6 @@ def effective_conditions(
         return _gloo_conditions(profile, ranks)
     if collective == "ring":
         return _ring_conditions(profile, ranks)
-    if collective == "halving-doubling":
-        return _halving_conditions(profile, ranks)
     if collective == "hierarchical":
         return _hierarchical_conditions(profile, ranks)
     return _direct_conditions(profile, ranks)
@@ -80,8 +77,7 @@ def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Un
         hops = set(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
     else:
         sites = _representatives(profile, counts)
-        local = collective == "halving-doubling"
-        hops = {(a, b) for a in sites for b in sites if a != b or (local and counts[a] > 1)}
+        hops = {(a, b) for a in sites for b in sites if a != b}
     rtts = {one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops}
     rates = {_tightest(_pair(profile, a, b, counts, counts.total())) for a, b in hops if a != b} - {None}
     inside = {a == b for a, b in hops}
@@ -98,24 +94,6 @@ def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: in
         (profile.path(src, dst).rate, counts[src] * counts[dst] / (n - 1)),
         (profile.site(dst).down, counts[dst] * (n - counts[dst]) / (n - 1)),
     ]
-
-
-def _halving_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    n = len(ranks)
-    core = 1 << (n.bit_length() - 1)  # the largest power of two: the ranks beyond it fold into the first ones
-    rounds = [(0.5 / (1 << k), [(r, r ^ (1 << k)) for r in range(core)]) for k in range(core.bit_length() - 1)]
-    rounds += rounds[::-1]
-    if n > core:
-        fold = [(core + i, i) for i in range(n - core)]
-        rounds = [(1.0, fold), *rounds, (1.0, [(b, a) for a, b in fold])]
-    latency_s = seconds_per_byte = 0.0
-    for part, pairs in rounds:
-        hops = Counter((ranks[a], ranks[b]) for a, b in pairs)
-        latency_s += max(one_way_s(profile, a, b) for a, b in hops)
-        rate = _tightest(_shared(profile, hops))
-        seconds_per_byte += 0.0 if rate is None else part / rate
-    rtt_s = latency_s / round_trips("halving-doubling", n, 1)
-    return rtt_s, 2 * (n - 1) / n / seconds_per_byte if seconds_per_byte else None
 
 
 def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:

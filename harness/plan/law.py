@@ -33,8 +33,8 @@ from typing import Any, Literal, get_args
 from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
 from wanbench.workloads.comm.chunks import chunk_count
 
-Collective = Literal["gloo", "direct", "ring", "halving-doubling", "hierarchical"]
-EMULATED: tuple[Collective, ...] = ("direct", "gloo", "hierarchical", "ring")  # those that exist on real sockets
+Collective = Literal["gloo", "direct", "ring", "hierarchical"]
+COLLECTIVES: tuple[Collective, ...] = ("direct", "gloo", "hierarchical", "ring")
 Bound = Literal["compute", "latency", "bandwidth", "channels"]
 
 GLOO_SEGMENT_BYTES = 1 << 20
@@ -256,15 +256,12 @@ def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
     """The number of round trips that one all-reduce takes, one after another.
 
     gloo: R = S - S/N; with t = R (RTT + 2 min(1 MiB, M/S) / rate) and S >= M/MiB, the minimum is M/S. direct,
-    hierarchical: at most one round trip, at any N. ring: 2(N-1) one-way hops. halving-doubling: log2 N exchanges,
-    twice, and one more round trip if N is not a power of two.
+    hierarchical: at most one round trip, at any N. ring: 2(N-1) one-way hops.
     """
     if collective == "gloo":
         return gloo_rounds(workers, nbytes)
     if collective == "ring":
         return workers - 1
-    if collective == "halving-doubling":
-        return (workers - 1).bit_length()
     return 1
 
 

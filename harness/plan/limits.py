@@ -21,7 +21,7 @@ _SEGMENT_BYTES = 1448  # TCP payload of a packet
 _INITIAL_WINDOW = 10 * _SEGMENT_BYTES
 _TIMEOUT_S = 0.2  # in addition to a round trip
 _MESSAGES_IN_A_REP = 60
-# Simulated times of gloo and halving-doubling on paths that differ are between these multiples of the law's.
+# Simulated times of gloo on paths that differ are between these multiples of the law's.
 _MILD, _WORSE = 0.5, 1.2
 
 
@@ -73,11 +73,8 @@ def _doubts(
         if apart is not None:
             shorter, faster = replace(inputs, rtt_s=inputs.rtt_s * apart.rtts), _faster(inputs, apart.rates)
             yield Doubt("paths differ", max(shorter, faster, key=lambda mild: predict(mild).step_time_s), inputs)
-    elif inputs.collective != "ring":  # its hops are added up
-        overlap = inputs.collective == "halving-doubling" and inputs.delay and inputs.workers & (inputs.workers - 1)
-        if apart is not None or overlap:
-            reason = "paths differ" if apart is not None else "workers beyond a power of two send more"
-            yield Doubt(reason, _times(inputs, _MILD), _times(inputs, _WORSE))
+    elif inputs.collective == "gloo" and apart is not None:  # a ring's hops are added up
+        yield Doubt("paths differ", _times(inputs, _MILD), _times(inputs, _WORSE))
 
 
 def _times(inputs: PredictInputs, factor: float) -> PredictInputs:
@@ -100,8 +97,6 @@ def _piece_bytes(inputs: PredictInputs) -> float:
     nbytes = max((size for size, _ in inputs.buckets or ()), default=inputs.message_bytes)
     if inputs.collective == "gloo":
         return min(nbytes / 2 / inputs.workers, GLOO_SEGMENT_BYTES)
-    if inputs.collective == "halving-doubling":
-        return nbytes / 2
     return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
 
 

@@ -146,9 +146,9 @@ class NetworkTable(_Effects):
 class CommTable(Table):
     """[comm]: how workers communicate."""
 
-    collective: Literal["auto", "direct", "gloo", "ring", "halving-doubling", "hierarchical"] = Field(
+    collective: Literal["auto", "direct", "gloo", "ring", "hierarchical"] = Field(
         default="direct",
-        description="How an all-reduce travels; auto: the fastest by the law. halving-doubling: simulated only.",
+        description="How an all-reduce travels; auto: the fastest by the law.",
     )
     ring_order: Literal["best", "ranks"] = Field(
         default="best",

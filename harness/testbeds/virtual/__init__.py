@@ -11,7 +11,7 @@ Layout
     congestion.py    Reno and CUBIC: how windows open and close
     earlier.py       messages that follow one another on a connection
     streams.py       random numbers by counter, one stream per path
-    collectives/     one model each: gloo, direct, ring, halving-doubling, hierarchical
+    collectives/     one model each: gloo, direct, ring, hierarchical
     fabric.py        operations in flight, in global time order
     datagrams.py     exchanges of datagrams: which datagrams arrive, and when an exchange ends
     membership.py    who takes part while workers are killed and return; epoch.py: the fabric until the next change

@@ -96,7 +96,6 @@ def test_a_pause_silences_the_law_if_tcp_starts_slowly_after_it(period, gap):
         ("direct", 10, 50, "paths differ"),
         ("ring", 50, 50, None),
         ("gloo", 50, 50, "paths differ"),
-        ("halving-doubling", 50, 50, "paths differ"),
     ],
 )
 def test_paths_may_differ_only_as_far_as_the_collective_is_understood(tmp_path, collective, near, far, gap):

@@ -264,7 +264,7 @@ def test_a_rep_takes_its_steps_and_the_time_to_drain():
         ({"rate_bytes_per_s": 0.0}, "rate_bytes_per_s: expected more than 0 or None, got 0.0"),
         (
             {"collective": "nccl"},
-            "collective: expected one of 'gloo', 'direct', 'ring', 'halving-doubling', 'hierarchical', got 'nccl'",
+            "collective: expected one of 'gloo', 'direct', 'ring', 'hierarchical', got 'nccl'",
         ),
         (
             {"delay": 4, "buckets": ((1, 0.0),)},

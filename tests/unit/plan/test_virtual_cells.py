@@ -41,15 +41,6 @@ def test_the_testbed_is_an_axis():
     assert [cell.testbed for cell in found if cell.is_baseline] == ["netns", "virtual"]
 
 
-def test_some_collectives_exist_only_in_a_simulation():
-    asked = ("[sweep]", '[comm]\ncollective = "halving-doubling"\n\n[sweep]')
-    assert cells(edited(VIRTUAL, asked))[-1].comm.collective == "halving-doubling"
-    assert refusal(asked) == (
-        "x.toml: comm.collective: 'halving-doubling' exists on testbed virtual only; "
-        "expected 'direct', 'gloo', 'hierarchical' or 'ring', or run.testbed = \"virtual\""
-    )
-
-
 def test_a_congestion_control_that_is_not_simulated_is_refused():
     asked = ("[sweep]", '[sweep]\ncongestion = ["vegas"]')
     assert cells(edited(asked))[-1].tcp.congestion == "vegas"
@@ -61,8 +52,8 @@ def test_a_congestion_control_that_is_not_simulated_is_refused():
 
 def test_the_error_for_an_unknown_collective_lists_the_known_ones():
     assert refusal(VIRTUAL, ("[sweep]", '[comm]\ncollective = "rings"\n\n[sweep]')) == (
-        "x.toml: comm.collective: expected 'auto', 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical', "
-        "got 'rings'; did you mean 'ring'?"
+        "x.toml: comm.collective: expected 'auto', 'direct', 'gloo', 'ring' or 'hierarchical', got 'rings'; "
+        "did you mean 'ring'?"
     )
 
 
@@ -101,7 +92,7 @@ def test_thousands_of_simulated_workers_need_little_memory():
     check_host([cell])
 
 
-@pytest.mark.parametrize("collective", ["direct", "gloo", "ring", "halving-doubling", "hierarchical"])
+@pytest.mark.parametrize("collective", ["direct", "gloo", "ring", "hierarchical"])
 def test_every_collective_has_conditions_on_every_placement(collective):
     profile = load("world4")
     for workers in (2, 3, 5, 8):

@@ -121,8 +121,8 @@ def test_a_schema_that_merely_equals_1_is_refused(version):
     [
         ("run", "testbed", "netn", "'auto', 'netns', 'docker' or 'virtual'", "netns"),
         ("run", "emulator", "rely", "'auto', 'netem' or 'relay'", "relay"),
-        ("comm", "collective", "glo", "'auto', 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical'", "gloo"),
-        ("comm", "collective", "nccl", "'auto', 'direct', 'gloo', 'ring', 'halving-doubling' or 'hierarchical'", None),
+        ("comm", "collective", "glo", "'auto', 'direct', 'gloo', 'ring' or 'hierarchical'", "gloo"),
+        ("comm", "collective", "nccl", "'auto', 'direct', 'gloo', 'ring' or 'hierarchical'", None),
         ("train", "schedule", "cosin", "'constant' or 'cosine'", "cosine"),
         ("comm", "channels", "aut", "'auto' or a whole number", "auto"),
     ],

@@ -3,7 +3,6 @@
 direct.py        every rank pushes its pieces to all others at once
 gloo.py          the segment protocol of gloo's ring
 ring.py          the textbook ring
-halving.py       recursive halving and doubling
 hierarchical.py  inside each site, then across sites
 all_gather.py    every rank's vector to all ranks: pushed at once, or around a ring
 """
@@ -16,7 +15,6 @@ from wanbench.harness.testbeds.virtual.collectives.all_gather import GlooGather,
 from wanbench.harness.testbeds.virtual.collectives.base import Plan
 from wanbench.harness.testbeds.virtual.collectives.direct import Direct
 from wanbench.harness.testbeds.virtual.collectives.gloo import Gloo
-from wanbench.harness.testbeds.virtual.collectives.halving import HalvingDoubling
 from wanbench.harness.testbeds.virtual.collectives.hierarchical import Hierarchical
 from wanbench.harness.testbeds.virtual.collectives.ring import Ring
 
@@ -24,7 +22,6 @@ COLLECTIVES: Mapping[str, type[Plan]] = {
     "direct": Direct,
     "gloo": Gloo,
     "ring": Ring,
-    "halving-doubling": HalvingDoubling,
     "hierarchical": Hierarchical,
 }
 

@@ -48,12 +48,6 @@ def test_bytes_alone_cost_the_rate_of_the_law(collective, workers):
     assert slowest(star([1] * workers, 0.0, rate=1e8), collective, nbytes) == pytest.approx(expected, rel=0.01)
 
 
-def test_halving_and_doubling_move_as_many_bytes_as_a_ring():
-    nbytes = 64_000_000
-    ring, halving = (slowest(star([1] * 16, 0.0, rate=1e8), name, nbytes) for name in ("ring", "halving-doubling"))
-    assert halving == pytest.approx(ring, rel=0.01)
-
-
 @pytest.mark.parametrize("mib", [1, 8, 64])
 @pytest.mark.parametrize("workers", [2, 4, 8])
 def test_a_hop_of_gloo_takes_a_round_trip_and_one_to_two_segments(workers, mib):
@@ -79,7 +73,7 @@ def test_the_published_times_of_gloo_under_tc_are_predicted_within_20_percent(li
     assert 0.8 < t * 1e3 / published_ms < 1.2
 
 
-@pytest.mark.parametrize("collective", ["direct", "ring", "halving-doubling", "hierarchical"])
+@pytest.mark.parametrize("collective", ["direct", "ring", "hierarchical"])
 def test_twenty_operations_issued_apart_overlap(collective):
     network = star([1] * 4, 100.0)
     alone = slowest(network, collective, 4000)

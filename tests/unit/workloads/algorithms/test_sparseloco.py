@@ -102,4 +102,4 @@ def test_a_compressor_with_momentum_is_refused():
 
 def test_it_needs_an_all_gather():
     with pytest.raises(AlgorithmError, match="'chunk-topk' needs an all_gather"):
-        SparseLoCo(period=6).check(Setting(workers=4, collective="halving-doubling"))
+        SparseLoCo(period=6).check(Setting(workers=4, collective="hierarchical"))
