@@ -128,7 +128,7 @@ def seen(named, shared_bench):
 def test_the_named_image_is_used(named, shared_bench, api, image):
     row = exec_claims.row_of(named, shared_bench)
     network = json.loads((exec_claims.run_folder(named, shared_bench) / "network.json").read_text())
-    assert network["tcp"]["tcp_congestion_control"] == "reno"
+    assert network["tcp"]["tcp_congestion_control"] == "cubic"
     assert row["image"] == api.inspect_image(image)["Id"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -284,7 +285,7 @@ def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path, monkeypatch):
     write_text(path, "old")
 
     def power_cut(*_args):
-        raise OSError("gone")
+        raise OSError(errno.EIO, "gone")
 
     monkeypatch.setattr("pathlib.Path.replace", power_cut)
     with pytest.raises(OSError, match="gone"):
