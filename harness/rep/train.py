@@ -56,6 +56,7 @@ def group_of(cell: Cell, mounts: Sequence[FolderMount] | None = None) -> Group:
         workers=cell.workers,
         sites=cell.placement,
         tcp=tuple(sorted(tcp_of(cell).items())),
+        congestion=cell.tcp.congestion,
         image=around.image,
         memory_bytes=None if around.memory is None else around.memory.bytes,
         cpuset=(around.cpuset,) if isinstance(around.cpuset, str) else tuple(around.cpuset or ()),

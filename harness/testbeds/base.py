@@ -39,6 +39,8 @@ class Group:
         workers: number of workers.
         sites: site of each rank, if known.
         tcp: settings of the workers' network namespaces, as `workloads.process.namespace.set_tcp` takes them.
+        congestion: TCP's congestion control, which a worker that makes its device sets on its route, whether or not it
+            has peers yet; None leaves it to `tcp`.
         image: image of the containers; None is the default one.
         memory_bytes: memory limit of each container; None is unlimited.
         cpuset: processors of each container by rank, repeated as often as needed, e.g. ("0", "1-2"); empty is all.
@@ -53,6 +55,7 @@ class Group:
     workers: int
     sites: tuple[str, ...] = ()
     tcp: tuple[tuple[str, str | int], ...] = ()
+    congestion: str | None = None
     image: str | None = None
     memory_bytes: int | None = None
     cpuset: tuple[str, ...] = ()
@@ -60,11 +63,6 @@ class Group:
     gpus: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     private_tmp: tuple[Path, ...] | None = None
-
-    @property
-    def congestion(self) -> str | None:
-        """The congestion control of TCP; None is the namespace's own."""
-        return dict(self.tcp).get("congestion")  # type: ignore[return-value]
 
     def like(self, other: Group) -> bool:
         """Whether both groups are equal except for the number of workers and their sites.

@@ -276,7 +276,7 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
     """Return the options for a container's environment, with the fewest privileges that its worker needs."""
     tun = attachment == "tun"
     # A worker that makes its device sets the congestion control of the route. The kernel refuses some in a sysctl.
-    settings = {key: value for key, value in group.tcp if not (tun and key == "congestion")}
+    settings = {key: value for key, value in group.tcp if not (tun and group.congestion and key == "congestion")}
     sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(settings).items()}
     if Path("/proc/sys/net/ipv6").is_dir():  # neighbour discovery would cross the emulated network; `lo` keeps ::1
         sysctls["net.ipv6.conf.default.disable_ipv6"] = "1"

@@ -61,7 +61,8 @@ def test_the_image_of_the_spec_precedes_the_users_and_ours(monkeypatch):
     assert image_name("the-specs") == "the-specs"
 
 
-GROUP = Group(3, tcp=(("congestion", "reno"), ("slow_start_after_idle", False)), memory_bytes=2**30, cpuset=("0", "1"))
+TCP = (("congestion", "reno"), ("slow_start_after_idle", False))
+GROUP = Group(3, tcp=TCP, congestion="reno", memory_bytes=2**30, cpuset=("0", "1"))
 
 
 def test_a_container_has_no_network_and_no_capability_it_does_not_need():
