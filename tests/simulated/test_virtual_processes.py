@@ -55,6 +55,15 @@ def _parent(pid: int) -> int:
         return 0
 
 
+@pytest.fixture(autouse=True)
+def all_processors():
+    """Use all processors, also if these tests are pinned to one: a simulation has as many processes as processors."""
+    ours = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count()))
+    yield
+    os.sched_setaffinity(0, ours)
+
+
 @pytest.fixture
 def long_spec(bench):
     """Return a spec of one-worker cells and twelve others, long enough for two processes."""
