@@ -100,7 +100,8 @@ def test_a_commit_that_slows_down_is_refused_in_a_linked_worktree_under_an_edita
     assert "messages_sent 46 -> 184 (+300 %)" in said, said
     assert "gate: the working folder, staged or not against HEAD (" in said
     assert "the code under test is the same" not in said
-    assert "2 comparisons and 0 requirements judged; your code: src/mypkg/__init__.py, src/mypkg/helpers.py, src/mypkg/sync.py\n" in said
+    files = "src/mypkg/__init__.py, src/mypkg/helpers.py, src/mypkg/sync.py"
+    assert f"2 comparisons and 0 requirements judged; your code: {files}\n" in said
     assert json.loads((tmp_path / "results" / "check-gate" / "check.json").read_text())["exit_code"] == 1
     assert (git(worktree, "rev-parse", "HEAD"), index.read_bytes()) == (head, before)
 
