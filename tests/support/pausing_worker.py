@@ -22,6 +22,7 @@ from typing import Any
 from wanbench.harness.cli import main
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.rep.sources import known_before
 from wanbench.harness.results import claims
 from wanbench.harness.results.row import describe
 from wanbench.harness.run import session, together
@@ -68,7 +69,8 @@ class Measuring:
         if outcome == "failed":
             raise RepFailed(str(token))
         reason = {} if outcome == "ok" else {"reason": str(token)}
-        return {**describe(cell, rep), "status": outcome, "step_time_s": float(token), **reason}
+        row = {**describe(cell, rep), "sources": known_before(cell)}
+        return {**row, "status": outcome, "step_time_s": float(token), **reason}
 
 
 def claimed_at(run: claims.SharedRun, pattern: str) -> float | None:
