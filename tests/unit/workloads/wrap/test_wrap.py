@@ -370,16 +370,16 @@ def test_a_momentum_of_another_shape_is_refused():
 
 
 def test_a_step_hook_after_wrap_is_refused_where_it_would_change_one_ranks_gradients_alone():
-    def body(algorithm, comm):
+    def body(make, comm):
         model = Model(recorded(2)[0])
         optimizer = MOMENTUM(model.parameters())
-        Wrapped(model, optimizer, algorithm, comm)
+        Wrapped(model, optimizer, make(), comm)
         optimizer.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_value_(model.parameters(), 0.1))
         model.set_gradients(recorded(2)[1][0, comm.rank])
         optimizer.step()
         return model.flat()
 
-    first, second = run_replicas(2, partial(body, SSGD()))  # all ranks clip the same average
+    first, second = run_replicas(2, partial(body, SSGD))  # all ranks clip the same average
     assert torch.equal(first, second)
     with pytest.raises(WrapError, match=r"^a step pre-hook was registered after wrap"):
-        run_replicas(2, partial(body, DTS(2, 2)))
+        run_replicas(2, partial(body, lambda: DTS(2, 2)))
