@@ -223,6 +223,7 @@ def test_a_congestion_control_that_the_route_does_not_have_is_refused(inside):
         inside(tcp)
 
 
+@pytest.mark.parametrize("inside", ["root"], indirect=True)  # only root can open the device everywhere
 def test_use_alone_changes_nothing_of_what_is_configured(inside):
     """A device, traffic, neighbours, metrics, and the key that the kernel draws for TCP Fast Open."""
 
@@ -245,6 +246,7 @@ def test_use_alone_changes_nothing_of_what_is_configured(inside):
     assert things > 100
 
 
+@pytest.mark.parametrize("inside", ["root"], indirect=True)  # only root can open the device everywhere
 def test_a_device_that_is_gone_is_the_first_change(inside):
     def lose():
         enter_private_network()
