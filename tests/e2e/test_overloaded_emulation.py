@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timed
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 ONCE = by_numbers("late", "ssgd = {}", window=30, network=CARRIED)
 PAUSE_S, EVERY_S = 0.06, 0.15
+PAUSES = 20  # before the next look at all processes, which takes a while on a full host
 
 LATE = re.compile(
     r"(packets (were late by|waited) (?P<ms>\d+\.\d) ms( to be read| and waited \d+\.\d ms to be read)? \(p99\), "
@@ -28,12 +29,13 @@ LATE = re.compile(
 def interrupted_again_and_again(command):
     """Stop only the relay for 60 ms of every 150 ms, as a host without a free processor would."""
     while command.process.poll() is None:
-        measured = command.training("ssgd", rank=1)
-        for pid in command.relays() if measured else []:
+        relays = command.relays() if command.training("ssgd", rank=1) else []
+        for _ in range(PAUSES if relays else 0):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                time.sleep(PAUSE_S)
-                os.kill(pid, signal.SIGCONT)
+                for number in (signal.SIGSTOP, signal.SIGCONT):
+                    for pid in relays:
+                        os.kill(pid, number)
+                    time.sleep(PAUSE_S if number == signal.SIGSTOP else EVERY_S - PAUSE_S)
         time.sleep(EVERY_S - PAUSE_S)
 
 
