@@ -31,11 +31,11 @@ def interrupted_again_and_again(command):
     while command.process.poll() is None:
         relays = command.relays() if command.training("ssgd", rank=1) else []
         for _ in range(PAUSES if relays else 0):
-            with contextlib.suppress(ProcessLookupError):
-                for number in (signal.SIGSTOP, signal.SIGCONT):
-                    for pid in relays:
+            for number, then_s in ((signal.SIGSTOP, PAUSE_S), (signal.SIGCONT, EVERY_S - PAUSE_S)):
+                for pid in relays:
+                    with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, number)
-                    time.sleep(PAUSE_S if number == signal.SIGSTOP else EVERY_S - PAUSE_S)
+                time.sleep(then_s)
         time.sleep(EVERY_S - PAUSE_S)
 
 
