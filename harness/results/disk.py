@@ -23,8 +23,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         part.write_bytes(content)
         part.replace(path)
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

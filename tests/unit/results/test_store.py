@@ -288,8 +288,9 @@ def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "gone")
 
     monkeypatch.setattr("pathlib.Path.replace", power_cut)
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(OSError, match="gone") as caught:
         write_text(path, "new")
+    assert str(caught.value) == f"[Errno {errno.EIO}] gone: '{path}'"
     assert path.read_text() == "old"
 
 
