@@ -1,7 +1,7 @@
 """Programs that start immediately: forked from a process that has imported what `wanbench` imports.
 
 Python, torch and pandas take seconds of processor time to start, and most tests are about what comes after. A forked
-program has a session, a folder, files and an environment of its own, and is killed like any other.
+program has a session, a folder, files, an environment and processors of its own, and is killed like any other.
 As a program, this is that process, or `wanbench` for a shell, which starts as quickly.
 """
 
@@ -94,7 +94,8 @@ class Warm:
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._connection.connect(str(address or _address(imported)))
         environment = dict(os.environ if environment is None else environment)
-        request = json.dumps([code, list(arguments), str(folder or Path.cwd()), environment]).encode()
+        processors = [*os.sched_getaffinity(0)]
+        request = json.dumps([code, list(arguments), str(folder or Path.cwd()), environment, processors]).encode()
         if out is None:
             mine, out = os.pipe()
             self.stdout = os.fdopen(mine)
@@ -170,9 +171,10 @@ def _attend(connection: socket.socket) -> None:
     """Fork the program, and report its process id and its end; if the tests end before, it is killed."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, files, _, _ = socket.recv_fds(connection, _MOST_BYTES, 16)
-    code, arguments, folder, environment = json.loads(request)
+    code, arguments, folder, environment, processors = json.loads(request)
     pid = os.fork()
     if pid == 0:
+        os.sched_setaffinity(0, processors)
         _become(connection, files, folder, environment)
         _run(code, arguments)
     for file in files:
