@@ -301,7 +301,7 @@ def _profile(options: dict[str, Any]) -> Profile:
     except (ProfileError, ValueError) as error:
         raise SpecError(f"--profile {name}: {error}") from None
     scale = options["rate_scale"]
-    return profile if scale is None else profile.with_rate_scale(scale)
+    return profile if scale is None else profile.scaled(scale, "rate_scale")
 
 
 def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:
