@@ -83,7 +83,7 @@ def command(
 
 def _print_tc(cells: list[Cell]) -> None:
     """Print the commands for every distinct network, even if this host cannot run them."""
-    from wanbench.harness.emulators.netem.commands import commands
+    from wanbench.harness.emulators.netem.plan import commands
     from wanbench.harness.rep.train import network_of
 
     networks = {network_of(cell).key(): network_of(cell) for cell in cells if not cell.is_baseline}

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep import launcher, pauses, sources

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, build
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.law import all_reduce_time, predict

@@ -8,7 +8,7 @@ import time
 import pytest
 from small_spec import edited, swept
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.rep.train import schedule_of
 from wanbench.harness.testbeds.player import Player
 
