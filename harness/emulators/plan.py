@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from wanbench.harness.emulators.impairments.base import Impairment
 from wanbench.harness.emulators.impairments.delay import Delay
 from wanbench.harness.emulators.impairments.jitter import Jitter
-from wanbench.harness.emulators.impairments.loss import Loss
+from wanbench.harness.emulators.impairments.loss import Loss, LossBurst
 from wanbench.harness.emulators.impairments.queue import Rate
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 
@@ -74,7 +74,7 @@ class Link:
     jitter_ns: int = field(metadata={"impairment": Jitter()})
     loss: float = field(metadata={"impairment": Loss()})
     queue: Queue = field(metadata={"impairment": Rate()})
-    loss_burst: float = field(default=0.0, metadata={"impairment": Impairment()})  # `Loss` applies it
+    loss_burst: float = field(default=0.0, metadata={"impairment": LossBurst()})
 
     def impairments(self) -> Iterator[tuple[Impairment, Any]]:
         """Yield each impairment that this link has, with its value."""

@@ -54,7 +54,7 @@ class Impairment:
 
     Attributes:
         is_random: each packet draws a random number.
-        is_simulated: the simulated clock applies it (`testbeds/virtual/noise.py`), else it refuses such a network.
+        is_simulated: the simulated clock applies it; it refuses a network with others (`testbeds/virtual/noise.py`).
     """
 
     is_random: ClassVar[bool] = False
@@ -76,7 +76,7 @@ class Impairment:
         return None
 
     def netem(self, link: Link) -> Mapping[str, int]:
-        """Its keywords of a netem leaf, as `netem.plugin` takes and reads them, also of a link that does not have it."""
+        """Its keywords of a netem leaf, as `netem.plugin` takes and reads them; also of a link without it."""
         return {}
 
     def tc(self, link: Link) -> str:

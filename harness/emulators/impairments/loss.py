@@ -62,6 +62,12 @@ class Loss(Impairment):
         return [f"{row.lost} of {row.sent} packets lost, expected {low} to {high} with {loss}"]
 
 
+class LossBurst(Impairment):
+    """The mean number of packets lost in a row. `Loss` applies and judges it."""
+
+    is_simulated = True
+
+
 def in_bursts(link: Link) -> bool:
     """Whether a link loses packets in bursts. One that loses all, as in a cut, has none."""
     return 0 < link.loss < 1 and link.loss_burst > 0
