@@ -8,6 +8,6 @@ Layout
     convert.py   recordings of other tools as traces, for `wanbench trace`
     kill.py      programs that are killed and started again
 
-spec/timeline.py and spec/trace.py read [[timeline]] of a spec and recorded traces. testbeds/player.py applies a
+spec/timeline.py reads [[timeline]] of a spec and recorded traces. testbeds/player.py applies a
 schedule, rep/stragglers.py slows workers down, and show/tables.py prints the actual times.
 """

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.refusals import explained
-from wanbench.harness.spec.table import Table
+from wanbench.harness.spec.tables import Table
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, resolve
 from wanbench.harness.timeline.edits import TimelineError
