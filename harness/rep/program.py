@@ -18,8 +18,7 @@ from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
-from wanbench.harness.timeline.kill import CommandedWorkers
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule
 
 RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1

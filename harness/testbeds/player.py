@@ -12,8 +12,7 @@ from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import CommandedWorkers, WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule, WorkerCommand
 
 _NS = 1e9
 

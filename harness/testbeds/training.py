@@ -12,7 +12,7 @@ from wanbench.harness.testbeds.attendance import Attendance
 from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
-from wanbench.harness.timeline.kill import CommandedWorkers
+from wanbench.harness.timeline.schedule import CommandedWorkers
 
 _ANSWER_S = 60.0  # timeout of an answer on a busy host
 _LOG_TAIL_LINES = 12

@@ -22,7 +22,7 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
 from wanbench.harness.testbeds.virtual.membership import Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
-from wanbench.harness.timeline.kill import WorkerCommand
+from wanbench.harness.timeline.schedule import WorkerCommand
 from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
