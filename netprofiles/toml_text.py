@@ -24,7 +24,7 @@ def value(plain: Any) -> str:
 
 def table(name: str, items: Mapping[str, Any]) -> list[str]:
     """The lines of a table, after an empty one."""
-    return ["", f"[{key(name)}]", *(f"{key(each)} = {value(item)}" for each, item in items.items())]
+    return ["", f"[{key(name)}]", *(f"{key(entry)} = {value(item)}" for entry, item in items.items())]
 
 
 def document(plain: Mapping[str, Any]) -> str:

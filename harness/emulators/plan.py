@@ -83,7 +83,7 @@ class Link:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data. Fields added since the first runs are left out if they are zero, which keeps old keys."""
-        added = [each.name for each in dataclasses.fields(self) if each.default is not dataclasses.MISSING]
+        added = [item.name for item in dataclasses.fields(self) if item.default is not dataclasses.MISSING]
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in added}
 
     @classmethod
@@ -92,7 +92,7 @@ class Link:
         return cls(**{**data, "queue": Queue(**data["queue"])})
 
 
-IMPAIRMENTS: Mapping[str, Impairment] = {each.name: each.metadata["impairment"] for each in dataclasses.fields(Link)}
+IMPAIRMENTS: Mapping[str, Impairment] = {item.name: item.metadata["impairment"] for item in dataclasses.fields(Link)}
 """The impairments by the name of their field in `Link`, in its order."""
 
 
@@ -248,7 +248,9 @@ def build(profile: Profile, placement: Sequence[str]) -> EmulatedNetwork:
         buffer = None if path.buffer is None else path.buffer.bytes
         queue = _queue(path.rate, round_trip_s[a, b], buffer)
         plain: dict[str, Any] = {
-            each.plain: value.plain for each, value in path.values() if value and each.plain in IMPAIRMENTS
+            impairment.plain: value.plain
+            for impairment, value in path.values()
+            if value and impairment.plain in IMPAIRMENTS
         }
         links[number[a], number[b]] = Link(path.delay.ns, queue=queue, **plain)
     return EmulatedNetwork(

@@ -131,8 +131,8 @@ class Spec(Table):
         Raises:
             SpecError: a key or a value is wrong; one line each.
         """
-        if (found := flaw(data)) is not None:
-            raise SpecError(f"{where}: {found}")
+        if (problem := flaw(data)) is not None:
+            raise SpecError(f"{where}: {problem}")
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -170,9 +170,9 @@ def drop_dotted(data: dict[str, Any], key: str) -> None:
     for name in tables:
         table = table.get(name) if isinstance(table, dict) else None
     if not isinstance(table, dict) or last not in table:
-        known = list(_dotted(data))
-        close = difflib.get_close_matches(key, known, 1) or [name for name in known if name.endswith(f".{key}")]
-        hint = f"did you mean {close[0]!r}?" if close else f"keys: {', '.join(known)}"
+        keys = list(_dotted(data))
+        close = difflib.get_close_matches(key, keys, 1) or [name for name in keys if name.endswith(f".{key}")]
+        hint = f"did you mean {close[0]!r}?" if close else f"keys: {', '.join(keys)}"
         raise SpecError(f"--drop {key}: the spec does not set this key; {hint}")
     del table[last]
 

@@ -65,29 +65,29 @@ def check(kernel: Kernel, shapes: Iterable[Shape]) -> None:
     by_device: dict[End, list[Shape]] = defaultdict(list)
     for shape in shapes:
         by_device[shape.at].append(shape)
-    for at, wanted in by_device.items():
+    for at, expected in by_device.items():
         qdiscs = {message["handle"]: message for message in kernel.qdiscs(at)}
         classes = {message["handle"]: message for message in kernel.classes(at)}
-        for shape in wanted:
+        for shape in expected:
             table, handle = (
                 (classes, _ROOT + shape.minor) if isinstance(shape, Class) else (qdiscs, leaf_of(shape.minor))
             )
             _compare(shape, None if handle not in table else _values(shape, table[handle]))
 
 
-def _compare(shape: Shape, found: Mapping[str, Any] | None) -> None:
+def _compare(shape: Shape, kernel_values: Mapping[str, Any] | None) -> None:
     kind = KINDS[type(shape)] + (" class" if isinstance(shape, Class) else "")
     where = f"{shape.at} ({shape.path}): {kind}"
-    if found is None:
+    if kernel_values is None:
         raise KernelError(f"{where}: does not exist in the kernel")
-    for name, wanted in _wanted(shape).items():
-        actual, grain = found[name], 0.0
+    for name, expected in _wanted(shape).items():
+        actual, grain = kernel_values[name], 0.0
         if name in ("burst", "cburst") and isinstance(shape, Class):
             grain = shape.rate * _BURST_GRAIN_S + 1
         if name == "seed" and actual is None:
             continue  # a kernel before 6.6 uses its own random generator
-        if actual is None or abs(actual - wanted) > grain:
-            raise KernelError(f"{where}: {name}: expected {wanted}, the kernel has {actual}")
+        if actual is None or abs(actual - expected) > grain:
+            raise KernelError(f"{where}: {name}: expected {expected}, the kernel has {actual}")
 
 
 def _wanted(shape: Shape) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def _wanted(shape: Shape) -> dict[str, Any]:
         return keywords(shape)
     unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
     never = dict.fromkeys(("gap", "duplicate", "corrupt", "burst_survival", "loss_between_bursts"), 0)
-    wanted = never | keywords(shape)
-    return {name: value for name, value in wanted.items() if name not in unseen}
+    expected = never | keywords(shape)
+    return {name: value for name, value in expected.items() if name not in unseen}
 
 
 def _values(shape: Shape, message: Any) -> dict[str, Any]:
@@ -284,17 +284,17 @@ class NetemProcess:
 
     def _shape(self, network: EmulatedNetwork, seed: int) -> None:
         """Send each shape that changed, with all its attributes, and read all shapes back."""
-        wanted = {(type(shape), shape.at, shape.minor): shape for shape in shapes(network, seed)}
+        expected = {(type(shape), shape.at, shape.minor): shape for shape in shapes(network, seed)}
         before = self._shapes
         try:
-            for key, shape in wanted.items():
+            for key, shape in expected.items():
                 if before.get(key) != shape:
                     self._kernel.shape(shape, exists=key in before)
-            check(self._kernel, wanted.values())
+            check(self._kernel, expected.values())
         except ValueError:
             self._forget()  # a half-built network is useless
             raise
-        self._network, self._seed, self._shapes = network, seed, wanted
+        self._network, self._seed, self._shapes = network, seed, expected
 
     def _forget(self) -> None:
         """Remove the network. The next one is built from scratch."""
