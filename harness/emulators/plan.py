@@ -155,9 +155,9 @@ class EmulatedNetwork:
         lasts_ns = min(max(_SEGMENT_SHARE * round_trip_ns, _SEGMENT_NS[0]), _SEGMENT_NS[1])
         return min(rate * lasts_ns / 1e9, SEGMENT_BYTES)
 
-    def same_places(self, other: EmulatedNetwork | None) -> bool:
+    def same_places(self, other: EmulatedNetwork) -> bool:
         """Whether both networks have the same sites and workers, with any paths between them."""
-        return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
+        return (self.sites, self.site_of) == (other.sites, other.site_of)
 
     @property
     def loses(self) -> bool:
@@ -198,6 +198,10 @@ class EmulatedNetwork:
         """The sha256 of the canonical JSON. Equal networks have equal keys, so one probe serves them all."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+NO_NETWORK = EmulatedNetwork((), (), (), (), (), {})
+"""What an emulator has built before the first command to do so."""
 
 
 def buffer_that_holds(filled_bytes: float) -> int:

@@ -34,7 +34,7 @@ from wanbench.harness.emulators.netem.plan import (
     worker_device,
 )
 from wanbench.harness.emulators.netem.plugin import netem_values
-from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.emulators.plan import NO_NETWORK, EmulatedNetwork
 from wanbench.harness.emulators.serve import answer, main
 from wanbench.workloads.process.configuration import Thing, first_change
 from wanbench.workloads.process.control import Channel
@@ -129,10 +129,6 @@ class Count(NamedTuple):
     def __sub__(self, other: Count) -> Count:
         return Count(self.packets - other.packets, self.bytes - other.bytes, self.dropped - other.dropped)
 
-    def __add__(self, other: object) -> Count:
-        assert isinstance(other, Count)
-        return Count(self.packets + other.packets, self.bytes + other.bytes, self.dropped + other.dropped)
-
 
 _NONE = Count(0, 0, 0)
 _Counts = dict[tuple[End, int], Count]
@@ -143,42 +139,37 @@ class Meter:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._network: EmulatedNetwork | None = None
+        self._network = NO_NETWORK
         self._since = time.monotonic()
         self._base: _Counts = {}
 
-    def placed(self, network: EmulatedNetwork | None) -> None:
-        """Note that all devices are new and count from zero. None means that there are none."""
+    def placed(self, network: EmulatedNetwork) -> None:
+        """Note that all devices are new and count from zero."""
         self._network, self._base = network, {}
 
     def report(self, *, reset: bool) -> dict[str, Any]:
         """Return the fields of `emulator.EmulatorStats`."""
         seconds, network = time.monotonic() - self._since, self._network
-        now = {} if network is None else self._counts(network)
+        now = self._counts(network)
         counts: _Counts = defaultdict(lambda: _NONE)
         counts.update({key: count - self._base.get(key, _NONE) for key, count in now.items()})
         if reset:
             self._since, self._base = time.monotonic(), now
-        paths = [] if network is None else _paths(network, counts)
-        sites = [] if network is None else _sites(network, counts)
-        delivered = _NONE
-        for rank in range(0 if network is None else network.workers):
-            assert network is not None
-            device = worker_device(network, rank)
-            for minor in (ONLY, LOCAL):
-                delivered += counts[device, minor]
-        refused = delivered.dropped + sum(count.dropped for (_, minor), count in counts.items() if minor == _LINK)
+        paths, sites = _paths(network, counts), _sites(network, counts)
+        last = [worker_device(network, rank) for rank in range(network.workers)]
+        delivered = [counts[device, minor] for device in last for minor in (ONLY, LOCAL)]
+        devices = [count for (_, minor), count in counts.items() if minor == _LINK]
         return {
             "emulator": "netem",
             "seconds": seconds,
-            "packets": delivered.packets,
-            "bytes": delivered.bytes,
+            "packets": sum(count.packets for count in delivered),
+            "bytes": sum(count.bytes for count in delivered),
             "drops": {
                 "up": sum(site["up_dropped"] for site in sites),
                 "path": sum(path["dropped"] for path in paths),
                 "down": sum(site["down_dropped"] for site in sites),
                 "loss": sum(path["lost"] for path in paths),
-                "refused": refused,
+                "refused": sum(count.dropped for count in (*delivered, *devices)),
             },
             "not_ipv4": None,
             "paths": [path for path in paths if path["packets"] or path["dropped"] or path["lost"]],
@@ -242,7 +233,7 @@ class NetemProcess:
         self._parent = parent
         self._kernel = Kernel()
         self._meter = Meter(self._kernel)
-        self._network: EmulatedNetwork | None = None  # as placed and shaped
+        self._network = NO_NETWORK  # as placed and shaped
         self._seed = 0
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._routers: list[Thing] = []
@@ -298,9 +289,9 @@ class NetemProcess:
 
     def _forget(self) -> None:
         """Remove the network. The next one is built from scratch."""
-        self._network, self._shapes, self._routers = None, {}, []
+        self._network, self._shapes, self._routers = NO_NETWORK, {}, []
         self._kernel.tear_down()
-        self._meter.placed(None)
+        self._meter.placed(NO_NETWORK)
 
 
 def _serve(control_fd: int, parent: int) -> None:

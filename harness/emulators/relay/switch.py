@@ -18,7 +18,7 @@ from heapq import heappop, heappush, heapreplace
 from itertools import count, islice
 
 from wanbench.harness.emulators.impairments.base import Impairment
-from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
+from wanbench.harness.emulators.plan import NO_NETWORK, UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.relay.segment import VIRTIO_BYTES, Segment
 
 _DESTINATION = slice(VIRTIO_BYTES + 16, VIRTIO_BYTES + 20)
@@ -253,7 +253,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.ports: dict[int, Port] = {}
-        self.network: EmulatedNetwork | None = None
+        self.network = NO_NETWORK
         self.paths: dict[tuple[int, int], DirectedPath] = {}  # by site numbers; (a, a) is local
         self.ups: list[TailDrop] = []
         self.downs: list[Down] = []
@@ -315,8 +315,6 @@ class Switch:
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
         self._addresses = {port.address for port in self.ports.values()}
-        if self.network is None:
-            return
         site_of = self.network.site_of
         placed = [port for rank, port in self.ports.items() if rank < len(site_of)]
         for port in self.ports.values():
@@ -352,7 +350,7 @@ class Switch:
 
     def path_counters(self) -> list[dict[str, object]]:
         """The fields of `emulator.PathStats` for every path that carried or dropped a packet."""
-        sites = () if self.network is None else self.network.sites
+        sites = self.network.sites
         return [
             {
                 "src": sites[src],
@@ -368,7 +366,7 @@ class Switch:
 
     def site_counters(self) -> list[dict[str, object]]:
         """The fields of `emulator.SiteStats`."""
-        sites = () if self.network is None else self.network.sites
+        sites = self.network.sites
         return [
             {"site": site, "up_dropped": up.drops, "down_dropped": down.queue.drops}
             for site, up, down in zip(sites, self.ups, self.downs, strict=True)
