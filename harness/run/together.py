@@ -142,7 +142,7 @@ def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
 def _other_code(cells: Mapping[str, Cell], row: Row) -> str | None:
     """What of the code that made a row is different now. Rows of earlier versions of wanbench do not list it."""
     cell = cells.get(row["cell_key"])
-    return None if cell is None else changed(cell, row["sources"] or {OURS: ""})
+    return None if cell is None else changed(cell.inputs, row["sources"] or {OURS: ""})
 
 
 def _check(

@@ -143,7 +143,7 @@ def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
     probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
     testbed, idle = Testbed(turn_every_ms), (0, [0] * 8)
     monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)
-    monkeypatch.setattr("wanbench.harness.run.session.probe_cell", lambda cell, slot: probed)
+    monkeypatch.setattr("wanbench.harness.run.session.probe_network", lambda repetition, slot: probed)
     monkeypatch.setattr("wanbench.harness.rep.fidelity._sample", lambda: idle)
     monkeypatch.setattr("wanbench.harness.run.session.opened", lambda name, **settings: testbed)
     return testbed

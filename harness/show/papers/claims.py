@@ -20,7 +20,6 @@ from wanbench.harness.analysis.paired import mean_interval, unequal_steps
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.plan.load import load_of
 from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
@@ -186,7 +185,7 @@ def _load(run: Path, simulated: Row) -> str:
     """The predicted load of emulating a cell, beside what a small host has."""
     host = FixedHost().capacity()
     load = next(
-        load_of(cell).on(host)
+        cell.load.on(host)
         for row, cell in _emulated(run)
         if row["algorithm"] == simulated["algorithm"] and row["axes"] == simulated["axes"]
     )

@@ -6,7 +6,6 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.algorithms import registry
@@ -48,7 +47,7 @@ def cell_of(kind, *changes, rtt="10ms", workers=4):
 
 
 def simulated(cell, shuffle=None):
-    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 def test_every_algorithm_is_tested_here():

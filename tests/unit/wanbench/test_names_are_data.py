@@ -35,7 +35,6 @@ from wanbench.harness.gate.junit import as_junit
 from wanbench.harness.gate.summary import as_markdown
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell
-from wanbench.harness.rep.group import group_environments
 from wanbench.harness.rep.program import Program
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.report import page
@@ -131,7 +130,7 @@ def programs_cell(profile: str, names: list[str]) -> CommandCell:
 def test_hierarchical_groups_the_processes_of_a_site_whatever_its_name(names):
     with folder() as made:
         cell = programs_cell(profiles(made, names)[0], names)
-        told = group_environments(cell)
+        told = cell.repetition(0).group
     for each in told:
         read = group_settings({**each, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "8"})
         assert read.sites == tuple(site for site in [names[0], *names] for _ in range(2))
