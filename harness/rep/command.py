@@ -27,7 +27,7 @@ from wanbench.harness.rep.program import Ended, Program, caught_signals, play_ti
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.evidence import write_events, write_network
 from wanbench.harness.results.row import Measured, measured_row
-from wanbench.harness.results.steps import Steps
+from wanbench.harness.results.steps import ProgramStep, Steps
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
 from wanbench.harness.testbeds.group import group_of, host_names
@@ -118,7 +118,7 @@ def run(
     steps = Steps()
     steps.extend(_step_rows(reported))
     steps.write(folder / "steps.parquet")
-    measured = Measured([], ended.finished, ended.tcp)
+    measured = Measured(ended.finished, ended.tcp)
     write_network(folder, repetition.network, measured, report, stats, host)
     row = measured_row(repetition, columns, measured, stats, host, report, [*void, *verdict])
     row["image"], row["sources"] = slot.image, ran
@@ -217,8 +217,8 @@ def _judged(
     """The load of this host while the program ran, and the reasons why it must not be published."""
     stopped = pauses.gathered(ended.finished, stats, meter.lost)
     host = meter.stop() | pauses.described(stopped, window)
-    host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
-    changed = {worker: message["changed"] for worker, message in ended.finished.items()}
+    host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
+    changed = {worker: finished.changed for worker, finished in ended.finished.items()}
     verdict = judge_settings(changed, repetition.sites, stats)
     return host, [*verdict, *judge(repetition, stats, host, report, step_time_s), *pauses.judge(stopped, [window])]
 
@@ -315,12 +315,12 @@ def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
     return {rank: ends for rank, (source, ends) in reported.items() if source == _source(reported)}
 
 
-def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
-    """Yield one row per rank and step. The duration of the first step is not known."""
+def _step_rows(reported: ReportedSteps) -> Iterator[ProgramStep]:
+    """Yield one row per rank and step."""
     for rank, (_, ends) in reported.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
-            yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
+            yield ProgramStep(rank, step, end, seconds)
 
 
 def _failure(ended: Ended, folder: Path, limit: str) -> RepFailed | None:

@@ -13,6 +13,7 @@ from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.consistency import MAX_PAUSED_PCT
 from wanbench.workloads.process.configuration import Change
+from wanbench.workloads.process.finished import Processor
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
@@ -75,19 +76,19 @@ class HostMeter:
 
 
 def share_of_programs(
-    host: Mapping[str, Any], processor: Iterable[Mapping[str, float]], stats: EmulatorStats
+    host: Mapping[str, Any], processor: Iterable[Processor], stats: EmulatorStats
 ) -> dict[str, float | None]:
     """Return how long a program waited for a processor, and what processes other than ours used, in percent.
 
     Args:
-        host: from `HostMeter.stop`. processor: `waited_s` and `used_s` of the programs of each worker.
+        host: from `HostMeter.stop`. processor: time of the programs of each worker.
     """
     each = list(processor)
     if host["cpu_pct"] is None or not each or not stats.seconds:
         return {"program_cpu_wait_pct": None, "others_cpu_pct": None}
-    ours_s = sum(one["used_s"] for one in each) + (stats.cpu_s or 0.0)
+    ours_s = sum(one.used_s for one in each) + (stats.cpu_s or 0.0)
     return {
-        "program_cpu_wait_pct": round(100 * max(one["waited_s"] for one in each) / stats.seconds, 1),
+        "program_cpu_wait_pct": round(100 * max(one.waited_s for one in each) / stats.seconds, 1),
         "others_cpu_pct": round(max(0.0, host["cpu_pct"] - 100 * ours_s / stats.seconds / host["cores"]), 1),
     }
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.workloads.process.finished import Finished
 from wanbench.workloads.process.heartbeat import PAUSED, STOPPED, SWAPPED, THROTTLED, Lost
 
 _NS = 1e9
@@ -48,15 +49,13 @@ class Window:
     since_ns: int = 0
 
 
-def gathered(
-    finished: Mapping[int, Mapping[str, Any]], stats: EmulatorStats, controller: Iterable[Lost]
-) -> list[Pause]:
+def gathered(finished: Mapping[int, Finished], stats: EmulatorStats, controller: Iterable[Lost]) -> list[Pause]:
     """Return all pauses of a repetition, in the order in which they began.
 
     Args:
         finished: the last message of each worker. A single one does not use the emulator.
     """
-    found = [Pause(f"worker {rank}", *lost) for rank, message in finished.items() for lost in message["lost"]]
+    found = [Pause(f"worker {rank}", *lost) for rank, message in finished.items() for lost in message.lost]
     if len(finished) > 1:
         found += [Pause(f"the {stats.emulator}", PAUSED, begin, end) for begin, end in stats.pauses]
     # Limits and memory are those of all processes; the workers have reported them.

@@ -20,6 +20,7 @@ from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import CommandedWorkers
 from wanbench.harness.timeline.schedule import Schedule
+from wanbench.workloads.process.finished import FinishedProgram
 
 RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1
@@ -176,7 +177,7 @@ class Ended:
     lasted: dict[int, float] = field(default_factory=dict)
     late: tuple[int, ...] = ()
     idle_s: float | None = None
-    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    finished: dict[int, FinishedProgram] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -310,7 +311,7 @@ def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapp
     """
     first, event = worker * program.processes, message["event"]
     if event == "finished":
-        ended.finished[worker] = dict(message)
+        ended.finished[worker] = FinishedProgram.of(message)
     elif event in ("killed", "restarted"):
         ended.done_ns[worker, message["due_ns"]] = message["at_ns"]
         if event == "killed" and not message["again"]:

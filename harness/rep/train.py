@@ -15,7 +15,7 @@ from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings
 from wanbench.harness.rep.stragglers import Stragglers
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.evidence import write_evaluations, write_events, write_messages, write_network
-from wanbench.harness.results.row import Measured, cpu_wait_pct, measured_row, trained, udp_overflows
+from wanbench.harness.results.row import MeasuredTraining, cpu_wait_pct, measured_row, trained, udp_overflows
 from wanbench.harness.testbeds.base import Slot, Trained, Training
 from wanbench.harness.testbeds.group import group_of
 
@@ -51,12 +51,12 @@ def measure(
             done = slot.train(training)
         finally:
             rendezvous.unlink(missing_ok=True)
-    measured = Measured(done.steps.first_rank, done.finished, done.tcp)
+    measured = MeasuredTraining(done.finished, done.tcp, done.steps.first_rank)
     columns = trained(repetition, measured, reported_steps=len(done.steps))
     ran, void = sources.used(repetition.inputs, before, done.finished.values())
     done.steps.write(folder / "steps.parquet")
-    write_messages(folder, measured.lead["messages"])
-    write_evaluations(folder, measured.lead["evaluations"])
+    write_messages(folder, measured.outcomes[0].messages)
+    write_evaluations(folder, measured.outcomes[0].evaluations)
     if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, repetition.network, measured, report)
         judged = {"status": "invalid", "reason": "; ".join(void)} if void else {"status": "ok"}
@@ -76,7 +76,7 @@ def measure(
 
 def _judged(
     repetition: TrainingRepetition,
-    measured: Measured,
+    measured: MeasuredTraining,
     done: Trained,
     stats: EmulatorStats,
     meter: HostMeter,
@@ -94,24 +94,24 @@ def _judged(
     return host, [*verdict, *judge(repetition, stats, host, report), *pauses.judge(stopped, windows)]
 
 
-def _windows(repetition: TrainingRepetition, measured: Measured) -> list[pauses.Window]:
+def _windows(repetition: TrainingRepetition, measured: MeasuredTraining) -> list[pauses.Window]:
     """The window, and the whole training if the time to a target is measured.
 
     Workers that do not wait for each other can be late in the window because of a pause before it.
     """
-    outcomes = [message["outcome"] for message in measured.finished.values()]
-    begin_ns, end_ns = min(o["window_begin_ns"] for o in outcomes), max(o["window_end_ns"] for o in outcomes)
+    begin_ns = min(outcome.window_begin_ns for outcome in measured.outcomes)
+    end_ns = max(outcome.window_end_ns for outcome in measured.outcomes)
     windows = [pauses.Window(begin_ns, end_ns, since_ns=0)]
     if repetition.target is not None and measured.rows:
-        first_ns = min(row["end_ns"] - round(row["step_time_s"] * 1e9) for row in measured.rows)
-        windows.append(pauses.Window(first_ns, max(row["end_ns"] for row in measured.rows), since_ns=0))
+        first_ns = min(row.end_ns - round(row.step_time_s * 1e9) for row in measured.rows)
+        windows.append(pauses.Window(first_ns, max(row.end_ns for row in measured.rows), since_ns=0))
     return windows
 
 
-def _stragglers(repetition: TrainingRepetition, measured: Measured) -> Stragglers:
+def _stragglers(repetition: TrainingRepetition, measured: MeasuredTraining) -> Stragglers:
     """The times at which workers were slow, as they reported them."""
     slowed_ns = [
-        measured.finished[rank]["outcome"]["slowed_ns"] if rank in measured.finished else ()
+        measured.finished[rank].outcome.slowed_ns if rank in measured.finished else ()
         for rank in range(repetition.workers)
     ]
     return Stragglers(repetition.changes, repetition.network, repetition.profile, slowed_ns)

@@ -14,6 +14,7 @@ from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process.configuration import Change
+from wanbench.workloads.process.finished import FinishedJob
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Trained:
     """
 
     steps: Steps = field(default_factory=Steps)
-    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    finished: dict[int, FinishedJob] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     stats: EmulatorStats | None = None
     changed: dict[int, Change | None] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, Work
 from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import CommandedWorkers
+from wanbench.workloads.process.finished import FinishedJob
 
 _ANSWER_S = 60.0  # timeout of an answer on a busy host
 _LOG_TAIL_LINES = 12
@@ -101,7 +102,7 @@ def _follow(
         elif event == "rows":
             trained.steps.extend(message["rows"])
         elif event == "finished":
-            trained.finished[rank] = message
+            trained.finished[rank] = FinishedJob.of(message)
         elif event in ("killed", "restarted"):
             trained.done_ns[rank, message["due_ns"]] = message["at_ns"]
         if workers.have_finished():

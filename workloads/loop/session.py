@@ -9,8 +9,8 @@ from wanbench.workloads.comm.base import Clock, Comm
 from wanbench.workloads.comm.membership import Membership
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.loop.elastic import Elastic
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Emit, Outcome, Windows, make_optimizer, train, warm_up
+from wanbench.workloads.loop.job import Job, Outcome
+from wanbench.workloads.loop.train import Emit, Windows, make_optimizer, train, warm_up
 from wanbench.workloads.registry import make_task
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
@@ -14,58 +13,14 @@ from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
 from wanbench.workloads.compute.task import Evaluation, Task
-from wanbench.workloads.loop.elastic import Elastic, Regrouped
-from wanbench.workloads.loop.job import Job
+from wanbench.workloads.loop.elastic import Elastic
+from wanbench.workloads.loop.job import Evaluated, Job, Outcome, Regrouped, StepRow, Sums
 
-Emit = Callable[[dict[str, Any]], None]
+Emit = Callable[[StepRow], None]
 Windows = Callable[[], int]  # the sum of TCP's congestion windows, in segments
 
 _MOST_ROUNDS = 2  # of the warm-up, as a multiple of the least
 _GROWS = 1.05
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """The accuracy of a model after `step` steps, which ended at `end_ns` on the shared clock."""
-
-    step: int
-    end_ns: int
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The measurements of one worker.
-
-    Attributes:
-        window_begin_ns, window_end_ns: begin and end of the measured steps on the shared clock.
-        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent, and for datagram
-            exchanges blocks_expected and blocks_lost.
-        total: the same over all steps and the final drain.
-        final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
-        evaluations: for the lowest rank at the end, the accuracy of its model as it was at these times, the last after
-            the final drain; empty for other ranks, and if no model is trained.
-        replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
-            ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
-            None for vectors without payload.
-        messages: for rank 0, the messages of its first steps (`workloads.comm.meter.Message`); empty for other ranks.
-        slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
-        tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
-            the simulated clock.
-        epochs: the changes of the membership that this worker went through (`loop.elastic.Regrouped`).
-    """
-
-    window_begin_ns: int
-    window_end_ns: int
-    window: dict[str, int]
-    total: dict[str, int]
-    final_loss: float | None
-    replica_spread: float | None
-    evaluations: tuple[dict[str, Any], ...] = ()
-    messages: tuple[dict[str, Any], ...] = ()
-    slowed_ns: Sequence[Sequence[int | None]] = ()
-    tcp_windows: tuple[int, int] = (0, 0)
-    epochs: tuple[dict[str, Any], ...] = ()
 
 
 class Copies:
@@ -208,7 +163,7 @@ class _Training:
         self._losses: list[float] = []
         self._opened = [0, 0]
         self._copies = Copies(job, task, algorithm)
-        self._copies.take(0, self._first["now_ns"])
+        self._copies.take(0, self._first.now_ns)
         self._spread: float | None = None
         self.made = 0
 
@@ -235,7 +190,7 @@ class _Training:
         if step + 1 == job.window_begin + job.window_steps:
             self._end = after
             self._opened[1] = self._windows() if self._windows is not None else 0
-        self._copies.take(step + 1, after["now_ns"])
+        self._copies.take(step + 1, after.now_ns)
         if loss is not None:
             self._losses.append(loss)
         self._emit(_row(job, step, self._before, after, loss))
@@ -251,22 +206,22 @@ class _Training:
 
     def outcome(self, evaluating: Callable[[], None], epochs: Sequence[Regrouped]) -> Outcome:
         """Evaluate the copies, and return what was measured."""
-        self._copies.take_last(self._last["now_ns"])
+        self._copies.take_last(self._last.now_ns)
         journal, self._comm.journal = self._comm.journal or [], None
         tail = self._losses[-max(1, len(self._losses) // 10) :]
         begin, end, first, last = self._begin, self._end, self._first, self._last
         return Outcome(
-            window_begin_ns=begin["now_ns"],
-            window_end_ns=end["now_ns"],
-            window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
-            total={key: last[key] - first[key] for key in first if key != "now_ns"},
+            window_begin_ns=begin.now_ns,
+            window_end_ns=end.now_ns,
+            window=end.sums - begin.sums,
+            total=last.sums - first.sums,
             final_loss=sum(tail) / len(tail) if tail else None,
             replica_spread=self._spread,
-            evaluations=tuple(map(asdict, self._copies.evaluate(evaluating))) if self._comm.rank == 0 else (),
-            messages=tuple(asdict(message) for message in journal),
-            slowed_ns=() if self._task.slow is None else self._task.slow.turned_ns,
+            evaluations=[*self._copies.evaluate(evaluating)] if self._comm.rank == 0 else [],
+            messages=journal,
+            slowed_ns=[] if self._task.slow is None else self._task.slow.turned_ns,
             tcp_windows=(self._opened[0], self._opened[1]),
-            epochs=tuple(asdict(epoch) for epoch in epochs),
+            epochs=[*epochs],
         )
 
 
@@ -284,37 +239,38 @@ def make_optimizer(job: Job) -> Optimizer:
     return make(configured(job.train, job.steps))
 
 
-def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
-    return {
-        "now_ns": clock.now(),
-        "compute_ns": task.compute_ns,
-        "stall_ns": comm.stall_ns,
-        "payload_bytes": comm.payload_bytes,
-        "messages_sent": comm.messages_sent,
-        "blocks_expected": comm.blocks_expected,
-        "blocks_lost": comm.blocks_lost,
-    }
+@dataclass(frozen=True)
+class _Totals:
+    """All since the begin of training, and the time on the shared clock."""
+
+    now_ns: int
+    sums: Sums
 
 
-def _row(
-    job: Job,
-    step: int,
-    before: dict[str, int],
-    after: dict[str, int],
-    loss: float | None,
-) -> dict[str, Any]:
-    duration = after["now_ns"] - before["now_ns"]
-    compute = after["compute_ns"] - before["compute_ns"]
-    stall = after["stall_ns"] - before["stall_ns"]
-    return {
-        "rank": job.rank,
-        "step": step,
-        "end_ns": after["now_ns"],
-        "step_time_s": duration / 1e9,
-        "compute_s": compute / 1e9,
-        "stall_s": stall / 1e9,
-        "overhead_s": (duration - compute - stall) / 1e9,
-        "payload_bytes": after["payload_bytes"] - before["payload_bytes"],
-        "messages_sent": after["messages_sent"] - before["messages_sent"],
-        "loss": loss,
-    }
+def _totals(task: Task, comm: MeteredComm, clock: Clock) -> _Totals:
+    now_ns = clock.now()
+    sums = Sums(
+        compute_ns=task.compute_ns,
+        stall_ns=comm.stall_ns,
+        payload_bytes=comm.payload_bytes,
+        messages_sent=comm.messages_sent,
+        blocks_expected=comm.blocks_expected,
+        blocks_lost=comm.blocks_lost,
+    )
+    return _Totals(now_ns, sums)
+
+
+def _row(job: Job, step: int, before: _Totals, after: _Totals, loss: float | None) -> StepRow:
+    duration_ns, made = after.now_ns - before.now_ns, after.sums - before.sums
+    return StepRow(
+        rank=job.rank,
+        step=step,
+        end_ns=after.now_ns,
+        step_time_s=duration_ns / 1e9,
+        compute_s=made.compute_ns / 1e9,
+        stall_s=made.stall_ns / 1e9,
+        overhead_s=(duration_ns - made.compute_ns - made.stall_ns) / 1e9,
+        payload_bytes=made.payload_bytes,
+        messages_sent=made.messages_sent,
+        loss=loss,
+    )

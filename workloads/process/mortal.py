@@ -22,13 +22,14 @@ from typing import Any, NoReturn
 from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
+from wanbench.workloads.process.finished import Counters
 from wanbench.workloads.process.namespace import die_with_parent
 from wanbench.workloads.process.training import RowStream
 
-Train = Callable[[Channel, Job, dict[str, Any] | None], object]
+Train = Callable[[Channel, Job, Counters | None], object]
 
 
-def run(channel: Channel, job: Job, train: Train, counters: Callable[[], dict[str, Any]]) -> None:
+def run(channel: Channel, job: Job, train: Train, counters: Callable[[], Counters]) -> None:
     """Run a job until the controller says `leave`. It can be killed once all workers are warm.
 
     `kill` ("again": whether `restart` will follow) and `restart` are answered by "killed" and "restarted", with the
@@ -58,10 +59,10 @@ def run(channel: Channel, job: Job, train: Train, counters: Callable[[], dict[st
 
 
 class _Mortal:
-    def __init__(self, channel: Channel, job: Job, train: Train, counters: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, channel: Channel, job: Job, train: Train, counters: Callable[[], Counters]) -> None:
         self._channel, self._job, self._train, self._counters = channel, job, train, counters
         self._rows = RowStream(channel)
-        self._before: dict[str, Any] | None = None
+        self._before: Counters | None = None
         self._pid: int | None = None
         self._trainer: Channel | None = None
         self._ended = False  # it has said its last word

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -16,11 +17,11 @@ from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import connections
 from wanbench.workloads.process.control import Channel, ControlError, text
+from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.joining import join, membership
 
 ROW_INTERVAL_S = 1.0
-Counters = Callable[[], dict[str, Any]]
 
 
 class Trainer:
@@ -34,7 +35,13 @@ class Trainer:
     """
 
     def __init__(
-        self, channel: Channel, job: Job, address: str, interface: str, counters: Counters, routed: str | None
+        self,
+        channel: Channel,
+        job: Job,
+        address: str,
+        interface: str,
+        counters: Callable[[], Counters],
+        routed: str | None,
     ) -> None:
         self._channel, self._job, self._counters = channel, job, counters
         torch.set_num_threads(1)
@@ -48,7 +55,7 @@ class Trainer:
             return Alone()
         return join(self._job, address, interface) if self._membership is None else self._membership.first().comm
 
-    def run(self, before: dict[str, Any] | None = None) -> None:
+    def run(self, before: Counters | None = None) -> None:
         """Train, and tell the controller.
 
         Args:
@@ -57,26 +64,27 @@ class Trainer:
         if before is None:
             self._tell("joined")
             expect(self._channel, "go")
-        clock, begun = MonotonicClock(), dict(before or {})
+        clock, begun = MonotonicClock(), before
         # A row that has left is known, even if the trainer is killed next; `mortal` sends them in batches.
         rows = RowStream(self._channel, self._job.told_steps, ROW_INTERVAL_S if self._membership is None else 0.0)
         heart: list[Heartbeat] = []
 
         def warm() -> None:
+            nonlocal begun
             heart.append(Heartbeat())
             counted = self._counters()
             if before is None:
-                begun.update(counted)
+                begun = counted
                 self._tell("warm", now_ns=clock.now())
             else:
-                begun["cpu_wait_ns"] = counted["cpu_wait_ns"]  # of this process
+                begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
 
         try:
             outcome = session.run(
                 self._job,
                 self._comm,
                 clock,
-                rows.add,
+                lambda row: rows.add(vars(row)),
                 warm=warm,
                 windows=self._windows,
                 evaluating=lambda: self._tell("evaluating"),  # many evaluations are no hang
@@ -85,8 +93,15 @@ class Trainer:
         finally:
             lost = [each for beat in heart for each in beat.stop()]
         rows.flush()
-        counters = {"counters_before": begun, "counters_after": self._counters()}
-        self._tell("finished", outcome=vars(outcome), imports=imported.noted(), lost=lost, **counters)
+        assert begun is not None, "training calls warm"
+        finished = FinishedJob(
+            outcome=outcome,
+            imports=imported.noted(),
+            lost=lost,
+            counters_before=begun,
+            counters_after=self._counters(),
+        )
+        self._tell("finished", **asdict(finished))
 
     def _windows(self) -> int:
         self._tell("warming")  # nor is a long warm-up

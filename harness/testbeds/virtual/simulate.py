@@ -29,8 +29,8 @@ from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.loop import session
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Emit, Outcome
+from wanbench.workloads.loop.job import Job, Outcome
+from wanbench.workloads.loop.train import Emit
 from wanbench.workloads.seeding import torch_seed
 
 

@@ -17,8 +17,10 @@ from wanbench.harness.testbeds.virtual.request import Request
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.workloads import imported
+from wanbench.workloads.process.finished import Counters, FinishedJob
 
 _LOG_TAIL_LINES = 12
+_NOTHING = Counters({}, {}, 0, None)
 
 
 def simulated(request: Request, stopped: threading.Event | None = None) -> Trained:
@@ -42,7 +44,10 @@ def simulated(request: Request, stopped: threading.Event | None = None) -> Train
     except Stopped:
         raise RepFailed("stopped") from None
     imports = imported.noted()
-    finished = {rank: {"outcome": vars(out), "imports": imports} for rank, out in sorted(done.outcomes.items())}
+    finished = {
+        rank: FinishedJob(outcome=outcome, imports=imports, lost=[], counters_before=_NOTHING, counters_after=_NOTHING)
+        for rank, outcome in sorted(done.outcomes.items())
+    }
     return Trained(done.steps, finished, vars(request.tcp), timeline=changing.record() if changing else None)
 
 

@@ -62,7 +62,7 @@ def test_it_learns(kind):
     until = ("[algorithms]", "[train]\nuntil = '40 steps'\nlr = 0.1\n\n[algorithms]")
     workers = 4 if kind in {"sgp", "adpsgd"} else 2
     outcome = simulated(cell_of(kind, DIGITS, until, rtt="40ms", workers=workers)).outcomes[0]
-    assert outcome.evaluations[-1]["accuracy"] > 0.3  # a tenth is chance
+    assert outcome.evaluations[-1].accuracy > 0.3  # a tenth is chance
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NEW if kind not in {"osgp", "adpsgd"}])
@@ -71,9 +71,9 @@ def test_phantoms_send_the_same_and_take_the_same_time_as_real_vectors(kind):
     workers = 3 if kind == "sgp" else 2
     runs = [simulated(cell_of(kind, (DIGITS[0], table), rtt="20ms", workers=workers)) for table in tables]
     for real, phantom in zip(*(run.steps.first_rank for run in runs), strict=True):
-        assert phantom["messages_sent"] == real["messages_sent"]
-        assert phantom["payload_bytes"] == pytest.approx(real["payload_bytes"], rel=0.001)
-        assert phantom["end_ns"] == pytest.approx(real["end_ns"], rel=0.05)
+        assert phantom.messages_sent == real.messages_sent
+        assert phantom.payload_bytes == pytest.approx(real.payload_bytes, rel=0.001)
+        assert phantom.end_ns == pytest.approx(real.end_ns, rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
@@ -82,14 +82,14 @@ def test_the_switching_order_of_workers_changes_no_row(kind):
     plain, shuffled = simulated(cell), simulated(cell, shuffle=7)
     assert plain.steps.first_rank == shuffled.steps.first_rank
     assert plain.outcomes == shuffled.outcomes
-    assert sum(outcome.total["messages_sent"] for outcome in plain.outcomes.values()) > 5
+    assert sum(outcome.total.messages_sent for outcome in plain.outcomes.values()) > 5
 
 
 def test_asynchronous_averaging_never_stalls_and_synchronous_gossip_waits_for_its_neighbours():
     stalls = {}
     for kind in ("adpsgd", "dpsgd", "sgp"):
         outcomes = simulated(cell_of(kind, NUMBERS, rtt="60ms")).outcomes
-        stalls[kind] = sum(outcome.window["stall_ns"] for outcome in outcomes.values())
+        stalls[kind] = sum(outcome.window.stall_ns for outcome in outcomes.values())
     assert stalls["adpsgd"] == 0
     assert stalls["dpsgd"] > 0
     assert stalls["sgp"] > stalls["dpsgd"]  # dpsgd sends before it computes
@@ -154,5 +154,5 @@ def test_adamw_trains_with_algorithms_that_do_not_need_linear_steps(algorithm):
     adamw = ("[algorithms]", "[train]\nuntil = '40 steps'\noptimizer = 'adamw'\nlr = 0.005\n\n[algorithms]")
     (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", algorithm), DIGITS, adamw))
     outcome = simulated(cell).outcomes[0]
-    assert outcome.evaluations[-1]["accuracy"] > 0.5
+    assert outcome.evaluations[-1].accuracy > 0.5
     assert outcome.replica_spread < 1e-5

@@ -157,6 +157,6 @@ def test_with_loss_both_learn_and_the_replicas_of_rps_stay_closer():
     for found in (rps, sharing):
         lost, expected = (sum(o.total[name] for o in found) for name in ("blocks_lost", "blocks_expected"))
         assert lost / expected == pytest.approx(0.1, abs=0.02)
-        assert found[0].evaluations[-1]["accuracy"] > 0.8
+        assert found[0].evaluations[-1].accuracy > 0.8
     spreads = [max(o.replica_spread for o in found) for found in (rps, sharing)]
     assert 0 < 2 * spreads[0] < spreads[1]
