@@ -98,7 +98,7 @@ def command(
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
     from wanbench.harness.gate import journal
-    from wanbench.harness.plan.scale import refuse_gated
+    from wanbench.harness.plan.auto import refuse_gated
 
     with interruptible("there is no verdict"):
         if spec_source == "-":

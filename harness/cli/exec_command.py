@@ -138,7 +138,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     """
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
-    from wanbench.harness.rep.gpus import assign_gpus
+    from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.attend import Own, attend
     from wanbench.harness.run.auto import ThisHost

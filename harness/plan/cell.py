@@ -19,7 +19,8 @@ from typing import Any
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan import known, repetition
-from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.conditions import effective_conditions, why_unknown
+from wanbench.harness.plan.known import workload_identity, workload_of
 from wanbench.harness.plan.law import (
     Collective,
     PredictInputs,
@@ -32,7 +33,6 @@ from wanbench.harness.plan.law import (
     sent_bytes,
     window_steps,
 )
-from wanbench.harness.plan.limits import why_unknown
 from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.pacing import paces
@@ -45,7 +45,6 @@ from wanbench.harness.plan.repetition import (
     TrainingRepetition,
 )
 from wanbench.harness.plan.ring_order import ring_order
-from wanbench.harness.plan.workload import workload_identity, workload_of
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.spec.tables import (
     CommTable,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.plan import DEVICE, worker_address
+from wanbench.harness.errors import HostError
 from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.conversation import OfProgram
@@ -323,3 +324,40 @@ def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapp
             ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
             return True
     return False
+
+
+DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def assign_gpus(workers: int, processes: int, driver: Path = DRIVER) -> tuple[str, ...]:
+    """Return the GPUs of each worker, e.g. ("0,1", "2,3"): one per process, in turn. Workers share them if too few.
+
+    Args:
+        workers: number of workers.
+        processes: number of processes per worker.
+        driver: folder in which the driver lists its GPUs.
+
+    Raises:
+        HostError: this host has no GPU, or fewer than a worker has processes.
+    """
+    gpus = _usable(driver)
+    if not gpus:
+        raise HostError(
+            f"--device cuda: no NVIDIA GPU on this host ({driver} lists none, or CUDA_VISIBLE_DEVICES hides it); "
+            "use --device cpu"
+        )
+    if len(gpus) < processes:
+        raise HostError(
+            f"--device cuda: {processes} processes per worker need as many GPUs, and this host has {len(gpus)}; "
+            "use a smaller --nproc-per-node"
+        )
+    numbers = [gpus[n % len(gpus)] for n in range(workers * processes)]
+    return tuple(",".join(numbers[n : n + processes]) for n in range(0, len(numbers), processes))
+
+
+def _usable(driver: Path) -> list[str]:
+    count = len(list(driver.glob("*")))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or count == 0:
+        return [str(number) for number in range(count)]
+    return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]

@@ -8,7 +8,6 @@ from typing import Any
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.testbeds.attendance import Attendance
 from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
 from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
@@ -167,3 +166,52 @@ def _stack(folder: Path, workers: int) -> list[str]:
         stacks += [lines[begins[-1] :][:_STACK_LINES]] if begins else []
     others = [stack for stack in stacks if not any("/workloads/comm/" in line for line in stack)]
     return next(iter(others + stacks), [])
+
+
+class Attendance:
+    """The workers of a repetition. Those that were killed, or have stopped as a minority, are not there.
+
+    Args:
+        workers: their number.
+        steps: how many they make.
+    """
+
+    def __init__(self, workers: int, steps: int) -> None:
+        self._steps = steps
+        self._here = set(range(workers))
+        self._cold = set(range(workers))
+        self._warm_ns = 0
+        self._trained: set[int] = set()
+        self._finished: set[int] = set()
+        self._stopped = "all were killed"
+
+    def note(self, rank: int, message: Mapping[str, Any]) -> None:
+        """Note what a worker says. Raises: WorkerDied: nobody is left."""
+        event = message["event"]
+        if event == "warm":
+            self._cold.discard(rank)
+            self._warm_ns = max(self._warm_ns, message["now_ns"])
+        elif event == "restarted":
+            self._here.add(rank)
+            self._trained.discard(rank)
+        elif event == "finished":
+            self._finished.add(rank)
+        elif event in ("killed", "stopped"):
+            self._here.discard(rank)
+            self._stopped = message.get("reason", self._stopped)
+            if not self._here:
+                raise WorkerDied(rank, f": no worker is left: {self._stopped}")
+        if event == "finished" or (event == "step" and message["step"] == self._steps):
+            self._trained.add(rank)
+
+    def begun_ns(self) -> int | None:
+        """When all have begun their first step; None before."""
+        return None if self._cold else self._warm_ns
+
+    def have_trained(self) -> bool:
+        """Whether all that are there have ended their last step."""
+        return self._here <= self._trained
+
+    def have_finished(self) -> bool:
+        """Whether all that are there have finished."""
+        return self._here <= self._finished

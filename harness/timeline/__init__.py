@@ -9,5 +9,5 @@ Layout
     kill.py      programs that are killed and started again
 
 spec/timeline.py and spec/trace.py read [[timeline]] of a spec and recorded traces. testbeds/player.py applies a
-schedule, rep/stragglers.py slows workers down, and show/tables.py prints the actual times.
+schedule, plan/repetition.py slows workers down, and show/tables.py prints the actual times.
 """

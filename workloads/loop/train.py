@@ -1,4 +1,4 @@
-"""The training loop: the same on every testbed, for every algorithm and workload."""
+"""The training loop: the same in a worker process and on the simulated clock, for every algorithm and workload."""
 
 from __future__ import annotations
 
@@ -7,20 +7,69 @@ from dataclasses import dataclass
 
 import torch
 
+from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm, Replica
-from wanbench.workloads.comm.base import Clock, CommError, Vector, Work
-from wanbench.workloads.comm.membership import Minority
+from wanbench.workloads.comm.base import Clock, Comm, CommError, Vector, Work
+from wanbench.workloads.comm.membership import Membership, Minority
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
 from wanbench.workloads.compute.task import Evaluation, Task
 from wanbench.workloads.loop.elastic import Elastic
 from wanbench.workloads.loop.job import Evaluated, Job, Outcome, Regrouped, StepRow, Sums
+from wanbench.workloads.registry import make_task
 
 Emit = Callable[[StepRow], None]
 Windows = Callable[[], int]  # the sum of TCP's congestion windows, in segments
 
 _MOST_ROUNDS = 2  # of the warm-up, as a multiple of the least
 _GROWS = 1.05
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the place where a job runs wants to know of it.
+
+    Attributes:
+        emit: called with one row per step.
+        warm: called when all workers are warm, before the first step; measurement begins after it.
+        evaluating: called before each evaluation of a copy of the model, after training.
+        windows: returns TCP's congestion windows; None on the simulated clock.
+    """
+
+    emit: Emit
+    warm: Callable[[], None] = lambda: None
+    evaluating: Callable[[], None] = lambda: None
+    windows: Windows | None = None
+
+
+def run(
+    job: Job, comm: Comm, clock: Clock, hooks: Hooks, *, phantom: bool = False, membership: Membership | None = None
+) -> Outcome:
+    """Build the parts of a job, open TCP's windows, and train.
+
+    Args:
+        comm: connected to the peers, or, for a worker that has returned, `comm.alone.Alone`. clock: shared with them.
+        membership: lets training go on without workers that are lost; None: they must stay.
+        phantom: use vectors without payload, unless the workload trains a model.
+
+    Raises:
+        CommError: a peer is gone. AlgorithmError, WorkloadError, LearnerError, OptimizerError: the job is not valid.
+    """
+    metered = MeteredComm(comm, clock)
+    algorithm = algorithms.create(job.kind, job.params)
+    own = job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, job.train
+    task = make_task(*own, phantom=phantom, slow=job.slow)
+    optimizer = make_optimizer(job)
+    if not job.returned:
+        warm_up(metered, job, task.w, clock, hooks.windows)
+    metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
+    hooks.warm()
+    elastic = None if membership is None else Elastic(membership, metered, clock)
+    try:
+        return train(job, task, algorithm, optimizer, metered, clock, hooks, elastic)
+    finally:
+        if membership is not None:
+            membership.close()
 
 
 class Copies:
@@ -96,20 +145,18 @@ def train(
     optimizer: Optimizer,
     comm: MeteredComm,
     clock: Clock,
-    emit: Emit,
-    windows: Windows | None = None,
-    evaluating: Callable[[], None] = lambda: None,
+    hooks: Hooks,
     elastic: Elastic | None = None,
 ) -> Outcome:
-    """Run `job.steps` steps; `emit` is called with one row per step.
+    """Run `job.steps` steps.
 
     A worker copies its model at each evaluation, and evaluates the copies after training (`Copies`). So an evaluation
-    costs training a copy of the model, and waits for nothing. `evaluating` is called before each evaluation of a copy.
+    costs training a copy of the model, and waits for nothing.
 
     Args:
         elastic: lets training go on without workers that are lost. Without it, this raises CommError then.
     """
-    training = _Training(job, task, algorithm, optimizer, comm, clock, emit, windows)
+    training = _Training(job, task, algorithm, optimizer, comm, clock, hooks)
     returned = elastic is not None and job.returned
     while True:
         try:
@@ -123,7 +170,7 @@ def train(
                 raise
             made = None if returned else training.made
             training.made, returned = elastic.recover(training.replica, algorithm, made), False
-    return training.outcome(evaluating, elastic.history if elastic is not None else ())
+    return training.outcome(elastic.history if elastic is not None else ())
 
 
 class _Training:
@@ -141,11 +188,10 @@ class _Training:
         optimizer: Optimizer,
         comm: MeteredComm,
         clock: Clock,
-        emit: Emit,
-        windows: Windows | None,
+        hooks: Hooks,
     ) -> None:
         self._job, self._task, self._algorithm, self._optimizer = job, task, algorithm, optimizer
-        self._comm, self._clock, self._emit, self._windows = comm, clock, emit, windows
+        self._comm, self._clock, self._hooks = comm, clock, hooks
         m = task.w.clone().zero_()
         self.replica = Replica(
             task.w,
@@ -178,7 +224,7 @@ class _Training:
     def _step(self, step: int) -> None:
         job, task, algorithm, replica = self._job, self._task, self._algorithm, self.replica
         if step == job.window_begin:
-            self._opened[0] = self._windows() if self._windows is not None else 0
+            self._opened[0] = self._windows()
             self._before = self._begin = _totals(task, self._comm, self._clock)
         replica.step = step
         self._optimizer.advance(step)
@@ -189,12 +235,15 @@ class _Training:
         after = _totals(task, self._comm, self._clock)
         if step + 1 == job.window_begin + job.window_steps:
             self._end = after
-            self._opened[1] = self._windows() if self._windows is not None else 0
+            self._opened[1] = self._windows()
         self._copies.take(step + 1, after.now_ns)
         if loss is not None:
             self._losses.append(loss)
-        self._emit(_row(job, step, self._before, after, loss))
+        self._hooks.emit(_row(job, step, self._before, after, loss))
         self._before = after
+
+    def _windows(self) -> int:
+        return 0 if self._hooks.windows is None else self._hooks.windows()
 
     def finish(self) -> None:
         """Wait for what is in flight, and compare the replicas. Raises: CommError."""
@@ -204,7 +253,7 @@ class _Training:
             self._end = self._before
         self._spread = _spread(self._task.w, self._comm)
 
-    def outcome(self, evaluating: Callable[[], None], epochs: Sequence[Regrouped]) -> Outcome:
+    def outcome(self, epochs: Sequence[Regrouped]) -> Outcome:
         """Evaluate the copies, and return what was measured."""
         self._copies.take_last(self._last.now_ns)
         journal, self._comm.journal = self._comm.journal or [], None
@@ -217,7 +266,7 @@ class _Training:
             total=last.sums - first.sums,
             final_loss=sum(tail) / len(tail) if tail else None,
             replica_spread=self._spread,
-            evaluations=[*self._copies.evaluate(evaluating)] if self._comm.rank == 0 else [],
+            evaluations=[*self._copies.evaluate(self._hooks.evaluating)] if self._comm.rank == 0 else [],
             messages=journal,
             slowed_ns=[] if self._task.slow is None else self._task.slow.turned_ns,
             tcp_windows=(self._opened[0], self._opened[1]),

@@ -13,8 +13,8 @@ from wanbench.workloads import imported
 from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm, CommError
 from wanbench.workloads.comm.clock import MonotonicClock
-from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
+from wanbench.workloads.loop.train import Hooks, run
 from wanbench.workloads.process import connections
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.finished import Counters, FinishedJob
@@ -80,16 +80,13 @@ class Trainer:
                 begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
 
         try:
-            outcome = session.run(
-                self._job,
-                self._comm,
-                clock,
+            hooks = Hooks(
                 lambda row: rows.add(vars(row)),
-                warm=warm,
-                windows=self._windows,
+                warm,
                 evaluating=lambda: self._tell("evaluating"),  # many evaluations are no hang
-                membership=self._membership,
+                windows=self._windows,
             )
+            outcome = run(self._job, self._comm, clock, hooks, membership=self._membership)
         finally:
             lost = [each for beat in heart for each in beat.stop()]
         rows.flush()

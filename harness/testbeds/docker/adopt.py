@@ -14,8 +14,7 @@ from pathlib import Path
 from wanbench.harness.errors import HostError
 from wanbench.harness.process.owner import locked
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank
-from wanbench.harness.testbeds.docker.door import Door, Guest
+from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, Door, Guest, assign_rank
 from wanbench.harness.testbeds.slot import SlotTestbed
 
 _RETURN_S = 30.0  # time for a restarted container to report again

@@ -17,7 +17,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,28 @@ from typing import Any
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 
+import wanbench
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.docker import own_code
-from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank, worker_ids
-from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, DaemonGone, explained, labels, sweep, usable
-from wanbench.harness.testbeds.docker.door import Door, Guest
-from wanbench.harness.testbeds.docker.end import how_it_ended
+from wanbench.harness.testbeds.docker.containers import (
+    ContainerStarter,
+    ContainerWorker,
+    Door,
+    Guest,
+    assign_rank,
+    worker_ids,
+)
+from wanbench.harness.testbeds.docker.daemon import (
+    IMAGE,
+    Daemon,
+    DaemonGone,
+    explained,
+    how_it_ended,
+    labels,
+    sweep,
+    usable,
+)
 from wanbench.harness.testbeds.docker.janitor import Janitor
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.namespace import congestion_refused, tcp_sysctls
@@ -261,7 +275,7 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
     uid, gid = worker_ids()
     return {
         "name": name,
-        "entrypoint": list(own_code.ENTRYPOINT),
+        "entrypoint": list(ENTRYPOINT),
         # Only programs need names of hosts.
         "command": ["--socket", str(folder / "workers.sock"), "--name", name, *(["--programs"] if group.hosts else [])],
         # Only root can open a TUN device. The worker then drops to the user itself. A namespace needs no privilege.
@@ -292,7 +306,7 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
         "mounts": [
             *(Mount(str(m.target), str(m.source), type="bind", read_only=not m.writable) for m in group.mounts),
             Mount(target=str(folder), source=str(folder), type="bind"),
-            *own_code.mounts(),
+            *mounts(),
         ],
         "device_requests": _gpus(rank, group),
         "mem_limit": group.memory_bytes,
@@ -326,3 +340,26 @@ def _why_not_started(reason: str, group: Group, folder: Path) -> str:
         return f"the daemon does not see {folder}; name a folder that both can see: TMPDIR=... wanbench run ..."
     wrapping = r"^failed to create (?:shim|task)[^:]*: |OCI runtime create failed: |runc create failed: "
     return f"a container does not start: {re.sub(wrapping, '', reason)}"
+
+
+_THERE = Path("/wanbench")
+_START = (
+    "import os, runpy, sys; "
+    f"sys.path.append('{_THERE}'); "
+    f"os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [os.environ.get('PYTHONPATH'), '{_THERE}'])); "
+    "runpy.run_module('wanbench.workloads.process.container', run_name='__main__', alter_sys=True)"
+)
+ENTRYPOINT = ("python3", "-c", _START)  # the image's own modules come first
+
+
+def mounts() -> Iterator[Mount]:
+    """Yield the mounts of the package and, in a checkout, of the folders to which its links lead."""
+    package = Path(wanbench.__file__).resolve().parent
+    yield _mount(package, _THERE / "wanbench")
+    for name in ("workloads", "netprofiles"):
+        if (package / name).is_symlink():
+            yield _mount((package / name).resolve(), _THERE / name)
+
+
+def _mount(source: Path, target: Path) -> Mount:
+    return Mount(target=str(target), source=str(source), type="bind", read_only=True)

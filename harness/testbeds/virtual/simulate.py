@@ -28,9 +28,8 @@ from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
-from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job, Outcome
-from wanbench.workloads.loop.train import Emit
+from wanbench.workloads.loop.train import Emit, Hooks, run
 from wanbench.workloads.seeding import torch_seed
 
 
@@ -152,8 +151,8 @@ class _Workers:
         else:
             comm = MemoryComm(self._group, job.rank)
         try:
-            self.outcomes[job.rank] = session.run(
-                job, comm, self._clock(job.rank), emit, warm=warm, phantom=True, membership=membership
+            self.outcomes[job.rank] = run(
+                job, comm, self._clock(job.rank), Hooks(emit, warm), phantom=True, membership=membership
             )
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:

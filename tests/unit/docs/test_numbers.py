@@ -19,7 +19,8 @@ from wanbench.harness.analysis.stability import delayed_limit, synchronous_limit
 from wanbench.harness.emulators import plan as emulators
 from wanbench.harness.errors import EXIT_REGRESSION
 from wanbench.harness.gate.rule import NOISE_LIMIT
-from wanbench.harness.plan import limits, ring_order, staleness
+from wanbench.harness.plan import ring_order, staleness
+from wanbench.harness.plan.conditions import _CLOSE
 from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, gloo_rounds
 from wanbench.harness.process import ahead
 from wanbench.harness.rep import fidelity
@@ -118,7 +119,7 @@ def of_code():
     fitted = [one.at for figure in papers.load("sgp").figures for one in figure.published if one.mark == "fitted"]
     yield f"all-reduce times on {' and '.join(dict.fromkeys(fitted))} nodes"
     yield f"a simulation of {f'{staleness._DRAWS:,}'.replace(',', ' ')} draws"
-    yield f"change a step by more than {100 * (limits._CLOSE - 1):.0f} %"
+    yield f"change a step by more than {100 * (_CLOSE - 1):.0f} %"
     yield f"from {stdlib.TEST_WINDOWS} windows of {stdlib.CONTEXT} bytes"
     yield "codes of 2, 4 or 8 bits"
     yield f"into {(4096 - 1).bit_length()} bits for chunks of 4096"

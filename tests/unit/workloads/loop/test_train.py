@@ -13,7 +13,7 @@ from wanbench.workloads.comm.local import LocalComm, run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.task import Task
 from wanbench.workloads.loop.job import Job, Outcome, StepRow
-from wanbench.workloads.loop.train import make_optimizer, train, warm_up
+from wanbench.workloads.loop.train import Hooks, make_optimizer, train, warm_up
 
 COMPUTE_NS, OVERHEAD_NS, STALL_NS, EVALUATION_NS = 10_000_000, 1_000_000, 7_000_000, 1_000_000_000
 NUMEL = 6
@@ -128,7 +128,7 @@ def trained(learns: bool = True, **changes) -> list[Trained]:
         task = ToyTask(comm, clock, slow_steps=job.window_begin, learns=learns)
         metered = MeteredComm(TollComm(comm, clock), clock)
         algorithm, rows = registry.create(job.kind, job.params), []
-        outcome = train(mine, task, algorithm, make_optimizer(mine), metered, clock, rows.append)
+        outcome = train(mine, task, algorithm, make_optimizer(mine), metered, clock, Hooks(rows.append))
         return Trained(outcome, task, metered, rows)
 
     return run_replicas(job.world_size, body, timeout_s=10.0)
