@@ -29,8 +29,9 @@ from wanbench.harness.results.evidence import write_events, write_network
 from wanbench.harness.results.row import Measured, measured_row
 from wanbench.harness.results.steps import ProgramStep, Steps
 from wanbench.harness.testbeds import contained
-from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
+from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.group import group_of, host_names
+from wanbench.harness.testbeds.slot import WorkerSlot
 from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_idle_s, read_operations, read_steps, reporter
 
@@ -60,7 +61,7 @@ class Attended:
 
 
 def measure(
-    repetition: CommandRepetition, slot: EmulatedSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
+    repetition: CommandRepetition, slot: WorkerSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> Row:
     """Run the program and return the judged row, with status "ok" or "invalid". Arguments as in `rep.train.measure`.
 
@@ -81,7 +82,7 @@ def measure(
 
 def run(
     repetition: CommandRepetition,
-    slot: EmulatedSlot,
+    slot: WorkerSlot,
     folder: Path,
     control: Path,
     report: Mapping[str, Any] | None,
@@ -156,7 +157,7 @@ def _files_of(repetition: CommandRepetition, stem: Path, attended: Attended | No
 def _execute(
     repetition: CommandRepetition,
     program: Program,
-    slot: EmulatedSlot,
+    slot: WorkerSlot,
     folder: Path,
     door: Path,
     meter: HostMeter,

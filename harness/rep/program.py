@@ -16,9 +16,10 @@ from typing import Any
 from wanbench.harness.emulators.plan import DEVICE, worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.rep import launcher
-from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
+from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.harness.timeline.kill import CommandedWorkers
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.process.finished import FinishedProgram
@@ -199,8 +200,8 @@ def caught_signals() -> Iterator[list[int]]:
 @contextmanager
 def play_timeline(
     schedule: Schedule | None,
-    slot: EmulatedSlot,
-    handles: Sequence[WorkerHandle],
+    slot: WorkerSlot,
+    handles: Sequence[Worker],
     ended: Ended,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Callable[[], None]]:
@@ -220,9 +221,7 @@ def play_timeline(
     player.check()
 
 
-def start(
-    program: Program, handles: Sequence[WorkerHandle], door: Path, outputs: Callable[[int], Sequence[int]]
-) -> None:
+def start(program: Program, handles: Sequence[Worker], door: Path, outputs: Callable[[int], Sequence[int]]) -> None:
     """Start all processes.
 
     Args:
@@ -249,8 +248,8 @@ def start(
 
 def watch(
     program: Program,
-    slot: EmulatedSlot,
-    handles: Sequence[WorkerHandle],
+    slot: WorkerSlot,
+    handles: Sequence[Worker],
     ended: Ended,
     received: Sequence[int] = (),
     limit_s: float = float("inf"),

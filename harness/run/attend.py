@@ -28,8 +28,9 @@ from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
 from wanbench.harness.run.turn import host_turn
 from wanbench.harness.testbeds import contained, opened
-from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
+from wanbench.harness.testbeds.base import FolderMount, Slot, WorkerDied
 from wanbench.harness.testbeds.group import group_of
+from wanbench.harness.testbeds.slot import WorkerSlot
 
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
@@ -155,5 +156,5 @@ def _measured(
     for line in differences(report, cell.emulator) if report else ():
         say(line)
     attended = command.Attended(say, group, own.fitted, own.timeout_s, own.launches)
-    row, ended = command.run(repetition, cast(EmulatedSlot, slot), part, control, report, attended)
+    row, ended = command.run(repetition, cast(WorkerSlot, slot), part, control, report, attended)
     return row, ended, report["reasons"] if report else []

@@ -1,7 +1,7 @@
 """The testbeds that workers run in.
 
 Layout
-    base.py       Testbed, Slot, WorkerHandle: the interface; Group, Training: what a repetition needs
+    base.py       Testbed, Slot: the interface; Group, Training: what a repetition needs
     group.py      the group of a repetition
     slot.py       workers that are processes, with their own emulator, in namespaces or containers
     training.py   how such workers train, and which of them are there

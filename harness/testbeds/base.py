@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
 from wanbench.workloads.loop.job import Job
@@ -169,56 +168,11 @@ class Trained:
     done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-class WorkerHandle(Protocol):
-    """The controller's handle of one worker."""
-
-    rank: int
-
-    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command. The worker gets duplicates of `fds`. Raises: WorkerDied."""
-
-    def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
-        """Return the next message, which is `expected` (`messages.SCHEMAS`); empty: any of them.
-
-        Raises: WorkerDied (with how it ended, or with what is wrong with the message), TimeoutError.
-        """
-
-
 class Slot(Protocol):
     """Runs one repetition at a time. Used from one thread."""
 
     def train(self, training: Training) -> Trained:
         """Train. Raises: RepFailed, if a worker died, hung or reported an error; HostError, if none can start."""
-
-
-class EmulatedSlot(Slot, Protocol):
-    """Workers that are processes, with one emulator, reused from cell to cell."""
-
-    @property
-    def emulator(self) -> Emulator:
-        """The emulator between the workers. `prepare` starts it, after `discard` a new one."""
-
-    @property
-    def image(self) -> str | None:
-        """The digest of the containers' image, or None if workers do not run in containers."""
-
-    def prepare(self, group: Group) -> Sequence[WorkerHandle]:
-        """Return idle workers 0..group.workers-1. Starts missing ones. Raises: HostError, WorkerDied, EmulatorError."""
-
-    def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the messages of the first `ranks` workers as they arrive.
-
-        Raises:
-            WorkerDied: a worker ended or reported an error.
-            EmulatorError: the emulator ended.
-            TimeoutError: no worker has sent a message for `silence_s`.
-        """
-
-    def diagnose(self, ranks: int) -> str | None:
-        """Let hung workers print their stacks into their logs. Return what the host knows about them."""
-
-    def discard(self) -> None:
-        """Kill the workers and the emulator, which are not reused after a failure."""
 
 
 class Testbed(Protocol):

@@ -6,23 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.kill import CommandedWorkers, WorkerCommand
 from wanbench.harness.timeline.schedule import Schedule
 
 _NS = 1e9
-
-
-class Changeable(Protocol):
-    """The part of an emulator that a player needs."""
-
-    def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network while traffic flows."""
 
 
 class Player:
@@ -37,7 +29,7 @@ class Player:
     def __init__(
         self,
         schedule: Schedule,
-        emulator: Changeable,
+        emulator: Emulator,
         now: Callable[[], int] = time.monotonic_ns,
         workers: CommandedWorkers | None = None,
         say: Callable[[str], None] = lambda line: None,

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wanbench.harness.emulators.base import EmulatorError
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.base import Trained, Training, WorkerDied
 from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.kill import CommandedWorkers
 from wanbench.workloads.process.finished import FinishedJob
+
+if TYPE_CHECKING:
+    from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 
 _ANSWER_S = 60.0  # timeout of an answer on a busy host
 _LOG_TAIL_LINES = 12
 _STACK_LINES = 8
 
 
-def train(slot: EmulatedSlot, training: Training) -> Trained:
+def train(slot: WorkerSlot, training: Training) -> Trained:
     """Let the workers of a slot train. Raises: RepFailed, HostError."""
     player: Player | None = None
     try:
@@ -49,7 +52,7 @@ def train(slot: EmulatedSlot, training: Training) -> Trained:
     return trained
 
 
-def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | int]) -> dict[str, Any]:
+def set_tcp(handles: Sequence[Worker], settings: Mapping[str, str | int]) -> dict[str, Any]:
     """Set TCP in every worker's namespace. Return the settings in force, which are equal in all of them.
 
     Nothing is set for a single worker, which does not use TCP.
@@ -62,7 +65,7 @@ def set_tcp(handles: Sequence[WorkerHandle], settings: Mapping[str, str | int]) 
     return dict(in_force[0])
 
 
-def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandle], talks: Sequence[OfJob]) -> None:
+def _begin(slot: WorkerSlot, training: Training, handles: Sequence[Worker], talks: Sequence[OfJob]) -> None:
     """Form the group on the network without its losses, then apply them.
 
     Connections must open at their true delay. TCP remembers the shortest round trip that it has seen: after a start
@@ -79,7 +82,7 @@ def _begin(slot: EmulatedSlot, training: Training, handles: Sequence[WorkerHandl
 
 
 def _follow(
-    slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], trained: Trained, player: Player | None
+    slot: WorkerSlot, training: Training, talks: Sequence[OfJob], trained: Trained, player: Player | None
 ) -> None:
     """Collect the workers' messages until all have finished. The timeline starts when all are warm.
 
@@ -115,14 +118,14 @@ def _follow(
             player.check()
 
 
-def _heard(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the messages of all workers. Raises: as `EmulatedSlot.events`, also for one that could not be said now."""
+def _heard(slot: WorkerSlot, training: Training, talks: Sequence[OfJob]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the messages of all workers. Raises: as `WorkerSlot.events`, also for one that could not be said now."""
     for rank, message in slot.events(len(training.jobs), training.patience_s):
         talks[rank].hear(message)
         yield rank, message
 
 
-def _await(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], event: str) -> dict[int, dict[str, Any]]:
+def _await(slot: WorkerSlot, training: Training, talks: Sequence[OfJob], event: str) -> dict[int, dict[str, Any]]:
     """Return the message of this event from each worker."""
     heard: dict[int, dict[str, Any]] = {}
     for rank, message in _heard(slot, training, talks):
@@ -133,7 +136,7 @@ def _await(slot: EmulatedSlot, training: Training, talks: Sequence[OfJob], event
     return heard
 
 
-def _failed(error: Exception, slot: EmulatedSlot, training: Training, cut: str) -> RepFailed:
+def _failed(error: Exception, slot: WorkerSlot, training: Training, cut: str) -> RepFailed:
     """Clean up, and return the failure with a stack if workers hung, else with the output of the failed worker."""
     if isinstance(error, TimeoutError):
         known = slot.diagnose(len(training.jobs))

@@ -33,7 +33,7 @@ class WorkerCommand:
 
 
 class _Worker(Protocol):
-    """The part of `harness.testbeds.base.WorkerHandle` that `CommandedWorkers` needs."""
+    """The part of `harness.testbeds.slot.Worker` that `CommandedWorkers` needs."""
 
     def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None: ...
 
