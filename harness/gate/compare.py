@@ -19,7 +19,6 @@ from wanbench.harness.gate.provenance import OtherFiles
 from wanbench.harness.gate.rounds import CannotRun, RunRequest
 from wanbench.harness.gate.sides import Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
-from wanbench.harness.plan.cell import CommandCell, TrainingCell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder
 from wanbench.harness.run.host import check_host
@@ -66,7 +65,7 @@ def _refuse_equal(base: Side, head: Side) -> None:
 
 def _refuse_one_image(work: Work) -> None:
     """Refuse revisions whose models and algorithms are in one image, so both would run it. Raises: SpecError."""
-    if work.code and any(cell.testbed == "docker" and isinstance(cell, TrainingCell) for cell in work.cells):
+    if work.code and any(cell.testbed == "docker" and cell.trains for cell in work.cells):
         raise SpecError(
             f"{work.where}: containers run the code of their image, not of a checkout; build an image of each version, "
             "and compare them with --base image:NAME --head image:NAME"
@@ -142,7 +141,7 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
-    commands = tuple(tuple(cell.command) for cell in work.cells if isinstance(cell, CommandCell))
+    commands = tuple(cell.inputs.command for cell in work.cells if not cell.trains)
     excluded = tuple(work.spec.sweep.get("exclude", []))
     order = RunRequest(work.file.resolve(), work.spec.name, excluded, work.options, commands)
     return Pair(work.cells, order, work.folder.resolve(), base, head)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.cell import Cell, TrainingCell
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity, Load, makespan
 from wanbench.harness.spec.experiment import Spec
 
@@ -103,7 +103,7 @@ def _excess(cells: Sequence[Cell], host: Capacity, limit_s: float) -> str | None
         cpus = max(here.cpus, here.peak_cpus)
         if cell.testbed != "virtual" and cpus > host.cpu_limit:
             return f"{title} keeps {cpus:.2g} processors busy at its peak (limit {host.cpu_limit:.2g})"
-        if isinstance(cell, TrainingCell) and cell.testbed != "virtual":
+        if cell.testbed != "virtual":
             share = cell.compressing_cpus * host.slowness / host.cores
             if share > _COMPRESSING:
                 return f"{title} compresses for {share:.0%} of the time (limit {_COMPRESSING:.0%})"

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan import known, repetition
@@ -200,10 +200,27 @@ class Cell:
             "axes": dict(self.axes),
         }
 
+    trains: ClassVar[bool] = False
+    """Whether workers train in wanbench's own loop."""
+
+    @property
+    def users_names(self) -> set[str]:
+        """The user's own model and algorithm, such as "mine:Method"."""
+        return set()
+
     @property
     def loses_workers(self) -> bool:
         """Whether workers are killed, so that the others have to go on without them."""
         return False
+
+    @property
+    def compressing_cpus(self) -> float:
+        """The average number of processors that compress, as far as it is known."""
+        return 0.0
+
+    def forecast(self) -> dict[str, Any]:
+        """What `wanbench plan` prints of a repetition: its steps, and its step time by the law."""
+        return dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound"))
 
     @property
     @abstractmethod
@@ -374,7 +391,6 @@ class TrainingCell(Cell):
 
     @cached_property
     def law_gap(self) -> str | None:
-        """See `Cell.law_gap`."""
         if self.loses_workers:
             return "workers are lost"
         if self.changes:
@@ -393,7 +409,6 @@ class TrainingCell(Cell):
 
     @property
     def predicted_step_time_s(self) -> float | None:
-        """See `Cell.predicted_step_time_s`."""
         return None if self.law_gap else predict(self.law_inputs).step_time_s
 
     @property
@@ -431,6 +446,22 @@ class TrainingCell(Cell):
     def inputs(self) -> Inputs:
         mounted = () if self.task.data is None else (Path(self.task.data),)
         return Inputs(Path.cwd(), self.testbed, workload=self.task.plain(), mounted=mounted)
+
+    trains: ClassVar[bool] = True
+
+    @property
+    def users_names(self) -> set[str]:
+        return {name for name in (self.kind, self.task.model or "") if ":" in name}
+
+    def forecast(self) -> dict[str, Any]:
+        step_time_s = self.predicted_step_time_s
+        return {
+            "steps": self.steps,
+            "window_steps": self.window,
+            "channels": self.channels if self.workers > 1 else None,
+            "predicted_step_time_s": step_time_s,
+            "bound": predict(self.law_inputs).bound if step_time_s is not None else None,
+        }
 
     def repetition(self, rep: int) -> TrainingRepetition:
         return repetition.training(self, rep)
@@ -491,7 +522,6 @@ class TrainingCell(Cell):
 
     @property
     def compressing_cpus(self) -> float:
-        """The average number of processors that compress, in an emulated cell."""
         if self.algorithm().compressor is None or self.workers == 1 or self.workload.step_time_s is None:
             return 0.0
         nbytes = self.workload.message_bytes / self.law_inputs.period

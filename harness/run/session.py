@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed, SpecError
-from wanbench.harness.plan.cell import Cell, CommandCell
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity, makespan, simulators
 from wanbench.harness.process import apart
 from wanbench.harness.process.awake import processors_awake
@@ -73,7 +73,7 @@ def execute(
     emulated = side_by_side(jobs or host.slots) if not all(map(_simulated, todo)) else 0
     processes = simulators([item.load for item in todo if _simulated(item)], jobs, host)
     with control_folder() as control, stoppable() as stopped:
-        trains = any(not isinstance(item.cell, CommandCell) for item in todo)
+        trains = any(item.cell.trains for item in todo)
         start = partial(opened, control=control, slots=processes, trains=trains)
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
