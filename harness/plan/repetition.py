@@ -207,7 +207,6 @@ def _jobs(
     cell: TrainingCell, seed: int, network: EmulatedNetwork, schedule: Schedule | None, patience: float
 ) -> tuple[Job, ...]:
     """The job of every rank."""
-    law, algorithm = cell.law_inputs, cell.algorithm()
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
     slow = slowdowns(cell.changes, network, cell.profile)
@@ -217,10 +216,32 @@ def _jobs(
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
     paced = cell.collective != "gloo" and cell.testbed != "virtual" and steady
     by_site = cell.collective == "hierarchical"
-    payload_rate = law.rate_bytes_per_s
-    shared: dict[str, Any] = {  # built once instead of for each of a thousand ranks
-        "world_size": cell.workers,
+    settings = {  # built once instead of for each of a thousand ranks
+        **_settings(cell),
         "seed": seed,
+        "timeout_s": 2 * patience + _ahead_s(cell),  # the controller reports a hang before the workers do
+        "site_of": network.site_of,
+        "ring": ring,
+    }
+    return tuple(
+        Job(
+            rank=rank,
+            workload=workloads[rank],
+            slow=slow[rank],
+            told_steps=told_steps[min(rank, 1)],
+            paces=paces(network, rank, leaders=by_site, ring=ring) if paced else (),
+            **settings,
+        )
+        for rank in range(cell.workers)
+    )
+
+
+def _settings(cell: TrainingCell) -> dict[str, Any]:
+    """The fields of `Job` that all ranks share and that follow from the cell alone."""
+    law, algorithm = cell.law_inputs, cell.algorithm()
+    rate = law.rate_bytes_per_s
+    return {
+        "world_size": cell.workers,
         "train": cell.train.plain(),
         "kind": cell.kind,
         "params": cell.params,
@@ -236,26 +257,11 @@ def _jobs(
         "warm_in_flight": cell.warm_in_flight,
         "warm_numel": max(cell.workers, cell.message_bytes // 4),
         "warm_spacing_s": all_reduce_time(law, law.message_bytes)[1],
-        # The controller reports a hang before the workers do.
-        "timeout_s": 2 * patience + _ahead_s(cell),
         "rendezvous": "",
         "deadline_s": deadline_s(cell),
         "one_shot_bytes": 0 if algorithm.datagrams else law.one_shot_bytes,
-        "datagram_bytes_per_s": payload_rate / PAYLOAD_SHARE if payload_rate and algorithm.datagrams else None,
-        "site_of": network.site_of,
-        "ring": ring,
+        "datagram_bytes_per_s": rate / PAYLOAD_SHARE if rate is not None and algorithm.datagrams else None,
     }
-    return tuple(
-        Job(
-            rank=rank,
-            workload=workloads[rank],
-            slow=slow[rank],
-            told_steps=told_steps[min(rank, 1)],
-            paces=paces(network, rank, leaders=by_site, ring=ring) if paced else (),
-            **shared,
-        )
-        for rank in range(cell.workers)
-    )
 
 
 def _told_steps(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,7 +21,7 @@ from wanbench.harness.emulators.base import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition
 from wanbench.harness.rep import launcher, pauses, sources
-from wanbench.harness.rep.fidelity import CHANGED, HostMeter, judge, judge_settings, share_of_programs
+from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
 from wanbench.harness.results.columns import Row
@@ -104,30 +104,51 @@ def run(
         failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
         if failure is not None and attended is None:
             raise failure
-        reports = _reports(program, repetition.warmup)
+        reports = _reports(program, repetition.warmup, can_be_short=attended is not None)
     ended.idle_s = reports.idle_s
-    # An attended program can be too short to be timed by steps.
-    short = attended is not None and any(len(ends) <= repetition.warmup for _, ends in reports.steps.values())
-    reported = {} if short else reports.steps
-    columns = step_time(repetition, reported, ended.lasted)
-    columns["messages_sent"] = reports.messages if reported else None
-    window = window_of(repetition, reported, ended.lasted, meter.begin_ns)
-    host, verdict = _judged(repetition, ended, stats, meter, report, window, columns["step_time_s"])
     ran, void = sources.used(repetition.inputs, before, ended.finished.values())
-    if any(reason.startswith(CHANGED) for reason in verdict):
+    row, changed = _row(repetition, ended, reports, stats, meter, folder, report, void)
+    if changed:
         slot.discard()
-    steps = Steps()
-    steps.extend(_step_rows(reported))
-    steps.write(folder / "steps.parquet")
-    measured = Measured(ended.finished, ended.tcp)
-    write_network(folder, repetition.network, measured, report, stats, host)
-    row = measured_row(repetition, columns, measured, stats, host, report, [*void, *verdict])
     row["image"], row["sources"] = slot.image, ran
     if failure is not None:
         row["status"], row["reason"] = "failed", str(failure)
+    return row, ended
+
+
+def _row(
+    repetition: CommandRepetition,
+    ended: Ended,
+    reports: _Reports,
+    stats: EmulatorStats,
+    meter: HostMeter,
+    folder: Path,
+    report: Mapping[str, Any] | None,
+    void: Sequence[str],
+) -> tuple[Row, bool]:
+    """Write what was measured and judge it. Return the row, and whether the network did not stay as it was set.
+
+    Args:
+        void: reasons why it is invalid anyway.
+    """
+    columns = step_time(repetition, reports.steps, ended.lasted)
+    columns["messages_sent"] = reports.messages if reports.steps else None
+    window = window_of(repetition, reports.steps, ended.lasted, meter.begin_ns)
+    stopped = pauses.gathered(ended.finished, stats, meter.lost)
+    host = meter.stop() | pauses.described(stopped, window)
+    host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
+    changes = {worker: finished.changed for worker, finished in ended.finished.items()}
+    changed = judge_settings(changes, repetition.sites, stats)
+    verdict = [*void, *changed, *judge(repetition, stats, host, report, columns["step_time_s"])]
+    verdict += pauses.judge(stopped, [window])
+    steps, measured = Steps(), Measured(ended.finished, ended.tcp)
+    steps.extend(_step_rows(reports.steps))
+    steps.write(folder / "steps.parquet")
+    write_network(folder, repetition.network, measured, report, stats, host)
+    row = measured_row(repetition, columns, measured, stats, host, report, verdict)
     if repetition.changes:
         row["events"] = write_events(folder, ended.events)
-    return row, ended
+    return row, bool(changed)
 
 
 @contextmanager
@@ -206,24 +227,6 @@ def program_of(repetition: CommandRepetition, stem: Path) -> Program:
     )
 
 
-def _judged(
-    repetition: CommandRepetition,
-    ended: Ended,
-    stats: EmulatorStats,
-    meter: HostMeter,
-    report: Mapping[str, Any] | None,
-    window: pauses.Window,
-    step_time_s: float | None,
-) -> tuple[dict[str, Any], list[str]]:
-    """The load of this host while the program ran, and the reasons why it must not be published."""
-    stopped = pauses.gathered(ended.finished, stats, meter.lost)
-    host = meter.stop() | pauses.described(stopped, window)
-    host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
-    changed = {worker: finished.changed for worker, finished in ended.finished.items()}
-    verdict = judge_settings(changed, repetition.sites, stats)
-    return host, [*verdict, *judge(repetition, stats, host, report, step_time_s), *pauses.judge(stopped, [window])]
-
-
 @dataclass(frozen=True)
 class _Reports:
     """What the processes reported of their steps.
@@ -238,14 +241,17 @@ class _Reports:
     messages: int | None
 
 
-def _reports(program: Program, warmup: int) -> _Reports:
+def _reports(program: Program, warmup: int, *, can_be_short: bool) -> _Reports:
+    """Read them. A program that `can_be_short` is not timed by steps if one of its processes made too few."""
     paths = {rank: program.steps_file(rank) for rank in program.ranks()}
     by = {rank: source for rank, path in paths.items() if (source := reporter(path)) is not None}
     idle_s = [seconds for rank in by if (seconds := read_idle_s(paths[rank], warmup)) is not None]
     sent = [read_operations(paths[rank]) for rank in by]
     counted = [number for number in sent if number is not None]
+    steps = {rank: (source, read_steps(paths[rank])) for rank, source in by.items()}
+    short = can_be_short and any(len(ends) <= warmup for _, ends in steps.values())
     return _Reports(
-        {rank: (source, read_steps(paths[rank])) for rank, source in by.items()},
+        {} if short else steps,
         statistics.median(idle_s) if idle_s else None,
         sum(counted) if len(counted) == len(sent) else None,
     )

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,10 @@ class Program:
         """Number of workers."""
         return len(self.sites)
 
+    def restarts(self, worker: int) -> int:
+        """How often the timeline starts the processes of a worker again."""
+        return 0 if self.schedule is None else self.schedule.restarts()[worker]
+
     def ranks(self) -> range:
         """The ranks of all processes that we start."""
         return range(self.workers * self.processes if self.launcher is None else 1)
@@ -134,7 +139,7 @@ class Program:
             "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
             "MASTER_PORT": str(RENDEZVOUS_PORT),
             "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": str(self.schedule.restarts()[worker] if self.schedule else 0),
+            "TORCHELASTIC_MAX_RESTARTS": str(self.restarts(worker)),
             "TORCHELASTIC_RUN_ID": run_id,
             "GLOO_SOCKET_IFNAME": DEVICE,
             "NCCL_SOCKET_IFNAME": DEVICE,
@@ -259,18 +264,10 @@ def watch(
     Raises:
         WorkerDied, EmulatorError: a worker or the emulator ended.
     """
-    time_limit = time.monotonic() + limit_s
-    restarts = program.schedule.restarts() if program.schedule is not None else [0] * program.workers
-    talks = [OfProgram(worker, program.processes, restarts[worker]) for worker in range(program.workers)]
+    time_limit, passed_on = time.monotonic() + limit_s, 0
+    talks = [OfProgram(worker, program.processes, program.restarts(worker)) for worker in range(program.workers)]
     deadline: float | None = None
-    passed_on = 0
-
-    def send_signal(number: int) -> None:
-        for rank, handle in enumerate(handles):
-            if rank not in ended.finished:
-                with suppress(WorkerDied):
-                    handle.send({"cmd": "signal", "number": number})
-
+    send_signal = partial(_send_signal, handles, ended)
     while len(ended.finished) < program.workers:
         with suppress(TimeoutError):
             for rank, message in slot.events(program.workers, _POLL_S):
@@ -294,6 +291,14 @@ def watch(
             deadline = float("inf")
     if received:
         ended.code = 128 + received[0]
+
+
+def _send_signal(handles: Sequence[Worker], ended: Ended, number: int) -> None:
+    """Let the workers that have not finished signal their processes."""
+    for rank, handle in enumerate(handles):
+        if rank not in ended.finished:
+            with suppress(WorkerDied):
+                handle.send({"cmd": "signal", "number": number})
 
 
 def _note_late(program: Program, ended: Ended) -> bool:

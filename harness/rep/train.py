@@ -60,9 +60,23 @@ def measure(
             done = slot.train(training)
         finally:
             rendezvous.unlink(missing_ok=True)
+    ran, void = sources.used(repetition.inputs, before, done.finished.values())
+    row = _row(repetition, done, void, meter, folder, report)
+    row["image"], row["sources"] = done.image, ran
+    return row
+
+
+def _row(
+    repetition: TrainingRepetition,
+    done: Trained,
+    void: Sequence[str],
+    meter: HostMeter,
+    folder: Path,
+    report: Mapping[str, Any] | None,
+) -> Row:
+    """Write what the workers reported, judge it, and return the row. `void`: reasons why it is invalid anyway."""
     measured = MeasuredTraining(done.finished, done.tcp, done.steps.first_rank)
     columns = trained(repetition, measured, reported_steps=len(done.steps))
-    ran, void = sources.used(repetition.inputs, before, done.finished.values())
     done.steps.write(folder / "steps.parquet")
     write_messages(folder, measured.outcomes[0].messages)
     write_evaluations(folder, measured.outcomes[0].evaluations)
@@ -79,7 +93,6 @@ def measure(
         if repetition.at_random:  # drawn for a longer time than training takes
             events = [event for event in events if event.actual_s is not None]
         row["events"] = write_events(folder, [event.to_json() for event in events])
-    row["image"], row["sources"] = done.image, ran
     return row
 
 

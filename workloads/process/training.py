@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,6 +45,8 @@ class Trainer:
         routed: str | None,
     ) -> None:
         self._channel, self._job, self._counters = channel, job, counters
+        self._heart: Heartbeat | None = None
+        self._begun: Counters | None = None
         torch.set_num_threads(1)
         self._membership = None if job.deadline_s is None else membership(job, address)
         self._comm = self._join(address, interface)
@@ -64,41 +67,31 @@ class Trainer:
         if before is None:
             self._tell("joined")
             expect(self._channel, "go")
-        clock, begun = MonotonicClock(), before
         # A row that has left is known, even if the trainer is killed next; `mortal` sends them in batches.
         rows = RowStream(self._channel, self._job.told_steps, ROW_INTERVAL_S if self._membership is None else 0.0)
-        heart: list[Heartbeat] = []
-
-        def warm() -> None:
-            nonlocal begun
-            heart.append(Heartbeat())
-            counted = self._counters()
-            if before is None:
-                begun = counted
-                self._tell("warm", now_ns=clock.now())
-            else:
-                begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
-
+        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), self._evaluating, self._windows)
         try:
-            hooks = Hooks(
-                lambda row: rows.add(vars(row)),
-                warm,
-                evaluating=lambda: self._tell("evaluating"),  # many evaluations are no hang
-                windows=self._windows,
-            )
-            outcome = run(self._job, self._comm, clock, hooks, membership=self._membership)
+            outcome = run(self._job, self._comm, MonotonicClock(), hooks, membership=self._membership)
         finally:
-            lost = [each for beat in heart for each in beat.stop()]
+            lost = [] if self._heart is None else self._heart.stop()
         rows.flush()
-        assert begun is not None, "training calls warm"
+        assert self._begun is not None, "training calls warm"
+        after, imports = self._counters(), imported.noted()
         finished = FinishedJob(
-            outcome=outcome,
-            imports=imported.noted(),
-            lost=lost,
-            counters_before=begun,
-            counters_after=self._counters(),
+            outcome=outcome, imports=imports, lost=lost, counters_before=self._begun, counters_after=after
         )
         self._tell("finished", **asdict(finished))
+
+    def _warm(self, before: Counters | None) -> None:
+        self._heart = Heartbeat()
+        self._begun = counted = self._counters()
+        if before is None:
+            self._tell("warm", now_ns=time.monotonic_ns())
+        else:
+            self._begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
+
+    def _evaluating(self) -> None:
+        self._tell("evaluating")  # many evaluations are no hang
 
     def _windows(self) -> int:
         self._tell("warming")  # nor is a long warm-up
