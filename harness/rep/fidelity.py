@@ -12,7 +12,7 @@ from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
 from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 

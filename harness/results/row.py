@@ -54,12 +54,10 @@ def measured_row(
         "wire_bytes": _wire_bytes(measured, stats) if cell.workers > 1 else 0,
         "retransmits": _counted(measured, "RetransSegs"),
         "tcp_window_change_pct": _window_change_pct(measured),
-        "tcp_timeouts": _counted(measured, "TCPTimeouts"),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if cell.workers > 1 else None,
         "overdue_pct": stats.overdue_pct if cell.workers > 1 else None,
         "packets_per_segment": stats.packets / stats.segments if stats.segments and cell.workers > 1 else None,
-        "emulator_cpu_us_per_packet": stats.cpu_us_per_packet if cell.workers > 1 else None,
         "host_cpu_pct": host["cpu_pct"],
         "paused_pct": host["paused_pct"],
     }
@@ -201,7 +199,6 @@ def _of_a_command(cell: CommandCell) -> dict[str, Any]:
         "workload": name_of(cell.command),
         "payload_scale": cell.rate_scale,
         "command": list(cell.command),
-        "processes_per_worker": cell.processes,
         "scaling": cell.scaling,
     }
 
