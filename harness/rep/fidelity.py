@@ -11,7 +11,7 @@ from typing import Any, Self
 from wanbench.harness.emulators.base import EmulatorStats
 from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
 from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 

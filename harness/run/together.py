@@ -15,8 +15,7 @@ from wanbench.harness.rep.sources import OURS, changed
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.lock import RunLock
-from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.store import RunFolder, RunLock
 from wanbench.harness.run.auto import ThisHost, explained
 from wanbench.harness.run.host import check_host
 from wanbench.harness.run.manifest import differs, manifest, this_host

@@ -33,7 +33,7 @@ from wanbench.harness.analysis.summary import (
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
-from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.bars import scalability_bars
 from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.goodput import goodput_by_mtbf

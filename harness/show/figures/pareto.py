@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
 from wanbench.harness.analysis.summary import AnalysisError, axis_value
-from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, text_in
 from wanbench.harness.show.figures.names import human

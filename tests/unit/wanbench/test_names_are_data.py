@@ -30,9 +30,7 @@ from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
 from wanbench.harness.cli.options import named
 from wanbench.harness.emulators.plan import build
-from wanbench.harness.gate.annotations import commands
-from wanbench.harness.gate.junit import as_junit
-from wanbench.harness.gate.summary import as_markdown
+from wanbench.harness.gate.output import as_annotations, as_junit, as_markdown
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.program import Program
@@ -304,8 +302,10 @@ def test_a_cell_is_named_in_annotations_junit_and_markdown_as_it_is_written(text
 
     finding = Judgement(text, Verdict.REGRESSED, text="slower")
     report = Report("e", "main", (finding,))
-    assert all(line.startswith("::error file=s.toml,") and "\n" not in line for line in commands(report, "s.toml"))
-    (line,) = [line for line in commands(report, "s.toml") if "%3A" not in line.split("::")[1]][-1:]
+    assert all(
+        line.startswith("::error file=s.toml,") and "\n" not in line for line in as_annotations(report, "s.toml")
+    )
+    (line,) = [line for line in as_annotations(report, "s.toml") if "%3A" not in line.split("::")[1]][-1:]
     sent = line.split("::", 2)[2]
     assert sent.replace("%0A", "\n").replace("%0D", "\r").replace("%25", "%").startswith(f"{text}: ")
     (case,) = ElementTree.fromstring(as_junit(report)).iter("testcase")
