@@ -230,7 +230,8 @@ def _derive(folder: RunFolder, draw: bool) -> None:
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         from wanbench.harness.results.evidence import Evidence
-        from wanbench.harness.show.figures import FORMATS, draw_all
+        from wanbench.harness.show.figures import draw_all
+        from wanbench.harness.show.figures.drawing import FORMATS
 
         figures = folder.path / "figures"
         drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))
