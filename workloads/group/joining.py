@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from wanbench.workloads.comm import connecting, mesh
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
@@ -76,7 +76,7 @@ def join(store: Store, rank: int, world: Sequence[int], settings: Settings, time
     if len(world) == 1:
         return DirectComm(mesh.Mesh(0, 1, {}, 1, names=world), timeout_s=timeout_s)
     if rank == 0:
-        store.set(_TOKEN, secrets.token_hex(connecting.TOKEN_BYTES // 2))
+        store.set(_TOKEN, secrets.token_hex(mesh.TOKEN_BYTES // 2))
     meeting = _Meeting(store, rank, world, settings, timeout_s)
     everyone = meeting.connect("all", range(len(world)))
     if settings.collective == "direct":
@@ -100,7 +100,7 @@ class _Meeting:
 
     def connect(self, role: str, members: Sequence[int]) -> mesh.Mesh:
         """Connect to the other members, of which this rank is one, and which agree on the role."""
-        listener = connecting.listen(self._settings.address)
+        listener = mesh.listen(self._settings.address)
         host, port = listener.getsockname()[:2]
         try:
             self._store.set(f"{role}/{self._rank}", f"{host}:{port}")
@@ -110,7 +110,7 @@ class _Meeting:
             raise
         addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
         paces = self._settings.paces
-        return connecting.connect(
+        return mesh.connect(
             listener,
             members.index(self._rank),
             addresses,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch._C._distributed_c10d import FileStore
 
 from wanbench.workloads.algorithms import registry as algorithms
-from wanbench.workloads.comm import connecting, mesh
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
@@ -36,7 +36,7 @@ def join(job: Job, address: str, interface: str) -> Comm:
         return GlooComm(store, job.rank, job.world_size, interface=interface, channels=channels, timeout_s=timeout_s)
     if job.collective == "hierarchical":
         return _hierarchical(job, store, address)
-    listener = connecting.listen(address)
+    listener = mesh.listen(address)
     datagrams = algorithms.create(job.kind, job.params).datagrams
     sock = bind(*listener.getsockname()[:2]) if datagrams else None
     connected, addresses = _connect(job, store, listener, "all", range(job.world_size))
@@ -60,7 +60,7 @@ def membership(job: Job, address: str) -> Regrouping:
     hosts = [store.get(f"host/{rank}").decode() for rank in range(job.world_size)]
 
     def first() -> DirectComm:
-        connected, _ = _connect(job, store, connecting.listen(address), "all", range(job.world_size))
+        connected, _ = _connect(job, store, mesh.listen(address), "all", range(job.world_size))
         return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
 
     def connect(
@@ -76,11 +76,11 @@ def membership(job: Job, address: str) -> Regrouping:
 def _hierarchical(job: Job, store: FileStore, address: str) -> HierarchicalComm:
     """Connect to all peers, then to the workers of this site, then the leaders of all sites with each other."""
     site, leaders = members_of(job.site_of, job.rank)
-    everyone, _ = _connect(job, store, connecting.listen(address), "all", range(job.world_size))
-    inside, _ = _connect(job, store, connecting.listen(address), "site", site)
+    everyone, _ = _connect(job, store, mesh.listen(address), "all", range(job.world_size))
+    inside, _ = _connect(job, store, mesh.listen(address), "site", site)
     across = None
     if job.rank in leaders and len(leaders) > 1:
-        connected, _ = _connect(job, store, connecting.listen(address), "leader", leaders)
+        connected, _ = _connect(job, store, mesh.listen(address), "leader", leaders)
         across = DirectComm(connected, timeout_s=job.timeout_s)
     return HierarchicalComm(everyone, DirectComm(inside, timeout_s=job.timeout_s), across, timeout_s=job.timeout_s)
 
@@ -104,11 +104,11 @@ def _mesh(
     members: Sequence[int],
     addresses: Sequence[tuple[str, int]],
     *,
-    token: bytes = bytes(connecting.TOKEN_BYTES),
+    token: bytes = bytes(mesh.TOKEN_BYTES),
     timeout_s: float | None = None,
 ) -> mesh.Mesh:
     """Connect to the other members, at the pace of the job."""
-    return connecting.connect(
+    return mesh.connect(
         listener,
         members.index(job.rank),
         addresses,

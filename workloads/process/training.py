@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from wanbench.workloads import imported
-from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm, CommError
 from wanbench.workloads.comm.clock import MonotonicClock
+from wanbench.workloads.comm.membership import Alone
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import connections
