@@ -8,11 +8,11 @@ side of a divided network that may be the smaller one stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from wanbench.workloads.comm.base import Comm, CommError, Vector, Work
+from wanbench.workloads.comm.base import Comm, CommError, Work
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""TCP connections between all pairs of workers: an I/O thread that serves them and never polls, and how they are made."""
+"""TCP connections between all pairs of workers: how they are made, and one I/O thread that serves them."""
 
 from __future__ import annotations
 
@@ -426,8 +426,7 @@ def connect(
 
     Args:
         listener: the socket of this rank, which `listen` returned. It is closed.
-        rank: this rank. addresses: by rank, where it listens.
-        timeout_s: time limit.
+        rank: this rank. addresses: by rank, where it listens. timeout_s: time limit.
         paces, names: as for `Mesh`.
         token: TOKEN_BYTES that all ranks know. A connection that does not begin with them is closed.
         silence_s: a connection fails if its peer's kernel is silent for so long; None: it is waited for.
@@ -442,8 +441,9 @@ def connect(
         raise _not_connected(links, rank, names or range(len(addresses)), connections, error) from error
     finally:
         listener.close()
-    for sock in links.values() if silence_s is not None else ():
-        notice_silence(sock, silence_s)
+    if silence_s is not None:
+        for sock in links.values():
+            notice_silence(sock, silence_s)
     return Mesh(rank, len(addresses), links, connections, paces, names)
 
 
