@@ -68,7 +68,7 @@ class NetnsTestbed(SlotTestbed):
 
     def __init__(self, folder: Path, *, trains: bool = True) -> None:
         super().__init__()
-        also = TRAINING if trains else ()
+        also = (TRAINING,) if trains else ()
         self._server = ForkServer(_WORKER, folder / "workers.log", namespaces=True, also=also)
 
     def starter(self) -> NetnsTestbed:

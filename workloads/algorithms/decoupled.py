@@ -36,8 +36,7 @@ from itertools import pairwise
 from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Setting, at_least, between
 from wanbench.workloads.algorithms.diloco import Outer
 from wanbench.workloads.algorithms.server import WHEN_LOST, Answer, Client, Desk, refuse_gloo
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Vector, Work
+from wanbench.workloads.comm.base import BackgroundComm, Vector, Work
 from wanbench.workloads.compression.base import Shapes
 
 SYNCER = 0

@@ -30,7 +30,7 @@ from wanbench.harness.emulators.netem.plan import (
     shapes,
 )
 from wanbench.harness.emulators.plan import MTU, EmulatedNetwork
-from wanbench.workloads.process.route import OUTSIDE_TABLE
+from wanbench.workloads.process.namespace import OUTSIDE_TABLE
 
 
 def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:

@@ -23,10 +23,9 @@ from wanbench.harness.testbeds.virtual.membership import Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.timeline.kill import WorkerCommand
-from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
-from wanbench.workloads.comm.membership import Minority
+from wanbench.workloads.comm.membership import Alone, Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
