@@ -12,8 +12,9 @@ from typing import Any
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance, rate_text
-from wanbench.harness.show.figures.names import FAMILY_NAMES, human
+from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.grid import shown
+from wanbench.workloads.algorithms.registry import BUILT_IN
 
 Line = Mapping[str, Any]
 
@@ -116,8 +117,9 @@ def _sent(line: Line) -> tuple[float, float]:
 def _name(pivot: Pivot, column: Any, line: Line) -> str:
     """The family if all its settings drawn score the same in this column, else the algorithm."""
     family = [one for (_, at), one in pivot.lines.items() if at == column and one["kind"] == line["kind"]]
-    if line["kind"] in FAMILY_NAMES and len({percent(one["scalability"]) for one in family}) == 1:
-        return FAMILY_NAMES[line["kind"]]
+    name = BUILT_IN[line["kind"]].name if line["kind"] in BUILT_IN else ""
+    if name and len({percent(one["scalability"]) for one in family}) == 1:
+        return name
     return human(str(line["algorithm"]), str(line["kind"]), line["params"])
 
 
