@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.rep import pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings

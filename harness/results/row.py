@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.repetition import Repetition, TrainingRepetition
 from wanbench.harness.results.columns import Row, empty

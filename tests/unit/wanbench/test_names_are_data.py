@@ -354,8 +354,7 @@ def test_a_name_with_a_newline_or_a_control_character_is_refused_in_one_line(odd
 
 
 def test_the_profile_that_measure_writes_holds_any_name():
-    from wanbench.harness.measure.profile import profile_toml
-    from wanbench.harness.measure.readings import Reading
+    from wanbench.harness.measure.profile import Reading, profile_toml
 
     names = ['London, "UK"', "東京\\"]
     text = profile_toml("n", {(names[0], names[1]): [Reading(rtt_ms=80.0, source="ping 'x'")]}, {}, {})
