@@ -25,7 +25,7 @@ from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import Event, FolderMount, Group, Slot, Training
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.harness.testbeds.hosts import host_names
-from wanbench.harness.testbeds.virtual.packets import MAX_TIMEOUT_NS
+from wanbench.harness.testbeds.virtual.sender import MAX_TIMEOUT_NS
 from wanbench.harness.timeline.changes import has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.loop.job import Job
