@@ -28,7 +28,7 @@ from wanbench.harness.show.papers.stability import delayed_limit, synchronous_li
 from wanbench.harness.show.report import content
 from wanbench.harness.spec import tables, trace
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
-from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS
+from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.workloads import workload_keys
 from wanbench.workloads.comm import datagram, meter
 from wanbench.workloads.data import datasets, stdlib
