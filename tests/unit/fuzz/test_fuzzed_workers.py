@@ -114,7 +114,9 @@ def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
     training = Training([JOB], Group(1), CELL.emulated_network, None, patience_s, folder, lambda: None)
     try:
         done = slot.train(training)
-        return trained(CELL.repetition(0), Measured(done.steps.first_rank, done.finished, done.tcp), reported_steps=len(done.steps))
+        return trained(
+            CELL.repetition(0), Measured(done.steps.first_rank, done.finished, done.tcp), reported_steps=len(done.steps)
+        )
     except RepFailed as error:
         failed = error
     finally:
