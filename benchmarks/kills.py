@@ -46,7 +46,6 @@ _ALGORITHMS = {
     "dts": "dts = { delay = 4, period = 4 }",
     "diloco": "diloco = { period = 10 }",
     "sgp": "sgp = {}",
-    "decoupled-diloco": "decoupled-diloco = { period = 10 }",
     "async-local-sgd": "async-local-sgd = { period = 10 }",
 }
 _SPEC = """

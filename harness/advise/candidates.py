@@ -37,7 +37,6 @@ _OWN_COMPRESSOR = ("sparseloco",)  # without it, it is `diloco` without momentum
 # Of methods with a server, a few: the law does not describe them, so each would have to be simulated.
 _FEW: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "async-local-sgd": {"period": (10, 50)},
-    "decoupled-diloco": {"period": (24,), "fragments": (1, 24), "delay": (2,)},
     "halos": {"period": (8,)},
 }
 _USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only

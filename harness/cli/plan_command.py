@@ -83,7 +83,7 @@ def command(
 
 def _print_tc(cells: list[Cell]) -> None:
     """Print the commands for every distinct network, even if this host cannot run them."""
-    from wanbench.harness.emulators.netem.commands import commands
+    from wanbench.harness.emulators.netem.plan import commands
 
     networks = [(cell.slug, cell.emulated_network) for cell in cells if not cell.is_baseline]
     for key, network in {network.key(): network for _, network in networks}.items():

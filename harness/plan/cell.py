@@ -687,6 +687,5 @@ class CommandCell(Cell):
             "workload": name_of(self.command),
             "payload_scale": self.rate_scale,
             "command": list(self.command),
-            "processes_per_worker": self.processes,
             "scaling": self.scaling,
         }

@@ -59,9 +59,9 @@ class CellNetwork:
         else:
             profile = _loaded(self.source)
             if table.rtt_scale is not None:
-                profile = profile.with_rtt_scale(table.rtt_scale)
+                profile = profile.scaled(table.rtt_scale, "rtt_scale")
             if table.rate_scale is not None:
-                profile = profile.with_rate_scale(table.rate_scale)
+                profile = profile.scaled(table.rate_scale, "rate_scale")
         return profile if scale == 1.0 else profile.scaled(scale)
 
     def placement(self, profile: Profile, workers: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorError, EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition
 from wanbench.harness.rep import launcher, pauses, sources

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
 from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.finished import Processor
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost

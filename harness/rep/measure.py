@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.probe.measure import probe
-from wanbench.harness.emulators.probe.report import TOLERANCES
+from wanbench.harness.emulators.emulator import EmulatorError
+from wanbench.harness.emulators.probe import TOLERANCES, probe
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition, Repetition, TrainingRepetition
 from wanbench.harness.rep import command, train

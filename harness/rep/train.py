@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.rep import pauses, sources

@@ -18,7 +18,7 @@ from wanbench.harness.results.store import RunFolder, rep_folder
 if TYPE_CHECKING:
     import pandas as pd
 
-    from wanbench.harness.emulators.base import EmulatorStats
+    from wanbench.harness.emulators.emulator import EmulatorStats
     from wanbench.harness.emulators.plan import EmulatedNetwork
     from wanbench.harness.results.row import Measured
     from wanbench.workloads.comm.meter import Message

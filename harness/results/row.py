@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.repetition import Repetition, TrainingRepetition
 from wanbench.harness.results.columns import Row, empty
@@ -60,12 +60,10 @@ def measured_row(
         "wire_bytes": _wire_bytes(measured, stats) if repetition.workers > 1 else 0,
         "retransmits": _counted(measured, "RetransSegs"),
         "tcp_window_change_pct": _window_change_pct(measured),
-        "tcp_timeouts": _counted(measured, "TCPTimeouts"),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if repetition.workers > 1 else None,
         "overdue_pct": stats.overdue_pct if repetition.workers > 1 else None,
         "packets_per_segment": stats.packets / stats.segments if stats.segments and repetition.workers > 1 else None,
-        "emulator_cpu_us_per_packet": stats.cpu_us_per_packet if repetition.workers > 1 else None,
         "host_cpu_pct": host["cpu_pct"],
         "paused_pct": host["paused_pct"],
     }

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.process import Emulator
+from wanbench.harness.emulators.emulator import Emulator, EmulatorError
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.kill import CommandedWorkers, WorkerCommand

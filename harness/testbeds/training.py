@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import Trained, Training, WorkerDied
 from wanbench.harness.testbeds.conversation import OfJob

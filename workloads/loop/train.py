@@ -48,7 +48,7 @@ def run(
     """Build the parts of a job, open TCP's windows, and train.
 
     Args:
-        comm: connected to the peers, or, for a worker that has returned, `comm.alone.Alone`. clock: shared with them.
+        comm: connected to the peers; of a worker that has returned, `comm.membership.Alone`. clock: shared with them.
         membership: lets training go on without workers that are lost; None: they must stay.
         phantom: use vectors without payload, unless the workload trains a model.
 

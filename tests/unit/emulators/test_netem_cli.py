@@ -3,7 +3,7 @@
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand
 
-from wanbench.harness.emulators.netem.commands import commands
+from wanbench.harness.emulators.netem.plan import commands
 from wanbench.harness.spec.experiment import Spec
 
 

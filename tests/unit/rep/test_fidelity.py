@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
 from wanbench.harness.spec.experiment import Spec

@@ -8,7 +8,7 @@ import time
 import pytest
 from small_spec import edited, swept
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.testbeds.player import Player
 
 S = 1_000_000_000

@@ -121,7 +121,7 @@ PARAMETERS = {
     "localsgd": "period = 2", "cocod": "period = 2", "overlap-localsgd": "period = 2", "diloco": "period = 2",
     "streaming-diloco": "period = 2, fragments = 2", "eager-diloco": "period = 2", "sparseloco": "period = 2",
     "olco3": "staleness = 1, period = 2",
-    "ecdpsgd": "compression = 'qsgd'", "async-local-sgd": "period = 2", "decoupled-diloco": "period = 2",
+    "ecdpsgd": "compression = 'qsgd'", "async-local-sgd": "period = 2",
     "halos": "period = 2, merges = 2",
 }  # fmt: skip
 

@@ -14,8 +14,8 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.workloads.comm.base import Terms
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 ELEMENTS = PAYLOAD_BYTES // 4
