@@ -1,16 +1,17 @@
-"""wanbench completion"""
+"""wanbench completion, and what a shell completes: names of experiments, runs and profiles, and files if accepted."""
 
 from __future__ import annotations
 
-import click
-from click.shell_completion import get_completion_class
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-_SHELLS = ("bash", "zsh", "fish")
-_VARIABLE = "_WANBENCH_COMPLETE"
+import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 
 @click.command("completion", short_help="Print the completion script for your shell.")
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def command(shell: str) -> None:
     """Print a script that completes commands, options and names (experiments, runs, profiles) in SHELL.
 
@@ -23,6 +24,52 @@ def command(shell: str) -> None:
     """
     from wanbench.harness.cli import main
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(main, {}, "wanbench", _VARIABLE).source())
+    of_shell = get_completion_class(shell)
+    assert of_shell is not None
+    click.echo(of_shell(main, {}, "wanbench", "_WANBENCH_COMPLETE").source())
+
+
+def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Built-in experiments, and files."""
+    from wanbench.harness.spec.library import builtin_names
+
+    return [CompletionItem(incomplete, type="file"), *_beginning(builtin_names(), incomplete)]
+
+
+def runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Runs below --out, and folders."""
+    found = Path(context.params.get("out") or "results").glob("*/manifest.json")
+    return [CompletionItem(incomplete, type="dir"), *_beginning((path.parent.name for path in found), incomplete)]
+
+
+def profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Profiles of the catalog, and files."""
+    from wanbench.netprofiles import catalog_names
+
+    return [CompletionItem(incomplete, type="file"), *_beginning(["uniform", *catalog_names()], incomplete)]
+
+
+def papers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Papers that have figures."""
+    from wanbench.harness.show.papers import names
+
+    return _beginning(names(), incomplete)
+
+
+def designs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Built-in designs, and files."""
+    from wanbench.harness.learning.design import names
+
+    return [CompletionItem(incomplete, type="file"), *_beginning(names(), incomplete)]
+
+
+def shown(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names for `show KIND`."""
+    from wanbench.harness.cli.list_command import LISTS
+
+    kind: Any = context.params.get("kind")
+    return _beginning(LISTS[f"{kind}s"](), incomplete) if f"{kind}s" in LISTS else []
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

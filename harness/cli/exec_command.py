@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import FiniteRange, out_option
+from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, uniform_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -32,14 +32,16 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
-    "--profile",
-    required=True,
-    shell_complete=completing.profiles,
-    help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).",
+    "--describe",
+    is_flag=True,
+    help="Run CMD alone, without a network, measure its optimizer steps, and print a [workload] table for a spec.",
 )
 @click.option(
-    "-n", "--workers", type=click.IntRange(min=1), required=True, help="Number of workers, each with its own network."
+    "--profile",
+    shell_complete=completion_command.profiles,
+    help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).",
 )
+@click.option("-n", "--workers", type=click.IntRange(min=1), help="Number of workers, each with its own network.")
 @click.option(
     "--nproc-per-node",
     "processes",
@@ -51,8 +53,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @click.option(
     "--place", default="blocked", show_default=True, help="How ranks are placed on sites: blocked or round-robin."
 )
-@click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms.")
-@click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit.")
+@uniform_options
 @click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates.")
 @click.option(
     "--timeline",
@@ -89,7 +90,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     show_default=True,
     help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
-@click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
+@congestion_option
 @click.option(
     "--collective",
     type=click.Choice(["gloo", "direct", "hierarchical"]),
@@ -116,13 +117,14 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
-def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) -> None:
+def command(argv: tuple[str, ...], describe: bool, **options: Any) -> None:
     """Run CMD once in every worker of an emulated network, with the environment that torchrun would set.
 
     \b
     Example:  wanbench exec --profile world4 -n 4 -- python train.py --epochs 1
               wanbench exec --profile uniform --rtt 100ms --rate 1Gbit -n 2 -- sh -c 'echo $RANK at $WANBENCH_SITE'
               wanbench exec --profile world4 -n 4 --launcher -- mpirun -n 4 ./solver
+              wanbench exec --describe -- python train.py --steps 100 > workload.toml
               wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\
                             -- python train.py
 
@@ -135,7 +137,24 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     mounted read-only at its own path and is the working folder, so `python train.py` finds train.py. Results are
     written to a folder mounted with :rw, or to stdout. Only --env passes variables on. Containers run as you, or as
     user 65532 if you are root: the files that they read must then be readable by all users.
+
+    --describe needs no network and changes nothing in the script: a hook in torch's optimizers reports the steps. A
+    loop with gradient accumulation calls wanbench.step() where a step ends.
     """
+    if describe:
+        from wanbench.harness import describe as alone
+
+        click.echo(alone.describe(argv).to_toml(argv), nl=False)
+        return
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in {"profile", "workers"} and options[parameter.name] is None:
+            raise click.MissingParameter(ctx=context, param=parameter)
+    context.exit(_execute(argv, options))
+
+
+def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
+    """Run the command on its network, and return the exit code."""
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
     from wanbench.harness.rep.gpus import assign_gpus
@@ -144,7 +163,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     from wanbench.harness.run.auto import ThisHost
     from wanbench.harness.run.manifest import manifest
 
-    name = f"exec-{_name(name, argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
     profile = _profile(options)
     sites = _check(argv, profile, options)
     mounts, cwd = _files(options)
@@ -156,14 +175,13 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
     assert isinstance(cell, CommandCell)
     _check_host(argv[0], cwd, cell, options["image"])
-    folder = RunFolder.new(out, name)
+    folder = RunFolder.new(options["out"], name)
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}, TCP {cell.tcp.congestion}")  # fmt: skip
     own = Own(cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
-        code = attend(cell, own, folder, _say)
-    click.get_current_context().exit(code)
+        return attend(cell, own, folder, _say)
 
 
 def _timeout(text: str | None) -> float | None:

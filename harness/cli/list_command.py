@@ -9,6 +9,7 @@ from dataclasses import MISSING
 import click
 
 from wanbench.harness.cli import terminal
+from wanbench.harness.cli.options import json_option
 from wanbench.workloads.parameters import Parameters, default_of
 
 UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss, loss_burst"
@@ -19,7 +20,7 @@ KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "d
     "list", short_help="List algorithms, workloads, profiles, experiments, designs, learning, keys, columns."
 )
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(kind: str, as_json: bool) -> None:
     """List the names that a spec can use, the keys that it can have, or the columns of results.
 

@@ -11,35 +11,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
+from wanbench.harness.cli.options import (
+    SpecRequest,
+    jobs_option,
+    json_option,
+    load_spec,
+    planned,
+    read_source,
+    select,
+    spec_options,
+)
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell, TrainingCell
+    from wanbench.harness.plan.plan import Plan
     from wanbench.harness.results.store import RunFolder
 
 
 @click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
 @spec_options
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time; default: as `wanbench run`."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@jobs_option
+@json_option
 @click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
 @click.option("--collectives", is_flag=True, help="Print only how long an all-reduce takes with each collective.")
-def command(
-    spec_source: str,
-    assignments: tuple[str, ...],
-    drop: tuple[str, ...],
-    only: tuple[str, ...],
-    testbed: str | None,
-    emulator: str | None,
-    out: Path,
-    jobs: int | None,
-    as_json: bool,
-    as_tc: bool,
-    collectives: bool,
-) -> None:
+def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool, collectives: bool) -> None:
     """Show what `run` would do for SPEC: a TOML file, a built-in name, or - for standard input.
 
     Each cell has the step time that the step-time law predicts, and why it runs or not. The first line has the time
@@ -49,29 +45,36 @@ def command(
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
     from wanbench.harness.plan.cell import TrainingCell
+
+    if as_json + as_tc + collectives > 1:
+        raise SpecError("--json, --tc and --collectives: choose one")
+    source = read_source(request.spec_source)
+    spec = load_spec(source, request)
+    plan = planned(spec, source.where, request.out / spec.name)
+    cells = select(plan, request.only)
+    if as_tc:
+        _print_tc(cells)
+    elif collectives:
+        _print_collectives([cell for cell in cells if isinstance(cell, TrainingCell)], source.where)
+    else:
+        _print_work(plan, cells, request.out, jobs, as_json)
+
+
+def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_json: bool) -> None:
+    """Print what is left to run, and how long it takes."""
+    from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.load import load_of, makespan, slots_for
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.auto import ThisHost, scale_explained
 
-    if as_json + as_tc + collectives > 1:
-        raise SpecError("--json, --tc and --collectives: choose one")
-    source = read_source(spec_source)
-    spec = load_spec(source, assignments, drop, testbed, emulator)
-    plan = planned(spec, source.where, out / spec.name)
-    cells = select(plan, only)
-    if as_tc:
-        _print_tc(cells)
-        return
-    if collectives:
-        _print_collectives([cell for cell in cells if isinstance(cell, TrainingCell)], source.where)
-        return
+    spec = plan.spec
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
     todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
-    known = all(isinstance(cell, TrainingCell) for cell in cells)
+    predictable = all(isinstance(cell, TrainingCell) for cell in cells) or not todo
     host = ThisHost().capacity()
-    seconds = makespan(todo, slots_for(todo, jobs, host), host) if known or not todo else None
+    seconds = makespan(todo, slots_for(todo, jobs, host), host) if predictable else None
     if as_json:
         scales = {cell.rate_scale for cell in cells}
         scale = {"payload_scale": scales.pop() if len(scales) == 1 else None, "why_scale": plan.why_scale}

@@ -9,16 +9,17 @@ from typing import Any
 
 import click
 
-from wanbench.harness.cli import completing, terminal
+from wanbench.harness.cli import completion_command, terminal
 from wanbench.harness.cli.list_command import UNIFORM
+from wanbench.harness.cli.options import json_option
 from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
 
 
 @click.command("show", short_help="Show one algorithm, compressor, workload, profile, experiment or design in full.")
 @click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment", "design"]))
-@click.argument("name", shell_complete=completing.shown)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("name", shell_complete=completion_command.shown)
+@json_option
 def command(kind: str, name: str, as_json: bool) -> None:
     """Show NAME in full: an algorithm's equations, a profile's values with their sources, the text of an experiment.
 

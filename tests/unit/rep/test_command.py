@@ -252,7 +252,7 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
         ([('command = ["python", "t.py", "--H", "{H}"]', "command = []")], "x.toml: workload.command: expected"),
         (
             [("[sweep]", "[run]\ntestbed = 'virtual'\n[sweep]")],
-            "x.toml: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a",
+            "x.toml: run.testbed: a command cannot be simulated; `wanbench exec --describe -- CMD` turns it into a",
         ),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Measure a training script alone on this host, and describe it as a workload by numbers."""
+"""`exec --describe`: measure a training script alone on this host, and describe it as a workload by numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NS = 1e9
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Description:
     """The measured values of a script.
 
     Attributes:
@@ -53,7 +53,7 @@ class Calibration:
         )
 
 
-def calibrate(command: Sequence[str]) -> Calibration:
+def describe(command: Sequence[str]) -> Description:
     """Run the command to its end as the only worker of its group, and measure its optimizer's steps.
 
     Its output is written to stderr.
@@ -68,7 +68,7 @@ def calibrate(command: Sequence[str]) -> Calibration:
         return summarised(read_steps(steps), read_model(steps), memory_mib)
 
 
-def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Calibration:
+def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Description:
     """Compute the values from the ends of the steps. Raises: SpecError."""
     if model is None:
         raise SpecError(
@@ -83,7 +83,7 @@ def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_m
     middle = sorted(durations)[cut : len(durations) - cut]
     mean = statistics.fmean(durations)
     cv = statistics.pstdev(middle) / statistics.fmean(middle)
-    return Calibration(model["params"], model["tensors"], mean, cv, len(durations), memory_mib)
+    return Description(model["params"], model["tensors"], mean, cv, len(durations), memory_mib)
 
 
 def _group_of_one() -> dict[str, str]:
