@@ -8,17 +8,25 @@ import re
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from wanbench.harness.cli import completion_command, terminal
-from wanbench.harness.cli.list_command import UNIFORM
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.completion_command import beginning
+from wanbench.harness.cli.list_command import LISTS, UNIFORM
 from wanbench.harness.cli.options import json_option
 from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
 
 
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the kind that was typed before."""
+    names = LISTS.get(f"{context.params.get('kind')}s", dict)
+    return beginning(names(), incomplete)
+
+
 @click.command("show", short_help="Show one algorithm, compressor, workload, profile, experiment or design in full.")
 @click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment", "design"]))
-@click.argument("name", shell_complete=completion_command.shown)
+@click.argument("name", shell_complete=_names)
 @json_option
 def command(kind: str, name: str, as_json: bool) -> None:
     """Show NAME in full: an algorithm's equations, a profile's values with their sources, the text of an experiment.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from wanbench.harness.spec.axes import excluded, is_commands_own, points
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTable, count
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
+from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads.registry import data_folder
 from wanbench.workloads.workload_keys import kind_of
 
@@ -96,9 +96,8 @@ class _Point:
         """The algorithms of this point: all, or only the value of the `algorithm` axis."""
         wanted = self.axes.get("algorithm")
         if wanted is not None and wanted not in known:
-            close = difflib.get_close_matches(str(wanted), known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"labels: {', '.join(known)}"
-            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}; {hint}")
+            near = did_you_mean(str(wanted), known, f"labels: {', '.join(known)}")
+            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}{near}")
         return ((label, choice) for label, choice in known.items() if wanted in {None, label})
 
     def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
