@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import socket
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -98,17 +100,10 @@ def _group_of_one() -> dict[str, str]:
 def _run(command: Sequence[str], added: Mapping[str, str]) -> int:
     """Run the command. Return its largest resident memory in MiB. Raises: HostError."""
     try:
-        pid = os.posix_spawnp(
-            command[0],
-            list(command),
-            {**os.environ, **added},
-            file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
-        )
+        code = subprocess.run(command, env={**os.environ, **added}, stdout=2).returncode
     except OSError as error:
         raise HostError(f"{command[0]}: {error.strerror}") from None
-    _, status, usage = os.wait4(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
     if code != 0:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         raise HostError(f"{command[0]} {how}; nothing was measured")
-    return usage.ru_maxrss // 1024
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024

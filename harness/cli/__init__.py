@@ -61,8 +61,8 @@ class _LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"wanbench.harness.cli.{name}_command")
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(f"wanbench.harness.cli.{name}_command").command
+        command.short_help = COMMANDS[name]
         _examples_last(command)
         return command
 

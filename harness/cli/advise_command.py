@@ -23,7 +23,7 @@ from wanbench.harness.cli.options import (
 from wanbench.harness.errors import SpecError
 
 
-@click.command("advise", short_help="Find the fastest algorithm, settings and collective for a network and a model.")
+@click.command("advise")
 @click.argument("profile", metavar="PROFILE", shell_complete=completion_command.profiles)
 @click.option("--workers", type=click.IntRange(min=2), help="Number of workers; default: one on each site.")
 @click.option("--place", metavar="SITE=N,...", help="Number of workers on each site.")

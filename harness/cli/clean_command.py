@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 
-@click.command("clean", short_help="Remove what a crashed run left on this host.")
+@click.command("clean")
 @click.option("--dry-run", is_flag=True, help="List what would be removed.")
 def command(dry_run: bool) -> None:
     """Remove temporary folders and containers of runs whose process is gone; nothing else can remain.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
 
 
-@click.command("compare", short_help="Compare the cells of a run along an axis, or two runs.")
+@click.command("compare")
 @click.argument("run_source", metavar="RUN", shell_complete=completion_command.runs)
 @click.argument("head_source", metavar="[HEAD]", required=False, shell_complete=completion_command.runs)
 @click.option(
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     metavar="AXIS",
     help="testbed, emulator, collective, hosts ...; default: testbed, or run if there are two.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(("table", "md", "csv", "json", "parquet")), default="table", show_default=True
-)
+@click.option("--format", "form", type=click.Choice(("table", "md", "csv", "json")), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="Sort by ratio; -ratio puts the largest first.")
 @click.option("--no-figures", is_flag=True, help="Print the table only.")
@@ -56,7 +54,7 @@ def command(run_source: str, head_source: str | None, as_json: bool, form: str, 
         return
     head = None if head_source is None else open_run(head_source, out)
     comparison = _compared(folder, head, options["by"], options["across_hosts"])
-    text = _text(comparison, form, options["sort"], folder.path).removesuffix("\n")
+    text = _text(comparison, form, options["sort"]).removesuffix("\n")
     if form == "table":
         terminal.show(text)
     else:
@@ -110,18 +108,14 @@ def _specs_differ(base: Path, head: Path) -> list[str]:
     return [f"wanbench: the specs also differ: {text}" for text in texts]
 
 
-def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:
-    """The comparison in a format; for Parquet, write the file and return its path."""
+def _text(comparison: Comparison, form: str, sort: str | None) -> str:
+    """The comparison in a format."""
     from wanbench.harness.show.comparison import as_markdown, as_table
-    from wanbench.harness.show.tables import objects_as_csv, write_objects
+    from wanbench.harness.show.tables import objects_as_csv
 
     pairs = [pair.to_json() for pair in comparison.pairs]
     if form == "json":
         return json.dumps({"by": comparison.by, "pairs": pairs}, indent=1) + "\n"
     if form == "csv":
         return objects_as_csv(pairs)
-    if form == "parquet":
-        path = folder / f"comparison-by-{comparison.by}.parquet"
-        write_objects(pairs, path)
-        return f"{path}\n"
     return as_table(comparison, sort) if form == "table" else as_markdown(comparison, sort)

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 
-@click.command("completion", short_help="Print the completion script for your shell.")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def command(shell: str) -> None:
     """Print a script that completes commands, options and names (experiments, runs, profiles) in SHELL.

@@ -28,7 +28,6 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 
 @click.command(
     "exec",
-    short_help="Run any training program on an emulated network, as torchrun would.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(

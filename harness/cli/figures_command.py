@@ -16,7 +16,7 @@ REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 
 
-@click.command("figures", short_help="Draw the figures of a run or of a paper.")
+@click.command("figures")
 @run_options
 @click.option(
     "-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write to; default: RUN/figures."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wanbench.harness.learning.design import Design
 
 
-@click.command("learn", short_help="Record loss and accuracy by step for many algorithms, each with tuned rates.")
+@click.command("learn")
 @click.argument("source", metavar="DESIGN", shell_complete=completion_command.designs)
 @click.option("--only", multiple=True, metavar="KEY=NAME", help="Only this setting=NAME or condition=NAME. Repeatable.")
 @click.option(

@@ -16,9 +16,7 @@ UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "designs", "learning", "keys", "columns")
 
 
-@click.command(
-    "list", short_help="List algorithms, workloads, profiles, experiments, designs, learning, keys, columns."
-)
+@click.command("list")
 @click.argument("kind", type=click.Choice(KINDS))
 @json_option
 def command(kind: str, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from wanbench.harness.cli.options import KEPT, interruptible, question_options
 from wanbench.harness.errors import SpecError
 
 
-@click.command("map", short_help="Draw the best setting over round-trip time and rate.")
+@click.command("map")
 @click.option("--workers", type=click.IntRange(min=2), default=4, show_default=True, help="Number of workers.")
 @click.option("--rtts", default="1ms,400ms", show_default=True, metavar="LOW,HIGH", help="Round-trip times.")
 @click.option("--rates", default="10Mbit,10Gbit", show_default=True, metavar="LOW,HIGH", help="Rates of each worker.")

@@ -24,7 +24,7 @@ _FORM = "expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE"
 Pair = tuple[str, str]
 
 
-@click.command("measure", short_help="Make a profile from ping and iperf3 output, or from live hosts.")
+@click.command("measure")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC,DST@HOST|SRC=FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
 @click.option("--rate", is_flag=True, help="Also measure the rates to live hosts, which must run `iperf3 -s`.")

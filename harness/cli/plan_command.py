@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wanbench.harness.results.store import RunFolder
 
 
-@click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
+@click.command("plan")
 @spec_options
 @jobs_option
 @json_option

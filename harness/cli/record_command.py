@@ -11,7 +11,7 @@ from wanbench.harness.cli.options import fresh_option, jobs_option, keep_option,
 from wanbench.harness.errors import CellsFailed, SpecError
 
 
-@click.command("record", short_help="Measure a paper's experiments and store what its figures need.")
+@click.command("record")
 @click.argument("name", metavar="PAPER", shell_complete=completion_command.papers)
 @click.option("--only", multiple=True, metavar="RUN", help="Only this experiment of the paper. Repeatable.")
 @fresh_option

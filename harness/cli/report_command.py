@@ -10,7 +10,7 @@ from wanbench.harness.cli.options import across_hosts_option, by_hosts, rows_of,
 from wanbench.harness.errors import HostError
 
 
-@click.command("report", short_help="Write one HTML page about a run, to read and to share.")
+@click.command("report")
 @run_options
 @click.option(
     "-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="File to write; default: RUN/report.html."

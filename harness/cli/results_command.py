@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 
 
-@click.command("results", short_help="Show the results of a run.")
+@click.command("results")
 @run_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wanbench.harness.spec.experiment import Spec
 
 
-@click.command("run", short_help="Run an experiment; run it again to resume.")
+@click.command("run")
 @spec_options
 @jobs_option
 @fresh_option

@@ -24,7 +24,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     return beginning(names(), incomplete)
 
 
-@click.command("show", short_help="Show one algorithm, compressor, workload, profile, experiment or design in full.")
+@click.command("show")
 @click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment", "design"]))
 @click.argument("name", shell_complete=_names)
 @json_option

@@ -43,9 +43,7 @@ def _rules() -> str:
     )
 
 
-@click.command(
-    "verify", help=_HELP.format(rules=_rules()), short_help="Check whether the numbers of a run may be published."
-)
+@click.command("verify", help=_HELP.format(rules=_rules()))
 @run_options
 @json_option
 def command(run_source: str | None, as_json: bool, out: Path) -> None:

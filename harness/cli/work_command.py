@@ -11,7 +11,7 @@ from wanbench.harness.cli.options import interruptible, jobs_option, keep_option
 from wanbench.harness.errors import CellsFailed
 
 
-@click.command("work", short_help="Help to measure a run, from any host that sees its folder.")
+@click.command("work")
 @click.argument("source", metavar="RUN", shell_complete=completion_command.runs)
 @jobs_option
 @keep_option

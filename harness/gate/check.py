@@ -65,19 +65,22 @@ class Work:
         """The noise of this host. Raises: SpecError."""
         return noise.read(self.noise_path, self.spec.name, self.emulated_on)
 
-    def check(self) -> None:
-        """Refuse requirements that cannot be judged, before anything is measured. Raises: SpecError."""
-        cells = by_name(describe(cell, 0) for cell in self.cells)
-        claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial)
+    def check(self, *, only_claims: bool) -> None:
+        """Refuse requirements that cannot be judged, before anything is measured.
 
-    def check_claims(self) -> None:
-        """Refuse to judge nothing but requirements if none is left. Raises: SpecError."""
-        if not self.spec.gate.require:
+        Args:
+            only_claims: whether nothing else is judged, so that some must be left.
+
+        Raises:
+            SpecError: a requirement is wrong, or there is nothing to check.
+        """
+        if only_claims and not self.spec.gate.require:
             raise SpecError(
                 f"{self.where}: nothing to check; give --baseline FILE or --base REV, or write [[gate.require]]"
             )
         cells = by_name(describe(cell, 0) for cell in self.cells)
-        if not claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial):
+        claimed = claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial)
+        if only_claims and not claimed:
             raise SpecError(f"{self.where}: nothing to check: --only leaves no cell of any requirement")
 
     def names(self) -> set[str]:
@@ -86,12 +89,8 @@ class Work:
 
     def unmeasured(self, *sides: Iterable[Row]) -> list[Judgement]:
         """A judgement for each cell to judge that no side has."""
-        found = {cell for rows in sides for cell in by_name(rows)}
-        return [Judgement(cell, Verdict.FAILED, _NOT_MEASURED) for cell in sorted(self.names() - found)]
-
-    def judged(self, report: Report) -> Report:
-        """The report with the user's code that it depends on."""
-        return replace(report, code=report.code or self.code)
+        measured = {cell for rows in sides for cell in by_name(rows)}
+        return [Judgement(cell, Verdict.FAILED, _NOT_MEASURED) for cell in sorted(self.names() - measured)]
 
     def measured(self, folder: RunFolder) -> list[Row]:
         """Measure these cells with the current code, and return their rows."""
@@ -126,11 +125,12 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         findings = [one if one.verdict is Verdict.FAILED else replace(one, verdict=Verdict.NOT_COMPARABLE,
                     text=known.rewrite) for one in findings]  # fmt: skip
     findings += [one for one in work.unmeasured(rows) if one.cell not in before]
+    notes = []
     if accept:
         findings, note = _accepted(path, spec, rows, other, findings)
-    else:
-        note = _advice(findings)
-    notes = [note] if note else []
+        notes.append(note)
+    elif _is_meant(findings):
+        notes.append("if the changes are intended, write them to the baseline with --accept")
     if known.spec not in {"", baseline.digest(spec)} and not accept:
         notes.append(f"{path}: the spec has changed since it was written")
     if any(row["testbed"] != "virtual" for row in rows):
@@ -179,11 +179,10 @@ def _hosts(group: Iterable[Mapping[str, Any]]) -> Entry:
     return {"hosts": sorted(hosts)} if hosts else {}
 
 
-def _advice(findings: list[Judgement]) -> str:
-    """The next step for the reader; empty if there is none."""
+def _is_meant(findings: list[Judgement]) -> bool:
+    """Whether a change may be intended, and could be accepted."""
     changed = {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW}
-    meant = any(finding.verdict in changed or finding.text in {_OTHER_SPEC, exact.GONE} for finding in findings)
-    return "if the changes are intended, write them to the baseline with --accept" if meant else ""
+    return any(finding.verdict in changed or finding.text in {_OTHER_SPEC, exact.GONE} for finding in findings)
 
 
 def _accepted(
@@ -205,16 +204,15 @@ def _accepted(
     return accepted, f"{path}: the baseline was written; {changed} of its {len(found) + len(other)} cells changed"
 
 
-def claims_only(work: Work, folder: RunFolder) -> Report:
+def claims_only(work: Work) -> Report:
     """Measure every cell, and judge only the requirements. Raises: as `against_baseline`."""
+    folder = RunFolder(work.folder)
     rows = work.measured(folder)
-    failed = [
-        *work.unmeasured(rows),
-        *(
-            Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
-            for cell, group in by_name(rows).items()
-            if all(exact.why_failed(row) for row in group)
-        ),
+    failed = work.unmeasured(rows)
+    failed += [
+        Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
+        for cell, group in by_name(rows).items()
+        if all(map(exact.why_failed, group))
     ]
     files = {"results": str(folder.path)}
     return Report(work.spec.name, "against its requirements", tuple(failed), work.claims(rows), files=files)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ RUN_FILES = ("spec.toml", "spec.resolved.json", "manifest.json")
 _EVIDENCE = (".parquet", ".json")  # not the logs
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A file that is not as it was written: its path in the run's folder, and what is wrong."""
-
-    path: Path
-    text: str
 
 
 def digest(path: Path) -> str:
@@ -76,8 +67,8 @@ def noted(run: Path) -> dict[str, set[str]] | None:
     return found if files else None
 
 
-def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
-    """Yield the files of a run that are not as they were written.
+def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a run that are not as they were written: the path in its folder, and what is wrong.
 
     Args:
         rows: the rows that can be read, by the path of their file in the run's folder.
@@ -90,7 +81,7 @@ def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
         if path.is_absolute() or ".." in path.parts:  # a run can come from a stranger
             continue
         if (text := _compared(run / path, written)) is not None:
-            yield Changed(path, text)
+            yield path, text
 
 
 def _compared(path: Path, written: Set[str]) -> str | None:

@@ -318,7 +318,7 @@ CHECKS: Mapping[str, Check] = {
 def file_objections(folder: RunFolder) -> list[Objection]:
     """The files that were changed later, are damaged or missing, or contradict their row."""
     rows = folder.results()
-    texts = [(change.path, f"{change.path.name} {change.text}") for change in digests.changed(folder.path, rows)]
+    texts = [(path, f"{path.name} {text}") for path, text in digests.changed(folder.path, rows)]
     changed = {path for path, _ in texts}
     texts += [
         (path, text)
