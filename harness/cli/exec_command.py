@@ -60,8 +60,20 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     metavar="FILE",
     help="TOML file of [[timeline]] tables: network changes and killed workers while CMD runs.",
 )
-@click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
-@click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")
+@click.option(
+    "--testbed",
+    type=click.Choice(["netns", "docker"]),
+    default="netns",
+    show_default=True,
+    help="What the workers run in.",
+)
+@click.option(
+    "--emulator",
+    type=click.Choice(["auto", "netem", "relay"]),
+    default="auto",
+    show_default=True,
+    help="What makes the network slow.",
+)
 @click.option("--image", help="Docker only: image of the containers; default: $WANBENCH_IMAGE, or wanbench-worker.")
 @click.option(
     "--mount",
@@ -163,8 +175,7 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     from wanbench.harness.run.manifest import manifest
 
     name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    profile = _profile(options)
-    sites = _check(argv, profile, options)
+    profile, sites = _network(options)
     mounts, cwd = _files(options)
     timeout_s = _timeout(options["timeout"])
     environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
@@ -201,21 +212,6 @@ def _timeout(text: str | None) -> float | None:
 
 def _say(line: str) -> None:
     click.echo(f"wanbench: {line}", err=True)
-
-
-def _check(argv: tuple[str, ...], profile: Profile, options: dict[str, Any]) -> tuple[str, ...]:
-    """Refuse in the words of the options what a spec would refuse in its own; returns the site of each worker."""
-    from wanbench.harness import testbeds
-    from wanbench.harness.emulators import choice
-    from wanbench.netprofiles import PlacementError, place
-
-    for option, known in (("testbed", testbeds.TESTBEDS), ("emulator", ("auto", *choice.EMULATORS))):
-        if options[option] not in known:
-            raise SpecError(f"--{option} {options[option]}: expected one of {', '.join(known)}")
-    try:
-        return place(profile, options["workers"], options["place"])
-    except PlacementError as error:
-        raise SpecError(f"--place: {error}") from None
 
 
 def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], options: dict[str, Any]) -> Spec:
@@ -302,23 +298,27 @@ def _name(given: str | None, argv: tuple[str, ...]) -> str:
     return given
 
 
-def _profile(options: dict[str, Any]) -> Profile:
-    from wanbench.netprofiles import Delay, ProfileError, Rate, load, uniform
+def _network(options: dict[str, Any]) -> tuple[Profile, tuple[str, ...]]:
+    """The profile, and the site of each worker. Raises: SpecError, in the words of the options."""
+    from wanbench.netprofiles import Delay, PlacementError, ProfileError, Rate, load, place, uniform
 
     name, rtt, rate = options["profile"], options["rtt"], options["rate"]
+    if name != "uniform" and (rtt or rate):
+        raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
+    if name == "uniform" and rtt is None:
+        raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
     try:
         if name == "uniform":
-            if rtt is None:
-                raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
             profile = uniform(options["workers"], Delay.parse(rtt), Rate.parse(rate) if rate else None)
         else:
-            if rtt or rate:
-                raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
             profile = load(name)
     except (ProfileError, ValueError) as error:
         raise SpecError(f"--profile {name}: {error}") from None
-    scale = options["rate_scale"]
-    return profile if scale is None else profile.with_rate_scale(scale)
+    profile = profile.with_rate_scale(options["rate_scale"] or 1.0)
+    try:
+        return profile, place(profile, options["workers"], options["place"])
+    except PlacementError as error:
+        raise SpecError(f"--place: {error}") from None
 
 
 def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:

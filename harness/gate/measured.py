@@ -67,13 +67,12 @@ class Sides:
 
     def times(self, cell: str) -> tuple[list[float], list[float]]:
         """Step times of base and head, in seconds, of the repetitions that both have."""
-        base, head = _times(self._base[cell]), _times(self._head[cell])
-        both = sorted(base.keys() & head.keys())
-        return [base[rep] for rep in both], [head[rep] for rep in both]
+        pairs = self._pairs(cell)
+        return [base for base, _ in pairs.values()], [head for _, head in pairs.values()]
 
     def wire_noise(self) -> dict[str, float]:
         """The noise of the bytes that programs send in a step, by name of cell, if the sides are equal."""
-        found = {}
+        noise = {}
         for cell in self.timed:
             base, head = (
                 {row["rep"]: exact.wire_bytes_per_step(row) for row in side[cell]} for side in (self._base, self._head)
@@ -81,8 +80,8 @@ class Sides:
             pairs = [(base[rep], head[rep]) for rep in sorted(base.keys() & head.keys())]
             ratios = [math.log(after / before) for before, after in pairs if before and after]
             if ratios:
-                found[cell] = float(rule.noise(np.array(ratios)))
-        return found
+                noise[cell] = float(rule.noise(np.array(ratios)))
+        return noise
 
     def _settle(self, cell: str) -> Judgement | None:
         if cell not in self._head:
@@ -107,14 +106,17 @@ class Sides:
         return Judgement(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
 
     def _ratios(self) -> Floats:
-        rows = [row for cell in self.timed for side in (self._base, self._head) for row in side[cell]]
-        rounds = {rep: place for place, rep in enumerate(sorted({int(row["rep"]) for row in rows}))}
+        rounds = sorted({int(row["rep"]) for cell in self.timed for row in (*self._base[cell], *self._head[cell])})
         ratios = np.full((len(self.timed), len(rounds)), math.nan)
         for index, cell in enumerate(self.timed):
-            base, head = _times(self._base[cell]), _times(self._head[cell])
-            for rep in base.keys() & head.keys():
-                ratios[index, rounds[rep]] = math.log(head[rep] / base[rep])
+            for rep, (base, head) in self._pairs(cell).items():
+                ratios[index, rounds.index(rep)] = math.log(head / base)
         return ratios
+
+    def _pairs(self, cell: str) -> dict[int, tuple[float, float]]:
+        """The step times of base and head, in seconds, by repetition that both have."""
+        base, head = _times(self._base[cell]), _times(self._head[cell])
+        return {rep: (base[rep], head[rep]) for rep in sorted(base.keys() & head.keys())}
 
 
 def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list[str]:
