@@ -106,8 +106,7 @@ def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: A
 
 def _judged(plan: Plan, cells: list[Cell], request: SpecRequest, options: dict[str, Any]) -> Report:
     from wanbench.harness.gate import noise
-    from wanbench.harness.gate.check import Work, against_baseline, claims_only
-    from wanbench.harness.gate.compare import compare, measure_noise
+    from wanbench.harness.gate.check import Work, against_baseline, claims_only, compare, measure_noise
     from wanbench.harness.run.manifest import own_code
     from wanbench.harness.spec.library import find
 
