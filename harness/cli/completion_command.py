@@ -37,8 +37,8 @@ def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 def runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Runs below --out, and folders."""
-    found = Path(context.params.get("out") or "results").glob("*/manifest.json")
-    return [CompletionItem(incomplete, type="dir"), *beginning((path.parent.name for path in found), incomplete)]
+    manifests = Path(context.params.get("out") or "results").glob("*/manifest.json")
+    return [CompletionItem(incomplete, type="dir"), *beginning((path.parent.name for path in manifests), incomplete)]
 
 
 def profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

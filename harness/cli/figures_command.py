@@ -49,11 +49,11 @@ def command(paper: str | None, check: bool, to: Path | None, formats: str, **opt
         click.get_current_context().exit(_paper(paper, to, check=check))
     if check:
         raise SpecError("--check: needs --paper")
-    wanted = tuple(formats.split(","))
-    for name in wanted:
+    names = tuple(formats.split(","))
+    for name in names:
         if name not in {"svg", "pdf", "png", "csv"}:
             raise SpecError(f"--formats {name}: expected svg, pdf, png or csv")
-    _run(to, wanted, **options)
+    _run(to, names, **options)
 
 
 def _run(
@@ -97,21 +97,23 @@ def _paper(name: str, to: Path | None, *, check: bool) -> int:
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")
     worst = 0
-    for each in papers.names() if name == "all" else [name]:
-        paper = papers.load(each)
+    for paper_name in papers.names() if name == "all" else [name]:
+        paper = papers.load(paper_name)
         if not check:
-            for path in draw_paper(paper, REFERENCE, (to or REFERENCE) / each):
+            for path in draw_paper(paper, REFERENCE, (to or REFERENCE) / paper_name):
                 click.echo(path)
             continue
         with tempfile.TemporaryDirectory() as scratch:
             differences = check_paper(paper, REFERENCE, Path(scratch))
         for difference in differences:
-            click.echo(f"{REFERENCE / each / difference.file}: {difference.why}")
+            click.echo(f"{REFERENCE / paper_name / difference.file}: {difference.why}")
         refused = list(refusals(paper, REFERENCE))
         for line in refused:
             click.echo(line)
         codes = [EXIT_DIFFERENT if difference.comparable else EXIT_NOT_COMPARABLE for difference in differences]
         codes += [EXIT_DIFFERENT] * len(refused)
         worst = EXIT_DIFFERENT if EXIT_DIFFERENT in {worst, *codes} else max([worst, *codes])
-        click.echo(f"{each}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True)
+        click.echo(
+            f"{paper_name}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True
+        )
     return worst

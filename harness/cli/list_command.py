@@ -31,11 +31,11 @@ def command(kind: str, as_json: bool) -> None:
     if kind == "learning":
         _learning(as_json)
         return
-    found = LISTS[kind]()
+    names = LISTS[kind]()
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(names, indent=1))
         return
-    terminal.show_entries(found)
+    terminal.show_entries(names)
 
 
 def _algorithms() -> dict[str, str]:
@@ -87,11 +87,11 @@ def _learning(as_json: bool) -> None:
     from wanbench.harness.learning.recording import recorded
     from wanbench.harness.learning.summary import lines, text
 
-    found = list(recorded())
+    recordings = list(recorded())
     if as_json:
-        click.echo(json.dumps(lines(found), indent=1))
+        click.echo(json.dumps(lines(recordings), indent=1))
         return
-    terminal.show(text(found))
+    terminal.show(text(recordings))
 
 
 def _keys() -> dict[str, str]:

@@ -124,13 +124,13 @@ def _measured(
         if not 1 <= len(names) <= 2 or not all(names) or not where or (mark == "@" and len(names) < 2):
             raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
         src, dst = names[0], names[-1] if len(names) > 1 else ""
-        found = paths.setdefault((src, dst), []) if dst else at_once.setdefault(src, [])
+        readings = paths.setdefault((src, dst), []) if dst else at_once.setdefault(src, [])
         if mark == "@":
             if not _HOST.fullmatch(where):
                 raise SpecError(f"{source}: {where!r} is not a host; expected a name or an address, e.g. 198.51.100.4")
             hosts.setdefault(src, {})[src, dst] = where
         else:
-            found += _read(where) if dst else _rates_of(_read(where), source)
+            readings += _read(where) if dst else _rates_of(_read(where), source)
     _check_complete(paths, [*at_once, *stated])
     for src, targets in hosts.items():
         for pair, host in targets.items():
@@ -145,10 +145,10 @@ def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
     for site in named:
         if site not in sites:
             raise SpecError(f"{site}: no path of this site is measured; sites: {', '.join(sites)}")
-    for one, other in combinations(sites, 2):
-        if (one, other) not in pairs and (other, one) not in pairs:
-            add = f"add {one},{other}=FILE or {other},{one}=FILE, with output of ping"
-            raise SpecError(f"{one},{other}: no path between these sites; {add}")
+    for first, second in combinations(sites, 2):
+        if (first, second) not in pairs and (second, first) not in pairs:
+            add = f"add {first},{second}=FILE or {second},{first}=FILE, with output of ping"
+            raise SpecError(f"{first},{second}: no path between these sites; {add}")
 
 
 def _read(name: str) -> list[Reading]:
@@ -176,8 +176,8 @@ def _path(host: str, flows: int) -> list[Reading]:
     from wanbench.harness.measure.readings import read
 
     click.echo(f"wanbench: ping {host}", err=True)
-    found = read(ping(host), f"to {host}", date.today())
-    return found + (_rates([host], flows) if flows else [])
+    readings = read(ping(host), f"to {host}", date.today())
+    return readings + (_rates([host], flows) if flows else [])
 
 
 def _rates(hosts: list[str], flows: int) -> list[Reading]:

@@ -217,28 +217,28 @@ def named(text: str, marks: str) -> tuple[list[str], str, str]:
 
 def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:
     """The values by key of `--only KEY=VALUE`, given repeatedly. Raises: SpecError."""
-    wanted: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for text in only:
         key, equals, value = text.partition("=")
         if not equals:
             raise SpecError(f"--only {text}: expected {expected}")
-        wanted.setdefault(key, set()).add(value)
-    return wanted
+        values.setdefault(key, set()).add(value)
+    return values
 
 
 def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
     """The cells that `--only` keeps, with the one-worker cells that they need. Raises: SpecError."""
     cells = list(plan.cells)
-    wanted = selections(only, "AXIS=VALUE, e.g. --only algorithm=ssgd")
+    selected = selections(only, "AXIS=VALUE, e.g. --only algorithm=ssgd")
     swept = sorted({axis for cell in cells for axis in cell.axes})
-    for axis in wanted:
+    for axis in selected:
         if axis not in swept:
             raise SpecError(f"--only {axis}=...: not an axis of {plan.spec.name}; axes: {', '.join(swept)}")
     swept_cells = [cell for cell in cells if not cell.is_baseline]
-    chosen = [cell for cell in swept_cells if all(_value(cell, axis) in wanted[axis] for axis in wanted)]
+    chosen = [cell for cell in swept_cells if all(_value(cell, axis) in selected[axis] for axis in selected)]
     if not chosen:
         values = "; ".join(
-            f"{axis}: {', '.join(sorted({_value(cell, axis) for cell in swept_cells}))}" for axis in wanted
+            f"{axis}: {', '.join(sorted({_value(cell, axis) for cell in swept_cells}))}" for axis in selected
         )
         raise SpecError(f"--only {' '.join(only)}: no cell is left; values are {values}")
     needed = {cell.base_key for cell in chosen}
@@ -251,10 +251,10 @@ def _value(cell: Cell, axis: str) -> str:
 
     if axis in cell.axes:
         return str(cell.axes[axis])
-    found: Any = cell.tables()
+    value: Any = cell.tables()
     for key in SHORT_AXES.get(axis, axis).split("."):
-        found = found.get(key) if isinstance(found, Mapping) else getattr(found, key, None)
-    return str(found)
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    return str(value)
 
 
 def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
@@ -263,15 +263,15 @@ def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
     Args:
         earlier: include the cells that only an earlier version of the spec had.
     """
-    found = folder.read()
-    for problem in found.problems:
+    content = folder.read()
+    for problem in content.problems:
         click.echo(f"wanbench: {folder.path / problem}", err=True)
     if earlier:
-        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']} (earlier)"} for row in found.earlier]
-        return [*found.rows, *marked]
-    if found.note:
-        click.echo(f"wanbench: {folder.name}: {found.note}", err=True)
-    return found.rows
+        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']} (earlier)"} for row in content.earlier]
+        return [*content.rows, *marked]
+    if content.note:
+        click.echo(f"wanbench: {folder.name}: {content.note}", err=True)
+    return content.rows
 
 
 def by_hosts(rows: Sequence[Mapping[str, Any]], *, across_hosts: bool) -> list[dict[str, Any]]:

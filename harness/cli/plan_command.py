@@ -105,8 +105,10 @@ def _print_collectives(cells: list[TrainingCell], where: str) -> None:
     rows: list[tuple[TrainingCell, dict[str, float]]] = []
     for cell in cells:
         if cell.workers > 1 and cell.law_inputs.message_bytes:
-            others = collective.alternatives(cell, where)
-            rows.append((cell, {each.collective: collective.all_reduce_s(each) for each in others}))
+            alternatives = collective.alternatives(cell, where)
+            rows.append(
+                (cell, {alternative.collective: collective.all_reduce_s(alternative) for alternative in alternatives})
+            )
     names = list(dict.fromkeys(name for _, took_s in rows for name in took_s))
     lines = []
     for cell, took_s in rows:
@@ -125,10 +127,10 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
     from wanbench.harness.timeline.changes import described
 
     missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
-    failed = [error for rep in missing for error in folder.failures(cell, rep)[-1:]]
+    failed = [row for rep in missing for row in folder.failures(cell, rep)[-1:]]
     why = "finished" if not missing else "new"
     if failed:
-        why = f"failed before: {failed[-1]['row']['reason']}"
+        why = f"failed before: {failed[-1]['reason']}"
     elif 0 < len(missing) < repeats:
         why = "some repetitions are missing"
     line: dict[str, Any] = {
@@ -161,7 +163,11 @@ def _print(
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
     text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}", *notes]
-    text += [f"timeline: {each}" for each in dict.fromkeys(line["timeline"] for line in lines) if each is not None]
+    text += [
+        f"timeline: {timeline}"
+        for timeline in dict.fromkeys(line["timeline"] for line in lines)
+        if timeline is not None
+    ]
     width = max(len(line["cell"]) for line in lines)
     text.append(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
     text.append("  ".join("-" * column for column in (width, 5, 10, 9, 6)))

@@ -122,24 +122,24 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         HostError: this host cannot run the cells, or the baseline cannot be written.
     """
     spec, folder = work.spec, RunFolder(work.folder)
-    known = _known(work, path, accept=accept)
+    recorded = _known(work, path, accept=accept)
     band = (work.noise() if work.emulated_on else HostNoise(work.noise_path, {})).wire_band
     rows = work.measured(folder)
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
-    other = {cell: entry for cell, entry in known.cells.items() if cell in left_out and entry}
-    before = {cell: entry for cell, entry in known.cells.items() if cell not in left_out}
+    other = {cell: entry for cell, entry in recorded.cells.items() if cell in left_out and entry}
+    before = {cell: entry for cell, entry in recorded.cells.items() if cell not in left_out}
     findings = [_of_its_spec(finding, before, rows) for finding in exact.compare(before, rows, spec.gate, band)]
-    if known.rewrite:
-        findings = [one if one.verdict is Verdict.FAILED else replace(one, verdict=Verdict.NOT_COMPARABLE,
-                    text=known.rewrite) for one in findings]  # fmt: skip
-    findings += [one for one in work.unmeasured(rows) if one.cell not in before]
+    if recorded.rewrite:
+        findings = [finding if finding.verdict is Verdict.FAILED else replace(finding, verdict=Verdict.NOT_COMPARABLE,
+                    text=recorded.rewrite) for finding in findings]  # fmt: skip
+    findings += [finding for finding in work.unmeasured(rows) if finding.cell not in before]
     notes = []
     if accept:
         findings, note = _accepted(path, spec, rows, other, findings)
         notes.append(note)
     elif _is_meant(findings):
         notes.append("if the changes are intended, write them to the baseline with --accept")
-    if known.spec not in {"", baseline.digest(spec)} and not accept:
+    if recorded.spec not in {"", baseline.digest(spec)} and not accept:
         notes.append(f"{path}: the spec has changed since it was written")
     if any(row["testbed"] != "virtual" for row in rows):
         notes.append(
@@ -152,14 +152,14 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
 def _known(work: Work, path: Path, *, accept: bool) -> Baseline:
     """The baseline; to accept, it can be missing. Raises: SpecError: there is none of this experiment."""
     try:
-        known = baseline.read(path, work.spec.name)
+        recorded = baseline.read(path, work.spec.name)
     except baseline.Unusable:
         if not accept:
             raise
         return Baseline("", {})
-    if not (accept or known.rewrite or known.cells.keys() & work.names()):
+    if not (accept or recorded.rewrite or recorded.cells.keys() & work.names()):
         raise baseline.Unusable(f"{path}: has none of the cells of {work.where}; write a baseline with --accept")
-    return known
+    return recorded
 
 
 def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence[Row]) -> Judgement:
@@ -167,8 +167,8 @@ def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence
     if finding.verdict is Verdict.UNCHANGED and not before[finding.cell].keys() & set(exact.COMPARED):
         return Judgement(finding.cell, Verdict.NOT_COMPARABLE, "it has no value that repeats")
     now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
-    known = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
-    if not known or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
+    comparable = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
+    if not comparable or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
         return finding
     return Judgement(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
 
@@ -201,15 +201,15 @@ def _accepted(
     Args:
         other: entries of cells that were left out here; they are kept.
     """
-    found = exact.entries(rows)
-    if found.keys() != by_name(rows).keys() or any(finding.text == _NOT_MEASURED for finding in findings):
+    entries = exact.entries(rows)
+    if entries.keys() != by_name(rows).keys() or any(finding.text == _NOT_MEASURED for finding in findings):
         return findings, f"{path}: the baseline was not written because cells failed"
     identities = _identities(rows)
-    baseline.write(path, spec, {**other, **{cell: {**found[cell], **identities[cell]} for cell in found}})
+    baseline.write(path, spec, {**other, **{cell: {**entries[cell], **identities[cell]} for cell in entries}})
     same = Verdict.UNCHANGED
     accepted = [f if f.verdict is same else Judgement(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)
-    return accepted, f"{path}: the baseline was written; {changed} of its {len(found) + len(other)} cells changed"
+    return accepted, f"{path}: the baseline was written; {changed} of its {len(entries) + len(other)} cells changed"
 
 
 def claims_only(work: Work) -> Report:
@@ -250,13 +250,13 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
         stack.enter_context(RunFolder(work.folder).lock())
         scratch = stack.enter_context(control_folder())
         setup = work.spec.gate.setup
-        right = stack.enter_context(sides.opened("head", head, setup, scratch, out))
-        left = stack.enter_context(sides.opened("base", base, setup, scratch, out))
-        _refuse_equal(left, right)
-        if left.own is not None or right.own is not None:
+        head_side = stack.enter_context(sides.opened("head", head, setup, scratch, out))
+        base_side = stack.enter_context(sides.opened("base", base, setup, scratch, out))
+        _refuse_equal(base_side, head_side)
+        if base_side.own is not None or head_side.own is not None:
             _refuse_one_image(work)
-        report = _measured(work, left, right)
-        return report if right.own is None else replace(report, code=right.own.code(work.code))
+        report = _measured(work, base_side, head_side)
+        return report if head_side.own is None else replace(report, code=head_side.own.code(work.code))
 
 
 def _refuse_equal(base: Side, head: Side) -> None:
@@ -286,8 +286,8 @@ def measure_noise(work: Work) -> Report:
     with RunFolder(work.folder).lock():
         pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
         pair.measure(rule.LOOKS[-1], ())
-    known = HostNoise(work.noise_path, {})
-    both = pair.sides(work.spec.gate, known)
+    host_noise = HostNoise(work.noise_path, {})
+    both = pair.sides(work.spec.gate, host_noise)
     notes = ["both sides are the same code, so every difference is noise of this host"]
     if both.timed:
         cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
@@ -295,10 +295,10 @@ def measure_noise(work: Work) -> Report:
         cells = {cell: change for cell, change in cells.items() if math.isfinite(change)}
         cells |= {noise.wire_of(cell): change for cell, change in both.wire_noise().items()}
         noise.write(work.noise_path, work.spec.name, work.emulated_on, cells)
-        known = HostNoise(work.noise_path, cells)
+        host_noise = HostNoise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: the noise of {len(both.timed)} cells was written")
-    found, together = measured.findings(both, work.spec.gate, 1, known)
-    doubted = tuple(_doubted(finding) for finding in found)
+    findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
+    doubted = tuple(_doubted(finding) for finding in findings)
     overall = together and _doubted(together)
     title = "the noise of this host"
     return Report(work.spec.name, title, doubted, overall=overall, notes=tuple(notes), files=pair.files)
@@ -315,34 +315,34 @@ def _doubted(finding: Judgement) -> Judgement:
 def _measured(work: Work, base: Side, head: Side) -> Report:
     """Measure base and head alternately, and judge them up to twice."""
     pair = _pair(work, base, head)
-    known = work.noise()
+    host_noise = work.noise()
     against = f"{head.title} against {base.title}, measured alternately"
     try:
         first = 1 if pair.simulated else rule.LOOKS[0]
         pair.measure(first, ())
-        both = pair.sides(work.spec.gate, known)
-        found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known)
-        again = measured.further(both, work.spec.gate, len(rule.LOOKS), known)
+        both = pair.sides(work.spec.gate, host_noise)
+        findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise)
+        again = measured.further(both, work.spec.gate, len(rule.LOOKS), host_noise)
         if again:
-            early = {finding.cell for finding in found if finding.verdict is Verdict.REGRESSED}
+            early = {finding.cell for finding in findings if finding.verdict is Verdict.REGRESSED}
             print(
                 f"check: {len(again)} cells are undecided after {first} rounds",
                 file=sys.stderr,
                 flush=True,
             )
             pair.measure(rule.LOOKS[-1], again)
-            both = pair.sides(work.spec.gate, known)
-            found, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), known, early)
+            both = pair.sides(work.spec.gate, host_noise)
+            findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise, early)
     except CannotRun as error:
         return _not_comparable(work, against, f"the base cannot run this spec: {error}")
     except OtherFiles as error:
         return _not_comparable(work, against, str(error))
-    remark = [known.remark] if known.remark and both.timed else []
+    remark = [host_noise.remark] if host_noise.remark and both.timed else []
     if pair.base.ran and pair.base.ran == pair.head.ran:
         remark.append("the code under test is the same on both sides")
     judged = work.claims(pair.head.rows())
-    found += work.unmeasured(pair.base.rows(), pair.head.rows())
-    return Report(work.spec.name, against, tuple(found), judged, together, tuple(remark), pair.files)
+    findings += work.unmeasured(pair.base.rows(), pair.head.rows())
+    return Report(work.spec.name, against, tuple(findings), judged, together, tuple(remark), pair.files)
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
@@ -362,23 +362,23 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
     """Compare two result folders without measuring."""
     assert base.recorded is not None
     assert head.recorded is not None
-    wanted = {name_of(cell) for cell in work.cells}
-    rows = [[row for row in side.rows() if name(row) in wanted] for side in (base.recorded, head.recorded)]
-    for side, mine in zip((base, head), rows, strict=True):
-        if not mine:
+    names = {name_of(cell) for cell in work.cells}
+    rows = [[row for row in side.rows() if name(row) in names] for side in (base.recorded, head.recorded)]
+    for side, side_rows in zip((base, head), rows, strict=True):
+        if not side_rows:
             raise SpecError(f"--{side.role} {side.title}: has no results of cells of {work.spec.name}")
     against = f"{head.title} against {base.title}"
     if (unlike := unlike_hosts(*rows)) is not None:
         return Report(work.spec.name, against, (Judgement("hosts", Verdict.NOT_COMPARABLE, unlike),))
     machines = [side.manifest() for side in (base.recorded, head.recorded)]
-    known = work.noise()
-    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines), known.wire_band)
-    found, together = measured.findings(both, work.spec.gate, 1, known)
-    found += work.unmeasured(*rows)
+    host_noise = work.noise()
+    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines), host_noise.wire_band)
+    findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
+    findings += work.unmeasured(*rows)
     notes = [
         "base and head were measured at different times, so changes of the host count as changes of the code",
-        *([known.remark] if known.remark else []),
+        *([host_noise.remark] if host_noise.remark else []),
     ]
     notes = notes if both.timed else []
     titles = {"base": base.title, "head": head.title}
-    return Report(work.spec.name, against, tuple(found), work.claims(rows[1]), together, tuple(notes), titles)
+    return Report(work.spec.name, against, tuple(findings), work.claims(rows[1]), together, tuple(notes), titles)

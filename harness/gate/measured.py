@@ -125,7 +125,7 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list
         return []
     margins = _margins(sides.timed, gate, noise)
     chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, _threshold(noise))
-    return [cell for cell, wanted in zip(sides.timed, chosen.tolist(), strict=True) if wanted]
+    return [cell for cell, is_chosen in zip(sides.timed, chosen.tolist(), strict=True) if is_chosen]
 
 
 def findings(
@@ -143,7 +143,7 @@ def findings(
     alpha = gate.alpha / looks
     decision = rule.decide(sides.log_ratios, margins, alpha)
     low, high = (np.expm1(end) for end in rule.moments(sides.log_ratios).interval())
-    found = dict(sides.settled)
+    judgements = dict(sides.settled)
     for i, cell in enumerate(sides.timed):
         verdict = _verdict(decision, i) if cell not in regressed else Verdict.REGRESSED
         base, head = sides.times(cell)
@@ -160,9 +160,9 @@ def findings(
         )
         doubt = "" if verdict is Verdict.REGRESSED else noise.doubt(cell, gate.max_slowdown)
         timed = Judgement(cell, Verdict.INCONCLUSIVE if doubt else verdict, doubt, timing)
-        found[cell] = _with_counts(sides.counted(cell), timed)
+        judgements[cell] = _with_counts(sides.counted(cell), timed)
     together = _together(sides, alpha, noise)
-    return [found[cell] for cell in sorted(found)], together
+    return [judgements[cell] for cell in sorted(judgements)], together
 
 
 def _verdict(decision: rule.Decision, index: int) -> Verdict:
@@ -204,8 +204,8 @@ def _margins(cells: Sequence[str], gate: GateTable, noise: HostNoise) -> Floats:
 
 def _why_failed(rows: Sequence[Row]) -> str | None:
     """The reason of the first repetition that failed."""
-    found = ((row["rep"], exact.why_failed(row)) for row in rows)
-    return next((f"rep {rep}: {why}" for rep, why in found if why is not None), None)
+    reasons = ((row["rep"], exact.why_failed(row)) for row in rows)
+    return next((f"rep {rep}: {why}" for rep, why in reasons if why is not None), None)
 
 
 def _without_values(rows: Sequence[Row]) -> list[Row]:
@@ -218,7 +218,7 @@ def _times(rows: Sequence[Row]) -> dict[int, float]:
     for row in rows:
         if row["status"] == "ok":
             times.setdefault(int(row["rep"]), []).append(float(row["step_time_s"]))
-    return {rep: statistics.median(each) for rep, each in times.items()}
+    return {rep: statistics.median(of_rep) for rep, of_rep in times.items()}
 
 
 def _known(value: float) -> float | None:
@@ -254,7 +254,7 @@ def unlike_hosts(base: Sequence[Row], head: Sequence[Row]) -> str | None:
     """
     sides = [hosts_of(rows) for rows in (base, head)]
     names = [set(side.names) for side in sides]
-    if names[0] != names[1] and not any(NOT_RECORDED in each or not each for each in names):
+    if names[0] != names[1] and not any(NOT_RECORDED in of_side or not of_side for of_side in names):
         sides.append(hosts_of([*base, *head]))
     return next(filter(None, (side.problem for side in sides)), None)
 

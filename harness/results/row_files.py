@@ -26,12 +26,12 @@ class RowFiles:
 
     def load(self, path: Path) -> Row:
         """The row in a file, for the caller to change. Raises: OSError; ValueError: the error in it."""
-        found = path.stat()
-        version = found.st_mtime_ns, found.st_size, found.st_ino
-        known = self._known.get(path)
-        if known is None or known[0] != version:
-            known = self._known[path] = version, _load(path)
-        return {**known[1]}
+        stat = path.stat()
+        version = stat.st_mtime_ns, stat.st_size, stat.st_ino
+        cached = self._known.get(path)
+        if cached is None or cached[0] != version:
+            cached = self._known[path] = version, _load(path)
+        return {**cached[1]}
 
     def find(self, path: Path) -> Row | None:
         """The row in a file; None if it is missing or not a row. Raises: OSError: it cannot be read just now."""
@@ -59,8 +59,8 @@ def parsed(text: str) -> Row:
     wrong = flaw(row)
     if wrong is not None:
         raise ValueError(wrong)
-    known = {key: printable(value) for key, value in row.items() if key in TYPES}  # not columns of an earlier version
-    return cast(Row, empty() | known)
+    columns = {key: printable(value) for key, value in row.items() if key in TYPES}  # not columns of an earlier version
+    return cast(Row, empty() | columns)
 
 
 def printable(value: Any) -> Any:
@@ -105,8 +105,8 @@ def flaw(row: object) -> str | None:
 def _expected(kind: Any, column: Column, value: Any) -> str | None:
     """The type or range that was expected of a value; None if the value has it."""
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    for known, (text, fits) in _KINDS.items():
-        if known in kinds:
+    for described, (text, fits) in _KINDS.items():
+        if described in kinds:
             return None if fits(value) else text
     if int in kinds and not _is_count(value):
         return "a whole number"
