@@ -44,7 +44,7 @@ COMMANDS = {
     "learn": "Record loss and accuracy by step for many algorithms, each with tuned rates.",
     "record": "Measure a paper's experiments and store what its figures need.",
     "verify": "Check whether the numbers of a run may be published.",
-    "measure": "Make a profile from ping and iperf3 output, or from live hosts.",
+    "measure": "Make a profile from the output of ping and iperf3.",
     "trace": "Convert a recording of a network to a trace for a timeline.",
     "list": "List algorithms, workloads, profiles, experiments, designs, learning, keys, columns.",
     "show": "Show one algorithm, compressor, workload, profile, experiment or design in full.",

@@ -62,7 +62,7 @@ def command(run_source: str, head_source: str | None, as_json: bool, form: str, 
     for line in [] if head is None else _specs_differ(folder.path, head.path):
         click.echo(line, err=True)
     if not options["no_figures"]:
-        from wanbench.harness.show.figures import draw_parity
+        from wanbench.harness.show.figures.parity import draw_parity
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)

@@ -314,7 +314,7 @@ def _network(options: dict[str, Any]) -> tuple[Profile, tuple[str, ...]]:
             profile = load(name)
     except (ProfileError, ValueError) as error:
         raise SpecError(f"--profile {name}: {error}") from None
-    profile = profile.with_rate_scale(options["rate_scale"] or 1.0)
+    profile = profile.scaled(options["rate_scale"] or 1.0, "rate_scale")
     try:
         return profile, place(profile, options["workers"], options["place"])
     except PlacementError as error:

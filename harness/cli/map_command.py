@@ -33,7 +33,7 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
     from wanbench.harness.advise.map import draw_up, stored
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
-    from wanbench.harness.show.figures import stored_map
+    from wanbench.harness.show.figures.map import write_map
     from wanbench.netprofiles import Delay, Rate
 
     rtts, rates, here = options["rtts"], options["rates"], options["here"]
@@ -50,7 +50,7 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
         say = Options(out, 0, options["fresh"], partial(click.echo, err=True))
         drawn = stored(draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=bool(here)))
         folder = out / f"{question.spec.name}-map"
-        for path in stored_map.write(drawn, folder):
+        for path in write_map(drawn, folder):
             click.echo(path, err=True)
         terminal.show(drawn.title.partition("\n")[0], err=True)
         click.echo(folder)

@@ -250,12 +250,10 @@ class DirectComm:
         return time.monotonic_ns()
 
     def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
-        """See `workloads.comm.background.BackgroundComm`."""
         seconds = None if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
         return self._mailbox.first({key: cast(DirectWork, work) for key, work in receives.items()}, seconds)
 
     def background(self, body: Callable[[Any], None]) -> DirectWork:
-        """See `workloads.comm.background.BackgroundComm`."""
         work = DirectWork("background", self.timeout_s, give_up=self.give_up)
 
         def run() -> None:

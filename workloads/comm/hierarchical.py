@@ -28,7 +28,32 @@ from wanbench.workloads.comm.tensors import HALF, MEAN, Reduction
 from wanbench.workloads.comm.work import DirectWork
 
 
-def members_of(site_of: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+def form(
+    connect: Callable[[str, Sequence[int]], Mesh],
+    site_of: Sequence[int | str],
+    rank: int,
+    *,
+    timeout_s: float,
+    one_shot_bytes: int = 0,
+) -> HierarchicalComm:
+    """Connect to all peers, then to the workers of this site, then the leaders of all sites with each other.
+
+    Args:
+        connect: connects members, of which this rank is one, and which agree on the name of their role.
+        site_of: by rank, its site.
+        rank: this rank.
+        timeout_s: as in `DirectComm`. one_shot_bytes: likewise, of the leaders.
+    """
+    everyone = connect("all", range(len(site_of)))
+    site, leaders = members_of(site_of, rank)
+    inside = DirectComm(connect("site", site), timeout_s=timeout_s)
+    across = None
+    if rank in leaders and len(leaders) > 1:
+        across = DirectComm(connect("leaders", leaders), timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
+    return HierarchicalComm(everyone, inside, across, timeout_s=timeout_s)
+
+
+def members_of(site_of: Sequence[int | str], rank: int) -> tuple[list[int], list[int]]:
     """Return the ranks of this rank's site, its leader first, and the leaders of all sites."""
     leaders = [site_of.index(site) for site in dict.fromkeys(site_of)]
     return [peer for peer, site in enumerate(site_of) if site == site_of[rank]], leaders

@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Terms, Vector
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.memory import AnyWork, MemoryComm, MemoryExchange, MemoryGroup, MemoryWork
 
 T = TypeVar("T")

@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
-from wanbench.workloads.comm.base import CommError, Vector, Work
+from wanbench.workloads.comm.base import CommError, Terms, Vector, Work
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.work import first_ended
 
 AnyWork = TypeVar("AnyWork", bound="MemoryWork")
@@ -195,7 +194,7 @@ class _Reception(MemoryWork):
 
 
 class MemoryExchange(MemoryWork):
-    """An exchange in progress. See `workloads.comm.exchange.Exchange`."""
+    """An `Exchange` in progress."""
 
     def __init__(
         self, comm: MemoryComm, flight: Any, number: int, receives: Mapping[int, Vector], cuts: Mapping[int, Blocks]
@@ -269,7 +268,6 @@ class MemoryComm:
         return self._issued(_Reception(self, self.group.fabric.expect(*key), key, vector))
 
     def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
-        """See `workloads.comm.background.BackgroundComm`."""
         works = {key: cast(MemoryWork, work) for key, work in receives.items()}
         while (key := first_ended(works)) is None:
             if until_ns is not None and self.now() >= until_ns:
@@ -278,7 +276,6 @@ class MemoryComm:
         return key
 
     def background(self, body: Callable[[Any], None]) -> MemoryWork:
-        """See `workloads.comm.background.BackgroundComm`."""
         return self._issued(MemoryWork(self, self.group.fabric.background(self.rank, lambda: body(self))))
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:

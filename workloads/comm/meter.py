@@ -7,9 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
-from wanbench.workloads.comm.exchange import Exchange, LossyComm, Terms
+from wanbench.workloads.comm.base import (
+    BackgroundComm,
+    Clock,
+    Comm,
+    CommError,
+    Exchange,
+    LossyComm,
+    PatientWork,
+    Terms,
+    Vector,
+    Work,
+)
 
 JOURNAL_LIMIT = 2000
 

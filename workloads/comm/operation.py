@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from wanbench.workloads.comm.chunks import LARGEST_BYTES
+from wanbench.workloads.comm.blocks import LARGEST_BYTES
 from wanbench.workloads.comm.mesh import ABORT, HOP, LEAVE, SCATTER, SHARE, WHOLE, Head
 from wanbench.workloads.comm.tensors import MEAN, Reduction, described
 from wanbench.workloads.comm.work import DirectWork

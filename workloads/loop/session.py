@@ -29,7 +29,7 @@ def run(
     """Build the parts of a job, open TCP's windows, and train.
 
     Args:
-        comm: connected to the peers, or, for a worker that has returned, `comm.alone.Alone`. clock: shared with them.
+        comm: connected to the peers; of a worker that has returned, `comm.membership.Alone`. clock: shared with them.
         emit: called with one row per step.
         warm: called when all workers are warm, before the first step; measurement begins after it.
         evaluating: called before each evaluation of a copy of the model, after training.

@@ -19,7 +19,7 @@ from itertools import chain
 from socket import inet_ntoa
 from typing import NamedTuple
 
-from wanbench.workloads.process.netlink import IFF_UP, LISTED, ask, attribute, attributes
+from wanbench.workloads.process.namespace import IFF_UP, LISTED, ask, attribute, attributes
 
 Change = tuple[str, str]
 """A place, and what has changed there: "wan0", "qdisc tbf, at the start noqueue"."""

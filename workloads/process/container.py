@@ -114,8 +114,7 @@ def _import_in_the_background() -> None:
     with suppress(ImportError):  # the main thread tries again and reports it
         from wanbench.workloads.process.worker import TRAINING
 
-        for name in TRAINING:
-            importlib.import_module(name)
+        importlib.import_module(TRAINING)
 
 
 def _await_controller(path: Path) -> socket.socket:

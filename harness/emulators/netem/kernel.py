@@ -46,7 +46,7 @@ from wanbench.harness.emulators.netem.plugin import install, normal, without_eth
 from wanbench.harness.emulators.plan import MTU
 from wanbench.workloads.process import configuration
 from wanbench.workloads.process.configuration import Thing
-from wanbench.workloads.process.route import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
+from wanbench.workloads.process.namespace import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NS_GET_USERNS = 0xB701

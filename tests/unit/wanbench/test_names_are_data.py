@@ -33,7 +33,6 @@ from wanbench.harness.emulators.plan import build
 from wanbench.harness.gate.output import as_annotations, as_junit, as_markdown
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell
-from wanbench.harness.rep.group import group_environments
 from wanbench.harness.rep.program import Program
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.report import page
@@ -129,7 +128,7 @@ def programs_cell(profile: str, names: list[str]) -> CommandCell:
 def test_hierarchical_groups_the_processes_of_a_site_whatever_its_name(names):
     with folder() as made:
         cell = programs_cell(profiles(made, names)[0], names)
-        told = group_environments(cell)
+        told = cell.repetition(0).group
     for each in told:
         read = group_settings({**each, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "8"})
         assert read.sites == tuple(site for site in [names[0], *names] for _ in range(2))
@@ -355,8 +354,7 @@ def test_a_name_with_a_newline_or_a_control_character_is_refused_in_one_line(odd
 
 
 def test_the_profile_that_measure_writes_holds_any_name():
-    from wanbench.harness.measure.profile import profile_toml
-    from wanbench.harness.measure.readings import Reading
+    from wanbench.harness.measure.profile import Reading, profile_toml
 
     names = ['London, "UK"', "東京\\"]
     text = profile_toml("n", {(names[0], names[1]): [Reading(rtt_ms=80.0, source="ping 'x'")]}, {}, {})
