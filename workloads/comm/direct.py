@@ -269,7 +269,7 @@ class DirectComm:
         self._operations: dict[int, Operation] = {}
         self._held: dict[int, Held] = {}  # by operation
         self._mailbox, self._outbox = Mailbox(mesh.names), Outbox()
-        self._left: set[int] = set()
+        self._departed: set[int] = set()
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
 
@@ -365,7 +365,7 @@ class DirectComm:
     def _without(self, operation: Operation) -> str | None:
         """The reason why an operation cannot end: a rank that it needs has left."""
         held = self._held.get(operation.sequence, {})
-        needed = (rank for rank in sorted(self._left) if rank in operation.receivers or operation.needs(rank, held))
+        needed = (rank for rank in sorted(self._departed) if rank in operation.receivers or operation.needs(rank, held))
         return next(map(self._goodbye, needed), None)
 
     def _goodbye(self, rank: int) -> str:
@@ -389,9 +389,14 @@ class DirectComm:
         for send in sends:
             says = send.number == 0 and send.kind != GATHER
             about = operation.about([send.chunk]).encode() if says else b""
-            body, left, order = bytes_of(send.chunk), partial(self._has_left_for, operation, send), operation.sequence
-            frames.append((send.peer, Frame(send.kind, order, body, left, order, send.number, send.last, about)))
-        self._mesh.send_all(frames)
+            body, flushed, order = (
+                bytes_of(send.chunk),
+                partial(self._has_left_for, operation, send),
+                operation.sequence,
+            )
+            frames.append((send.peer, Frame(send.kind, order, body, flushed, order, send.number, send.last, about)))
+        if frames:
+            self._mesh.send_all(frames)
 
     def send(self, vector: Vector, dst: int, tag: int = 0, about: str = "message") -> DirectWork:
         """Send a copy of `vector`. Messages of one tag keep their order. Done once the kernel has it.
@@ -510,7 +515,7 @@ class DirectComm:
     def _has_left(self, peer: int) -> None:
         """A rank has left, and sends nothing more. What still needs it can never end."""
         with self._lock:
-            self._left.add(peer)
+            self._departed.add(peer)
             held = self._held
             stuck = any(running.needs(peer, held.get(number, {})) for number, running in self._operations.items())
         self._outbox.lose(peer, self._goodbye(peer))
@@ -529,7 +534,7 @@ class DirectComm:
             twice = peer in frames
             frames[peer] = part
             # Without a rank that has left, this rank can have refused an operation that others have begun.
-            ended = operation is None and head.sequence < self._sequence and not self._left
+            ended = operation is None and head.sequence < self._sequence and not self._departed
             surplus = operation is not None and operation.surplus(held, peer)
         if ended or surplus or twice:
             what = f": {part.about}" if part.about else ""

@@ -466,7 +466,6 @@ class Regrouping:
     def _settle(self, joins: Mapping[int, Join], unreachable: Sequence[int]) -> Decision:
         """Decide on the members, and tell them. Raises: Minority."""
         members = sorted(joins)
-        others = members[1:]
         missing = [rank for rank in unreachable if rank not in joins]
         reason = None
         if not is_majority(len(members), len(missing)):
@@ -474,7 +473,7 @@ class Regrouping:
         elif all(join.steps is None for join in joins.values()):
             reason = f"ranks {members} have returned, and nobody is left who has a model"
         if reason is not None:
-            self._reception.answer(others, {"minority": reason})
+            self._reception.answer(members[1:], {"minority": reason})
             raise Minority(reason)
         decision = Decision(
             epoch=max(join.epoch for join in joins.values()) + 1,
@@ -483,5 +482,5 @@ class Regrouping:
             ports=[joins[rank].port for rank in members],
             token=secrets.token_hex(mesh.TOKEN_BYTES),
         )
-        self._reception.answer(others, asdict(decision))
+        self._reception.answer(members[1:], asdict(decision))
         return decision

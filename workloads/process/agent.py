@@ -35,9 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     if len(rest) < 2:
         print("wanbench agent: expected HOST COMMAND...", file=sys.stderr)
         return 255
-    host, known = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
-    if host not in known:
-        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(known)}", file=sys.stderr)
+    host, hosts = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
+    if host not in hosts:
+        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(hosts)}", file=sys.stderr)
         return 255
     try:
         channel = Channel(dial(folder / host, _PATIENCE_S))  # the worker can start later

@@ -98,11 +98,11 @@ class _Processes:
 
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
         self._channel, self._cwd = channel, request["cwd"]
-        wanted = request["processes"]
-        self._wanted = [process | {"env": _environment(request, process["env"])} for process in wanted]
-        self._waiting = not self._wanted  # for commands of other workers
+        specs = request["processes"]
+        self._specs = [spec | {"env": _environment(request, spec["env"])} for spec in specs]
+        self._waiting = not self._specs  # for commands of other workers
         self._input = channel.take_fd() if request.get("stdin") else None
-        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for a restart
+        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._specs]  # kept for a restart
         self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by pidfd, readable when it ends
         self._killed: list[int] = []  # to be restarted
         self._restarts = 0
@@ -118,14 +118,14 @@ class _Processes:
     def start(self, numbers: Iterable[int]) -> None:
         """Start processes by number. Raises: ProgramError."""
         for number in numbers:
-            wanted = self._wanted[number]
+            spec = self._specs[number]
             if self._restarts:
-                wanted = wanted | {"env": {**wanted["env"], _RESTARTS: str(self._restarts)}}
+                spec = spec | {"env": {**spec["env"], _RESTARTS: str(self._restarts)}}
             try:
                 given = subprocess.DEVNULL if number or self._input is None else self._input
-                process = _start(wanted, self._cwd, given, *self._outputs[number])
+                process = _start(spec, self._cwd, given, *self._outputs[number])
             except OSError as error:
-                raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
+                raise ProgramError(f"{error.filename or spec['argv'][0]}: {error.strerror}") from None
             self._running[os.pidfd_open(process.pid)] = number, process
 
     def watch(self) -> bool:
@@ -205,10 +205,10 @@ def _environment(request: dict[str, Any], own: dict[str, str]) -> dict[str, str]
     return merged | {imported.NOTES_FILE: request["imports"]} | stepping.injected(merged)
 
 
-def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> subprocess.Popen[bytes]:
-    parent, env = os.getpid(), wanted["env"]
-    if "steps" in wanted:
-        env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
+def _start(spec: dict[str, Any], cwd: str, given: int, out: int, err: int) -> subprocess.Popen[bytes]:
+    parent, env = os.getpid(), spec["env"]
+    if "steps" in spec:
+        env = env | stepping.environment(Path(spec["steps"]), hook=spec["hook"], given=env)
 
     def restore_signals() -> None:
         die_with_parent(parent)
@@ -216,7 +216,7 @@ def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> 
             signal.signal(number, signal.SIG_DFL)
 
     return subprocess.Popen(
-        wanted["argv"],
+        spec["argv"],
         cwd=cwd,
         env=env,
         stdin=given,
