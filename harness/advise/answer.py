@@ -19,7 +19,6 @@ from wanbench.harness.advise.search import Found
 from wanbench.harness.advise.uplinks import Uplinks, shared
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
-from wanbench.harness.plan.load import worker_bytes
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.grid import size
 
@@ -142,7 +141,7 @@ def _plain(one: Measured | None, found: Found) -> dict[str, Any] | None:
         "tier": str(evidence.tier),
         "sources": [_source(each) for each in evidence.sources],
         "message_bytes_per_worker_and_day": _bytes_a_day(one),
-        "worker_bytes": worker_bytes(cell),
+        "worker_bytes": cell.worker_bytes,
     }
 
 
@@ -222,9 +221,9 @@ def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     if found.proposal is not None:
         yield "learn", _learn(found.proposal, next(each for each in files if each.endswith(FILE)))
     costs = f"{_a_day(found.advised)} of messages a day from each worker, without what the collective adds, and "
-    costs += f"{size(worker_bytes(found.advised.candidate.cell))} of its memory"
+    costs += f"{size(found.advised.candidate.cell.worker_bytes)} of its memory"
     if found.runner_up is not None:
-        costs += f"; runner-up: {_a_day(found.runner_up)}, {size(worker_bytes(found.runner_up.candidate.cell))}"
+        costs += f"; runner-up: {_a_day(found.runner_up)}, {size(found.runner_up.candidate.cell.worker_bytes)}"
     yield "costs", costs
     yield "files", ", ".join(files)
 

@@ -18,8 +18,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.show.figures import stored_map
-from wanbench.harness.show.figures.map import MapData
+from wanbench.harness.show.figures.map import MapData, StoredMap
 from wanbench.harness.show.grid import size
 from wanbench.netprofiles import Delay, Rate
 
@@ -258,9 +257,9 @@ def _simulate(
     return len(rows)
 
 
-def stored(found: Map) -> stored_map.StoredMap:
+def stored(found: Map) -> StoredMap:
     """The map as it is stored."""
-    return stored_map.StoredMap(_data_of(found), subject_of(found), caption_of(found))
+    return StoredMap(_data_of(found), subject_of(found), caption_of(found))
 
 
 def _data_of(found: Map) -> MapData:

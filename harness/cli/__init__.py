@@ -43,7 +43,7 @@ COMMANDS = {
     "record": "Measure a paper's experiments and store what its figures need.",
     "verify": "Check whether the numbers of a run may be published.",
     "calibrate": "Measure a training script and print it as a workload for a spec.",
-    "measure": "Make a profile from ping and iperf3 output, or from live hosts.",
+    "measure": "Make a profile from the output of ping and iperf3.",
     "trace": "Convert a recording of a network to a trace for a timeline.",
     "list": "List algorithms, workloads, profiles, experiments, designs, learning, keys, columns.",
     "show": "Show one algorithm, compressor, workload, profile, experiment or design in full.",

@@ -184,24 +184,24 @@ def _options(
 
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
     """Write check.json, and the files for CI systems that were asked for."""
-    from wanbench.harness.gate import annotations, junit, summary
+    from wanbench.harness.gate import output
     from wanbench.harness.results.disk import write_json
     from wanbench.harness.spec.library import find
 
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "check.json", report.to_json(code))
     if options["junit"] is not None:
-        junit.write(options["junit"], report)
+        output.write_junit(options["junit"], report)
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY") if options["github"] else None
     for path in filter(None, (options["summary"], step_summary and Path(step_summary))):
-        summary.append(path, report)
+        output.append_summary(path, report)
     if options["github"]:
-        for line in annotations.commands(report, os.path.relpath(find(source))):
+        for line in output.as_annotations(report, os.path.relpath(find(source))):
             click.echo(line, err=True)
 
 
 def _say(report: Report, code: int, as_json: bool) -> None:
-    from wanbench.harness.gate.text import as_text
+    from wanbench.harness.gate.output import as_text
 
     if as_json:
         click.echo(json.dumps(report.to_json(code), indent=1))

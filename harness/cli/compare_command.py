@@ -83,7 +83,7 @@ def command(
         for line in _specs_differ(folder.path, head.path):
             click.echo(line, err=True)
     if not no_figures:
-        from wanbench.harness.show.figures import draw_parity
+        from wanbench.harness.show.figures.parity import draw_parity
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)

@@ -189,10 +189,10 @@ def _say(line: str) -> None:
 def _check(argv: tuple[str, ...], profile: Profile, options: dict[str, Any]) -> tuple[str, ...]:
     """Refuse in the words of the options what a spec would refuse in its own; returns the site of each worker."""
     from wanbench.harness import testbeds
-    from wanbench.harness.emulators import choice
+    from wanbench.harness.emulators.emulator import EMULATORS
     from wanbench.netprofiles import PlacementError, place
 
-    for option, known in (("testbed", testbeds.TESTBEDS), ("emulator", ("auto", *choice.EMULATORS))):
+    for option, known in (("testbed", testbeds.TESTBEDS), ("emulator", ("auto", *EMULATORS))):
         if options[option] not in known:
             raise SpecError(f"--{option} {options[option]}: expected one of {', '.join(known)}")
     try:
@@ -301,7 +301,7 @@ def _profile(options: dict[str, Any]) -> Profile:
     except (ProfileError, ValueError) as error:
         raise SpecError(f"--profile {name}: {error}") from None
     scale = options["rate_scale"]
-    return profile if scale is None else profile.with_rate_scale(scale)
+    return profile if scale is None else profile.scaled(scale, "rate_scale")
 
 
 def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:

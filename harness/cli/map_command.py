@@ -49,7 +49,7 @@ def _map(
     from wanbench.harness.advise.map import draw_up, stored
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
-    from wanbench.harness.show.figures import stored_map
+    from wanbench.harness.show.figures.map import write_map
     from wanbench.netprofiles import Delay, Rate
 
     low_ms, high_ms = (delay.ms for delay in _two("--rtts", rtts, Delay.parse))
@@ -64,7 +64,7 @@ def _map(
     found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
     folder = out / f"{question.spec.name}-map"
     of_map = stored(found)
-    for path in stored_map.write(of_map, folder):
+    for path in write_map(of_map, folder):
         click.echo(path, err=True)
     terminal.show(of_map.title.partition("\n")[0], err=True)
     click.echo(folder)

@@ -49,7 +49,7 @@ def command(
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
     from wanbench.harness.plan.cell import TrainingCell
-    from wanbench.harness.plan.load import load_of, makespan, slots_for
+    from wanbench.harness.plan.load import makespan, slots_for
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.auto import ThisHost, scale_explained
 
@@ -67,7 +67,7 @@ def command(
         return
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
-    todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
+    todo = [cell.load for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
     known = all(isinstance(cell, TrainingCell) for cell in cells)
     host = ThisHost().capacity()
@@ -83,13 +83,11 @@ def command(
 
 def _print_tc(cells: list[Cell]) -> None:
     """Print the commands for every distinct network, even if this host cannot run them."""
-    from wanbench.harness.emulators.netem.commands import commands
-    from wanbench.harness.rep.train import network_of
+    from wanbench.harness.emulators.netem.plan import commands
 
-    networks = {network_of(cell).key(): network_of(cell) for cell in cells if not cell.is_baseline}
-    for key, network in networks.items():
-        names = [cell.slug for cell in cells if not cell.is_baseline and network_of(cell).key() == key]
-        click.echo(f"# {', '.join(names)}")
+    networks = [(cell.slug, cell.emulated_network) for cell in cells if not cell.is_baseline]
+    for key, network in {network.key(): network for _, network in networks}.items():
+        click.echo(f"# {', '.join(name for name, other in networks if other.key() == key)}")
         for line in commands(network):
             click.echo(line)
 

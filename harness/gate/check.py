@@ -11,9 +11,8 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline, claims, exact, noise
 from wanbench.harness.gate.baseline import Baseline
 from wanbench.harness.gate.exact import Entry
-from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.noise import HostNoise
-from wanbench.harness.gate.verdict import Judgement, Report, Verdict
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_name
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
@@ -117,7 +116,7 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
     """
     spec, folder = work.spec, RunFolder(work.folder)
     known = _known(work, path, accept=accept)
-    band = work.noise().wire_band if work.emulated_on else exact.default_band
+    band = (work.noise() if work.emulated_on else HostNoise(work.noise_path, {})).wire_band
     rows = work.measured(folder)
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
     other = {cell: entry for cell, entry in known.cells.items() if cell in left_out and entry}

@@ -9,8 +9,7 @@ from typing import Any
 
 from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Judgement, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
 from wanbench.harness.show.grid import some
 from wanbench.harness.spec.tables import Requirement
 from wanbench.netprofiles.errors import did_you_mean

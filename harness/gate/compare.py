@@ -12,13 +12,10 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import measured, noise, rule, sides
 from wanbench.harness.gate.check import Work
 from wanbench.harness.gate.measured import Sides, other_machine, unlike_hosts
-from wanbench.harness.gate.names import name, name_of
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
-from wanbench.harness.gate.pair import Pair
-from wanbench.harness.gate.provenance import OtherFiles
-from wanbench.harness.gate.rounds import CannotRun, RunRequest
-from wanbench.harness.gate.sides import Side
-from wanbench.harness.gate.verdict import Judgement, Report, Verdict
+from wanbench.harness.gate.rounds import CannotRun, Pair, RunRequest
+from wanbench.harness.gate.sides import OtherFiles, Side
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict, name, name_of
 from wanbench.harness.plan.cell import CommandCell, TrainingCell
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.ending import control_folder

@@ -12,9 +12,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.rule import NOISE_LIMIT
-from wanbench.harness.gate.verdict import Judgement, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
 from wanbench.harness.results.columns import MORE_IS_BETTER
 from wanbench.harness.spec.tables import GateTable
 
@@ -53,12 +52,6 @@ def wire_bytes_per_step(row: Row) -> float | None:
     return row["wire_bytes"] / (row.get("steps_total") or 1) if known else None
 
 
-def default_band(cell: str) -> float:
-    """The band of the bytes on the wire where a host's noise is not known."""
-    del cell
-    return WIRE_BAND
-
-
 def why_failed(row: Row) -> str | None:
     """The reason why a repetition counts as failed; None if it does not."""
     if row["status"] != "ok":
@@ -68,7 +61,7 @@ def why_failed(row: Row) -> str | None:
 
 
 def compare(
-    base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable, band: Callable[[str], float] = default_band
+    base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable, band: Callable[[str], float] = lambda _: WIRE_BAND
 ) -> list[Judgement]:
     """One judgement for every cell of either side.
 

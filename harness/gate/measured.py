@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from wanbench.harness.gate import exact, rule
-from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
-from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict
+from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict, by_name
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
 
@@ -42,7 +41,7 @@ class Sides:
         head: Sequence[Row],
         gate: GateTable,
         other_machine: str | None = None,
-        band: Callable[[str], float] = exact.default_band,
+        band: Callable[[str], float] = lambda _: exact.WIRE_BAND,
     ) -> None:
         """`other_machine`: the reason if the times of the two sides cannot be compared, else None. `band`: of bytes."""
         self._base, self._head = by_name(base), by_name(head)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
-from wanbench.harness.plan.load import Capacity, Load, compressing_cpus, load_of, makespan
+from wanbench.harness.plan.load import Capacity, Load, makespan
 from wanbench.harness.spec.experiment import Spec
 
 SCALES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
@@ -51,7 +51,7 @@ def chosen(
     if isinstance(earlier, float) and earlier in SCALES:
         return earlier, "as chosen when this run began; --fresh chooses again"
     host = capacity()
-    limit_s = _LONGER * _seconds([load_of(cell) for cell in smallest], host)
+    limit_s = _LONGER * _seconds([cell.load for cell in smallest], host)
     larger = ""
     for scale in SCALES:
         excess = _excess(at(scale), host, limit_s)
@@ -63,14 +63,14 @@ def chosen(
 
 def _excess(cells: Sequence[Cell], host: Capacity, limit_s: float) -> str | None:
     """The first limit that cells exceed, in words; None if they fit."""
-    loads = [load_of(cell) for cell in cells]
+    loads = [cell.load for cell in cells]
     for cell, load in zip(cells, loads, strict=True):
         title, here = " ".join(cell.title.split()), load.on(host)
         cpus = max(here.cpus, here.peak_cpus)
         if cell.testbed != "virtual" and cpus > host.cpu_limit:
             return f"{title} keeps {cpus:.2g} processors busy at its peak (limit {host.cpu_limit:.2g})"
         if isinstance(cell, TrainingCell) and cell.testbed != "virtual":
-            share = compressing_cpus(cell) * host.slowness / host.cores
+            share = cell.compressing_cpus * host.slowness / host.cores
             if share > _COMPRESSING:
                 return f"{title} compresses for {share:.0%} of the time (limit {_COMPRESSING:.0%})"
         if load.memory_bytes > host.memory_limit:

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
 from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
@@ -119,8 +118,7 @@ def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], s
 
 
 def judge(
-    cell: Cell,
-    network: EmulatedNetwork,
+    repetition: Repetition,
     stats: EmulatorStats,
     host: Mapping[str, Any],
     probe: Mapping[str, Any] | None,
@@ -129,7 +127,7 @@ def judge(
     """Return the reasons why a repetition must not be published, or an empty list.
 
     Args:
-        step_time_s: measured step time, used if the cell has no predicted one.
+        step_time_s: measured step time, used if none is predicted.
     """
     reasons = []
     waited = host.get("worker_cpu_wait_pct")
@@ -143,11 +141,11 @@ def judge(
             f"a program waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %, while others used "
             f"{others:.1f} % of all processors"
         )
-    if cell.workers == 1:
+    if repetition.workers == 1:
         return reasons
     reasons += list(probe["reasons"]) if probe else []
-    one_way_ms = max((link.delay_ns for link in network.links.values()), default=0) / 1e6
-    step_ms = (cell.predicted_step_time_s or step_time_s or 0.0) * 1e3
+    one_way_ms = max((link.delay_ns for link in repetition.network.links.values()), default=0) / 1e6
+    step_ms = (repetition.predicted_step_time_s or step_time_s or 0.0) * 1e3
     limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
     during = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
 from wanbench.workloads.process.heartbeat import PAUSED, STOPPED, SWAPPED, THROTTLED, Lost
 
 _NS = 1e9

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.timeline.changes import Change
@@ -21,29 +21,11 @@ _NS = 1e9
 SlowTimes = Sequence[Sequence[int | None]]
 
 
-def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[list[dict[str, Any]]]:
-    """Return the fields of `workloads.compute.slowdown.Slowdown` for each rank. Raises: TimelineError."""
-    found: list[list[dict[str, Any]]] = [[] for _ in range(network.workers)]
-    for change in changes:
-        if change.kind == "slow":
-            for rank in ranks_of(change.where, network, profile):
-                found[rank] += [
-                    {
-                        "factor": float(change.value),
-                        "at_step": change.at_step,
-                        "begin_ns": (change.at_ns or 0) + span.begin_ns,
-                        "end_ns": None if span.end_ns is None else (change.at_ns or 0) + span.end_ns,
-                    }
-                    for span in change.spans()
-                ]
-    return found
-
-
 class Stragglers:
     """The actual times at which workers became slow and normal again: always at the start of a step.
 
     Args:
-        changes, network, profile: as `slowdowns` takes them.
+        changes, network, profile: as `plan.repetition.slowdowns` takes them.
         slowed_ns: `Slowdowns.turned_ns` of each rank, for the entries that `slowdowns` returned; empty if it was lost.
     """
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.results.hosts import by_run, hosts_of
-from wanbench.harness.results.scalability import host_of
-from wanbench.harness.results.step_times import StepTimes
+from wanbench.harness.results.scalability import StepTimes, host_of
 
 Row = Mapping[str, Any]
 

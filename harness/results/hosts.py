@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wanbench.harness.results.rules import MAX_HOSTS_APART_PCT
 from wanbench.harness.results.scalability import host_of, one_worker_step_times
 
-MOST_APART_PCT = 3.0
 NOT_RECORDED = "not recorded"
 
 Row = Mapping[str, Any]
@@ -37,11 +37,11 @@ class Hosts:
         """Why repetitions of these hosts cannot be summarised together, None if they can."""
         if len(self.names) < 2:
             return None
-        if self.apart_pct > MOST_APART_PCT:
+        if self.apart_pct > MAX_HOSTS_APART_PCT:
             differ = (
                 f"{self.slowest} and {self.fastest} differ by {self.apart_pct:.1f} % in the step time of one worker"
             )
-            return f"{differ}; the limit is {MOST_APART_PCT:g} %"
+            return f"{differ}; the limit is {MAX_HOSTS_APART_PCT:g} %"
         if self.uncalibrated:
             have = "has" if len(self.uncalibrated) == 1 else "have"
             return f"{' and '.join(self.uncalibrated)} {have} no one-worker repetition to be compared by"

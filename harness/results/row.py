@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.repetition import Repetition, TrainingRepetition
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import recovered
 from wanbench.harness.results.target import Reached, reached
-from wanbench.harness.spec.command import name_of
-from wanbench.harness.timeline.changes import described
 
 _THROUGHOUT = 0.99  # a worker was there from begin to end, except that it ended a little earlier than others
 
@@ -34,8 +33,7 @@ class Measured:
 
 
 def measured_row(
-    cell: Cell,
-    rep: int,
+    repetition: Repetition,
     trained: Mapping[str, Any],
     measured: Measured,
     stats: EmulatorStats,
@@ -51,22 +49,20 @@ def measured_row(
     measurements = {
         "status": "invalid" if verdict else "ok",
         "reason": "; ".join(verdict) or None,
-        "wire_bytes": _wire_bytes(measured, stats) if cell.workers > 1 else 0,
+        "wire_bytes": _wire_bytes(measured, stats) if repetition.workers > 1 else 0,
         "retransmits": _counted(measured, "RetransSegs"),
         "tcp_window_change_pct": _window_change_pct(measured),
-        "tcp_timeouts": _counted(measured, "TCPTimeouts"),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
-        "lateness_p99_ms": stats.lateness_p99_ms if cell.workers > 1 else None,
-        "overdue_pct": stats.overdue_pct if cell.workers > 1 else None,
-        "packets_per_segment": stats.packets / stats.segments if stats.segments and cell.workers > 1 else None,
-        "emulator_cpu_us_per_packet": stats.cpu_us_per_packet if cell.workers > 1 else None,
+        "lateness_p99_ms": stats.lateness_p99_ms if repetition.workers > 1 else None,
+        "overdue_pct": stats.overdue_pct if repetition.workers > 1 else None,
+        "packets_per_segment": stats.packets / stats.segments if stats.segments and repetition.workers > 1 else None,
         "host_cpu_pct": host["cpu_pct"],
         "paused_pct": host["paused_pct"],
     }
-    return cast(Row, {**describe(cell, rep), **trained, **measurements})
+    return cast(Row, {**empty(), **repetition.columns, **trained, **measurements})
 
 
-def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict[str, Any]:
+def trained(repetition: TrainingRepetition, measured: Measured, reported_steps: int) -> dict[str, Any]:
     """The columns that follow from the workers' reports of their training, on every testbed.
 
     Args:
@@ -74,10 +70,10 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
     """
     outcomes = [measured.finished[rank]["outcome"] for rank in sorted(measured.finished)]
     windows_s = [(outcome["window_end_ns"] - outcome["window_begin_ns"]) / 1e9 for outcome in outcomes]
-    times_s = [cell.each_step_time_s[rank] for rank in sorted(measured.finished)]
+    times_s = [repetition.step_times_s[rank] for rank in sorted(measured.finished)]
     seconds, slowest = max(windows_s), outcomes[_slowest(times_s, windows_s)]
     throughout = True
-    if cell.loses_workers:
+    if repetition.loses_workers:
         own_s, seconds = seconds, (max(o["window_end_ns"] for o in outcomes) - _begin_ns(measured, outcomes)) / 1e9
         throughout = own_s > _THROUGHOUT * seconds
     compute = slowest["window"]["compute_ns"] / 1e9
@@ -85,16 +81,16 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
     losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
     spreads = [o["replica_spread"] for o in outcomes]
     evaluations = measured.lead["evaluations"]
-    target = _reached(cell, measured)
-    steps = cell.window
+    target = _reached(repetition.target, measured)
+    steps = repetition.window
     return {
         "steps": steps,
-        "steps_total": cell.steps,
+        "steps_total": repetition.steps,
         "step_time_s": seconds / steps,
         "compute_s": compute / steps if throughout else None,
         "stall_s": stall / steps if throughout else None,
         "overhead_s": (seconds - compute - stall) / steps if throughout else None,
-        "fastest_step_time_s": min(windows_s) / steps if cell.step_times and not cell.loses_workers else None,
+        "fastest_step_time_s": min(windows_s) / steps if repetition.uneven and not repetition.loses_workers else None,
         "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
         "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
         "blocks_lost_pct": _blocks_lost_pct(outcomes),
@@ -103,7 +99,7 @@ def trained(cell: TrainingCell, measured: Measured, reported_steps: int) -> dict
         "replica_spread": None if None in spreads else max(spreads),
         "time_to_target_s": None if target is None else target.seconds,
         "steps_to_target": None if target is None else target.steps,
-        **(_losses(cell, outcomes, reported_steps) if cell.loses_workers else {}),
+        **(_losses(repetition, outcomes, reported_steps) if repetition.loses_workers else {}),
     }
 
 
@@ -113,17 +109,18 @@ def _begin_ns(measured: Measured, outcomes: Sequence[Mapping[str, Any]]) -> int:
     return int(min([*first, *(o["window_begin_ns"] for o in outcomes)]))
 
 
-def _losses(cell: TrainingCell, outcomes: Sequence[Mapping[str, Any]], reported_steps: int) -> dict[str, Any]:
-    """The columns of a cell that loses workers."""
-    algorithm = cell.algorithm()
+def _losses(
+    repetition: TrainingRepetition, outcomes: Sequence[Mapping[str, Any]], reported_steps: int
+) -> dict[str, Any]:
+    """The columns of a repetition that loses workers."""
     histories = [outcome["epochs"] for outcome in outcomes]
     found = recovered(
         histories,
-        cell.workers,
-        cell.steps,
-        delay=algorithm.delay_steps,
-        period=algorithm.period_steps,
-        alike=algorithm.own_pace,
+        repetition.workers,
+        repetition.steps,
+        delay=repetition.delay,
+        period=repetition.period,
+        alike=repetition.own_pace,
     )
     return {
         "counted_steps": found.counted,
@@ -148,86 +145,7 @@ def _slowest(times_s: Sequence[float], windows_s: Sequence[float]) -> int:
 
 def describe(cell: Cell, rep: int) -> Row:
     """The columns of a row that are known before measuring. The others, including run and code, are empty."""
-    alone = cell.workers == 1
-    known = {
-        **empty(),
-        "cell": cell.slug,
-        "cell_key": cell.key,
-        "base_key": cell.base_key,
-        "code": "",
-        "rep": rep,
-        "testbed": cell.testbed,
-        "emulator": None if alone else cell.emulator,
-        "algorithm": cell.label,
-        "kind": cell.kind,
-        "params": dict(cell.params),
-        "workers": cell.workers,
-        "profile": None if alone else cell.network.name,
-        **_conditions(cell),
-        "tcp": None if alone else cell.tcp.congestion,
-        "seed": cell.seed + rep,
-        "timeline": described(cell.changes),
-        "events": [] if cell.changes else None,
-        "axes": dict(cell.axes),
-        **(_of_our_loop(cell) if isinstance(cell, TrainingCell) else {}),
-        **(_of_a_command(cell) if isinstance(cell, CommandCell) else {}),
-    }
-    return cast(Row, known)
-
-
-def _of_our_loop(cell: TrainingCell) -> dict[str, Any]:
-    """The columns that are known before training with our loop."""
-    law, alone, failing = cell.law_inputs, cell.workers == 1, cell.failures
-    random = failing.mtbf != "none"
-    return {
-        "mtbf_s": failing.mtbf.seconds if failing.mtbf != "none" else None,
-        "mttr_s": failing.mttr.seconds if random else None,
-        "collective": None if alone else cell.comm.collective,
-        "channels": None if alone else cell.channels,
-        "workload": cell.workload.name,
-        "payload_scale": cell.workload.payload_scale,
-        "predicted_step_time_s": cell.predicted_step_time_s,
-        "undisturbed_key": cell.undisturbed_key,
-        "law_inputs": law.to_json(),
-        "message_bytes": law.message_bytes,
-        "messages_per_sync": law.messages,
-    }
-
-
-def _of_a_command(cell: CommandCell) -> dict[str, Any]:
-    """The columns that are known before running a command. Its messages are not scaled."""
-    return {
-        "collective": cell.collective,
-        "workload": name_of(cell.command),
-        "payload_scale": cell.rate_scale,
-        "command": list(cell.command),
-        "processes_per_worker": cell.processes,
-        "scaling": cell.scaling,
-    }
-
-
-def _conditions(cell: Cell) -> dict[str, float | None]:
-    """The conditions that all paths in use share; None if they differ, or if no path is in use."""
-    profile, sites = cell.profile, dict.fromkeys(cell.placement)
-    pairs = [(a, b) for a in sites for b in sites if a != b]
-    paths = [profile.path(a, b) for a, b in pairs]
-    rtts = sorted(profile.rtt(a, b).ms for a, b in pairs)
-    if cell.network.is_uniform:  # paths are unlimited, but each site's own link is not
-        rates = {site.up.mbit if site.up else None for site in profile.sites}
-    else:
-        rates = {path.rate.mbit if path.rate else None for path in paths}
-    return {
-        "rtt_ms": statistics.median(rtts) if rtts else None,
-        "rtt_max_ms": rtts[-1] if rtts else None,
-        "rate_mbps": _only(rates) if paths else None,
-        "loss_pct": _only({path.loss.percent for path in paths}),
-        "loss_burst": _only({path.loss_burst.value or None if path.loss_burst else None for path in paths}),
-        "jitter_ms": _only({path.jitter.ms for path in paths}),
-    }
-
-
-def _only(values: set[float | None] | set[float]) -> float | None:
-    return next(iter(values)) if len(values) == 1 else None
+    return cast(Row, {**empty(), **cell.columns(rep)})
 
 
 def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
@@ -277,10 +195,10 @@ def udp_overflows(measured: Measured) -> int:
     )
 
 
-def _reached(cell: TrainingCell, measured: Measured) -> Reached | None:
+def _reached(target: float | None, measured: Measured) -> Reached | None:
     """When rank 0 reached `train.target`."""
     rows = sorted((row for row in measured.rows if row["rank"] == 0), key=lambda row: row["step"])
-    if cell.train.target is None or not rows:
+    if target is None or not rows:
         return None
     begin_ns = round(rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9)
-    return reached(measured.lead["evaluations"], cell.train.target, begin_ns)
+    return reached(measured.lead["evaluations"], target, begin_ns)

@@ -32,26 +32,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
+import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from wanbench.harness.errors import SpecError, in_words
+from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.process.owner import locked
 from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
-from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import keep_as, to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
-from wanbench.harness.results.links import strange
-from wanbench.harness.results.lock import RunLock, writable
 from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
 
@@ -126,7 +128,7 @@ class RunFolder:
 
     def refuse_links(self) -> None:
         """Refuse links and devices, because a run can come from a stranger. Raises: SpecError."""
-        for path in strange(self.path):
+        for path in _strange(self.path):
             raise SpecError(f"{Path(path)}: neither a file nor a folder, which a run cannot contain; remove it")
 
     def lock(self, *, alone: bool = True) -> RunLock:
@@ -388,3 +390,134 @@ def _what(row: Row) -> tuple[Any, ...]:
 def _try_number(path: Path) -> int:
     number = path.parent.name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
+
+
+# ---------------------------------------------------------------- the folders of cells, and what a run cannot contain
+
+_KEY = 6  # characters of the identity at the end of a name
+
+
+class CellFolders:
+    """The folders in `cells/`, found by identity: an axis added later changes a cell's name, but not its folder.
+
+    It is listed once, since to search it for each new cell would take ever longer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._by_key: dict[str, Path] | None = None
+
+    def of(self, cell: Cell) -> Path:
+        """The folder of a cell's repetitions, which may not exist yet."""
+        folder = self._path / cell.slug
+        if folder.is_dir():
+            return folder
+        if self._by_key is None:
+            names = sorted(os.listdir(self._path), reverse=True) if self._path.is_dir() else []
+            self._by_key = {name[-_KEY:]: self._path / name for name in names if name[-_KEY - 1 : -_KEY] == "-"}
+        return self._by_key.get(cell.key[:_KEY], folder)
+
+    def made(self, cell: Cell, folder: Path) -> None:
+        """Remember a new folder."""
+        if self._by_key is not None:
+            self._by_key.setdefault(cell.key[:_KEY], folder)
+
+    def forget(self) -> None:
+        """List the folders again when next needed, because others can have changed them."""
+        self._by_key = None
+
+
+def _strange(folder: Path) -> Iterator[str]:
+    """Yield the paths below a folder that are neither files nor folders; of links, the target is not looked at.
+
+    A listing names the types, so that no file has to be asked for: a large run has tens of thousands.
+    """
+    waiting = [os.fspath(folder)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and _is_strange(entry.path):
+                    yield entry.path
+
+
+def _is_strange(path: str) -> bool:
+    """Whether a path still exists, since the run can be under way, and is neither a file nor a folder."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        return not stat.S_ISDIR(mode) and not stat.S_ISREG(mode)
+    return False
+
+
+# ---------------------------------------------------------------- the lock
+
+_LOCK = ".lock"
+_PATIENCE_S = 5.0  # while another process prepares the folder
+_LOOK_S = 0.1
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Report in one line that nothing can be written in the folder of a run. Raises: HostError."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"{folder}: cannot write results here ({error.strerror}); choose another folder with --out"
+        ) from None
+
+
+class RunLock:
+    """Hold the folder of a run: one process prepares it, then any number may measure.
+
+    It spares users a mistake, such as --fresh while another process measures. Correctness does not depend on it: a
+    network file system may have no locks, or only those of its own host.
+
+    Attributes:
+        joined: whether others measure here already.
+
+    Args:
+        folder: the run's folder, which is made. alone: whether nobody else may measure.
+
+    Raises:
+        HostError: on entry, another process holds it, or it is read-only.
+    """
+
+    def __init__(self, folder: Path, *, alone: bool = True) -> None:
+        self._folder, self._alone = folder, alone
+        self._file: IO[str]
+        self.joined = False
+
+    def __enter__(self) -> RunLock:
+        with writable(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self._folder / _LOCK).open("a+")  # NFS shares a lock only if the file is open for reading
+        if not self._taken():
+            self._file.close()
+            raise HostError(f"{self._folder}: another `wanbench run` is writing here; wait for it, or use --out")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def share(self) -> None:
+        """Let others measure too."""
+        locked(self._file, fcntl.LOCK_SH)
+
+    def is_last(self) -> bool:
+        """Whether nobody else measures here any more; then nobody can begin. Without locks, always."""
+        return locked(self._file, fcntl.LOCK_EX)
+
+    def _taken(self) -> bool:
+        """Take the lock alone, or join those who measure."""
+        until = time.monotonic() + (0.0 if self._alone else _PATIENCE_S)
+        while True:
+            if locked(self._file, fcntl.LOCK_EX):
+                return True
+            if not self._alone and locked(self._file, fcntl.LOCK_SH):
+                self.joined = True
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_S)

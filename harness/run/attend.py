@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
@@ -17,10 +17,9 @@ from wanbench.harness.process import child
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep import command
 from wanbench.harness.rep.fidelity import CHANGED
-from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
+from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_network
 from wanbench.harness.rep.program import Ended, Program
 from wanbench.harness.rep.sources import code_hash
-from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.closing import last_lines
@@ -30,6 +29,7 @@ from wanbench.harness.run.progress import brief
 from wanbench.harness.run.turn import host_turn
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
+from wanbench.harness.testbeds.group import group_of
 
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
@@ -145,15 +145,15 @@ def _measured(
     cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
 ) -> tuple[Row, Ended, list[str]]:
     """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
-    inside = contained(cell.testbed)
+    repetition, inside = cell.repetition(0), contained(cell.testbed)
     group = replace(
-        group_of(cell, own.mounts),
+        group_of(repetition, own.mounts),
         gpus=own.gpus if inside else (),
         private_tmp=(control, own.cwd, *child.folders()) if own.private_tmp and not inside else None,
     )
-    report = probe_cell(cell, slot, group) if cell.workers > 1 else None
+    report = probe_network(repetition, slot, group) if cell.workers > 1 else None
     for line in differences(report, cell.emulator) if report else ():
         say(line)
     attended = command.Attended(say, group, own.fitted, own.timeout_s, own.launches)
-    row, ended = command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
+    row, ended = command.run(repetition, cast(EmulatedSlot, slot), part, control, report, attended)
     return row, ended, report["reasons"] if report else []

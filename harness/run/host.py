@@ -13,7 +13,6 @@ from wanbench.harness import testbeds
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.load import memory_bytes
 from wanbench.harness.process import owner
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
@@ -42,7 +41,7 @@ def check_host(cells: Iterable[Cell]) -> None:
             raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
     available = available_bytes()
     for cell in cells:
-        needed = memory_bytes(cell)
+        needed = cell.memory_bytes
         if needed > available:
             raise HostError(
                 f"{cell.title.strip()}: needs about {needed / 2**30:.1f} GiB for {cell.workers} workers, "

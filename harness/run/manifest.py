@@ -33,7 +33,7 @@ def code_of(cells: Sequence[Cell]) -> dict[str, str]:
     """Digests by name of the code and the data that cells depend on, as far as they are known before a repetition."""
     found = own_code(cells)
     for cell in cells:
-        found |= known_before(cell)
+        found |= known_before(cell.inputs)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.plan.load import Load, load_of
+from wanbench.harness.plan.load import Load
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.testbeds import simulated
 
@@ -54,6 +54,6 @@ def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str) -
         for cell in cells:
             own = host if cell.is_baseline and not simulated(cell.testbed) else None
             if not folder.is_finished(cell, rep, own if cell.key in divided else None):
-                todo.append(Item(cell, rep, load_of(cell), own))
+                todo.append(Item(cell, rep, cell.load, own))
         items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
     return items

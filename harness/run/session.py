@@ -18,8 +18,7 @@ from wanbench.harness.process import apart
 from wanbench.harness.process.awake import processors_awake
 from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
-from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
-from wanbench.harness.rep.train import network_of
+from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_network
 from wanbench.harness.results.claims import TRIES, Answer, SharedRun
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
@@ -114,8 +113,8 @@ class _Session:
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        self.sources = sources.current(todo[0].cell, {sources.OURS: "", **finished})
-        self.sources |= sources.named(todo[0].cell, apart.modules())  # the plan was made from these
+        self.sources = sources.current(todo[0].cell.inputs, {sources.OURS: "", **finished})
+        self.sources |= sources.named(todo[0].cell.inputs, apart.modules())  # the plan was made from these
         self.probes: dict[_Network, Mapping[str, Any]] = {}
         self.remaining = Remaining()
         self.again: list[Item] = []  # invalid at the first try
@@ -174,7 +173,7 @@ class _Session:
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
             # Slots are opened now, because to open one disturbs what is measured beside it.
-            future = self.engine.submit(_kind(cell), partial(probe_cell, cell), in_new=True)
+            future = self.engine.submit(_kind(cell), partial(probe_network, cell.repetition(0)), in_new=True)
             while not self._ended({future}):
                 pass
             return future.result()
@@ -260,7 +259,7 @@ class _Session:
     def _submit(self, item: Item, part: Path) -> Future[Row]:
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
         return self.engine.submit(
-            _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
+            _kind(item.cell), lambda slot: measure(item.cell.repetition(item.rep), slot, part, self.control, probe)
         )
 
     def _settle(self, item: Item, part: Path, future: Future[Row]) -> bool:
@@ -304,7 +303,7 @@ class _Session:
         common = {name: digest for name, digest in self.sources.items() if name in ran}
         other = next((name for name, digest in common.items() if ran[name] != digest), None)
         if row["status"] == "invalid":
-            other = other or sources.changed(item.cell, common)
+            other = other or sources.changed(item.cell.inputs, common)
         if other is not None:
             reason = f"{other} changed after this run began"
             self._keep(item, part, row | {"status": "invalid", "reason": reason})
@@ -363,7 +362,7 @@ def _simulated(item: Item) -> bool:
 
 def _network(cell: Cell) -> _Network:
     """Identity of a network for probing: the network, and the kind of slot that builds it."""
-    return _kind(cell), network_of(cell).key()
+    return _kind(cell), cell.emulated_network.key()
 
 
 def _line(item: Item, row: Row) -> str:

@@ -10,9 +10,8 @@ from wanbench.harness.errors import SpecError
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.impairments.queue import RATE
 from wanbench.netprofiles.path import EFFECTS
-from wanbench.netprofiles.table import number, read_table
 from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
-from wanbench.netprofiles.user_file import read_text
+from wanbench.netprofiles.user_file import number, read_table, read_text
 
 TIME = "time_s"
 TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import Emulator, EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
 from wanbench.workloads.loop.job import Job

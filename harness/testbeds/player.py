@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError

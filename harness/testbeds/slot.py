@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from wanbench.harness.emulators import choice as emulators
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.process import Emulator
+from wanbench.harness.emulators.emulator import EMULATORS, Emulator, EmulatorError
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
 from wanbench.harness.testbeds.messages import checked
@@ -246,7 +244,7 @@ class SlotTestbed(ABC):
 
     def open_slot(self, emulator: str) -> WorkerSlot:
         """Return a new slot, without workers yet, that uses the emulator of this name."""
-        self._slots.append(WorkerSlot(self.starter(), emulators.starter(emulator)))
+        self._slots.append(WorkerSlot(self.starter(), EMULATORS[emulator]))
         return self._slots[-1]
 
     def kill(self) -> None:

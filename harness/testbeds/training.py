@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.attendance import Attendance
 from wanbench.harness.testbeds.base import EmulatedSlot, Trained, Training, WorkerDied, WorkerHandle

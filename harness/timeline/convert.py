@@ -36,7 +36,7 @@ from wanbench.harness.spec.trace import (
 )
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
-from wanbench.netprofiles.table import number, read_table
+from wanbench.netprofiles.user_file import number, read_table
 
 _RATE, _RTT, _LOSS = "rate_mbps", "rtt_ms", "loss_pct"
 _DELAYS = (_RTT, "one_way_ms")

@@ -8,7 +8,7 @@ import time
 import pytest
 from traffic import MS, PORT, connect, network, other_path
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.plan import UNLIMITED, Link, Queue, worker_address
 from wanbench.workloads.process import probing
 from wanbench.workloads.process.tun import tcp_counters

@@ -54,7 +54,7 @@ def plan(repetitions: int) -> Plan:
 
 def row_of(cell: Cell, rep: int) -> dict[str, Any]:
     """What `measure` returns for a repetition, at once."""
-    measured = {"status": "ok", "step_time_s": 0.01 * cell.workers, "sources": known_before(cell)}
+    measured = {"status": "ok", "step_time_s": 0.01 * cell.workers, "sources": known_before(cell.inputs)}
     return {**describe(cell, rep), **measured}
 
 
@@ -63,7 +63,7 @@ def finished(folder: RunFolder, made: Plan) -> None:
     folder.prepare("", made.to_json(), {"schema": 1})
     for cell in made.cells:
         for rep in range(REPEATS):
-            row: Any = {**row_of(cell, rep), "run": folder.name, "code": code_hash(known_before(cell))}
+            row: Any = {**row_of(cell, rep), "run": folder.name, "code": code_hash(known_before(cell.inputs))}
             folder.finish(cell, rep, folder.begin(cell, rep), row)
 
 

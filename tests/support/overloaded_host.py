@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
+from wanbench.harness.emulators.relay.process import Meter
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD
-from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.relay.switch import Switch
 from wanbench.harness.testbeds.training import train
 
@@ -27,7 +27,7 @@ STEP_S = 0.02
 def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
     """Return the statistics of a relay whose loop gets a processor only now and then, for one second."""
     clock = SimpleNamespace(ms=0.0)
-    monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: clock.ms / 1e3)
+    monkeypatch.setattr("wanbench.harness.emulators.relay.process.time.monotonic", lambda: clock.ms / 1e3)
     switch = Switch()
     ports = [switch.attach(rank, socket.inet_aton(worker_address(rank)), rank) for rank in range(network.workers)]
     switch.apply(network, seed=1)
@@ -143,7 +143,7 @@ def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
     probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
     testbed, idle = Testbed(turn_every_ms), (0, [0] * 8)
     monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)
-    monkeypatch.setattr("wanbench.harness.run.session.probe_cell", lambda cell, slot: probed)
+    monkeypatch.setattr("wanbench.harness.run.session.probe_network", lambda repetition, slot: probed)
     monkeypatch.setattr("wanbench.harness.rep.fidelity._sample", lambda: idle)
     monkeypatch.setattr("wanbench.harness.run.session.opened", lambda name, **settings: testbed)
     return testbed

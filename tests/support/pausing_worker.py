@@ -69,7 +69,7 @@ class Measuring:
         if outcome == "failed":
             raise RepFailed(str(token))
         reason = {} if outcome == "ok" else {"reason": str(token)}
-        row = {**describe(cell, rep), "sources": known_before(cell)}
+        row = {**describe(cell, rep), "sources": known_before(cell.inputs)}
         return {**row, "status": outcome, "step_time_s": float(token), **reason}
 
 

@@ -413,7 +413,7 @@ def _leave(group: weakref.ref[WanGroup]) -> None:
         alive.shutdown()
 
 
-# ---------------------------------------------------------------- what torch passes: checked in gloo's words, and flat
+# ------------------------------------------------ what torch passes: checked in gloo's words, and as flat memory
 
 _OPS = {
     "sum": ReduceOp.SUM,

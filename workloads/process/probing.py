@@ -1,7 +1,7 @@
 """The worker's part of measuring the emulated network: trains of UDP packets that contain their sending time.
 
 All workers of a host share this clock, so the sending time gives the one-way delay of each direction separately.
-`harness.emulators.probe.measure` decides which worker sends which trains to which peers, and evaluates the result.
+`harness.emulators.probe` decides which worker sends which trains to which peers, and evaluates the result.
 """
 
 from __future__ import annotations

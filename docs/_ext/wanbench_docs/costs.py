@@ -73,12 +73,6 @@ COSTS: Mapping[str, Cost] = {
         "15 * M / (2048 * p)", "1 / p", "(N - 1) * 15 * M / (2048 * p)", "RTT / (2 * p)",
         "With the default compressor, 120 bytes for 4096 parameters: every worker receives the messages of all others.",
     ),
-    "decoupled-diloco": Cost(
-        "2 * M * (N - 1) / (N * p)", "4 * P * (N - 1) / (N * p)", "2 * M * (N - 1) / (N * p)",
-        "max(0, RTT - D * Tc) / (p / P * (D // (p / P) + 1))",
-        "P is the number of fragments, p is H, D is tau. Rank 0 sends half of the bytes. With K < N, a learner waits "
-        "for K learners only, and says so in one more message.",
-    ),
     "async-local-sgd": Cost(
         "2 * M * (N - 1) / (N * p)", "4 * (N - 1) / (N * p)", "2 * M * (N - 1) / (N * p)", "RTT / p",
         "With workers of equal speed. Rank 0 sends half of the bytes.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from wanbench.harness.emulators.plan import Link
-    from wanbench.harness.emulators.probe.report import Arrival, PathProbe
+    from wanbench.harness.emulators.probe import Arrival, PathProbe
 
 CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""

@@ -1,4 +1,4 @@
-"""The check of a path's rate. The queue itself is part of the emulators' models (`relay.queues`, `netem.plan`)."""
+"""The check of a path's rate. The queue itself is part of the emulators' models (`relay.switch`, `netem.plan`)."""
 
 from __future__ import annotations
 

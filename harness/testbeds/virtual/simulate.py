@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import random
+import socket
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.results.steps import Steps
+from wanbench.harness.testbeds.base import Trained
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
-from wanbench.harness.testbeds.virtual.epoch import EpochFabric
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
-from wanbench.harness.testbeds.virtual.membership import Epochs
+from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
+from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.kill import WorkerCommand
+from wanbench.harness.timeline.schedule import Schedule
+from wanbench.workloads import imported
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.membership import Alone, Minority
@@ -31,6 +39,54 @@ from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Emit, Outcome
 from wanbench.workloads.seeding import torch_seed
+
+_LOG_TAIL_LINES = 12
+_States = tuple[Any, ...]
+
+
+def simulated(
+    jobs: Sequence[Job],
+    network: EmulatedNetwork,
+    schedule: Schedule | None,
+    tcp: Tcp,
+    stopped: threading.Event | None = None,
+) -> Trained:
+    """Simulate a training run. Arguments are those of `simulate`, with the schedule of the changes.
+
+    Raises:
+        RepFailed: a worker raised an error, or waits forever for a message.
+    """
+    changing = ChangingNetwork(schedule) if schedule is not None else None
+    try:
+        done = simulate(jobs, network, tcp, stopped=stopped, changing=changing)
+    except SimulationError as error:
+        lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
+        reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
+        raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
+    except TimelineError as error:
+        raise RepFailed(str(error)) from None
+    except Stopped:
+        raise RepFailed("stopped") from None
+    imports = imported.noted()
+    finished = {rank: {"outcome": vars(out), "imports": imports} for rank, out in sorted(done.outcomes.items())}
+    return Trained(done.steps, finished, vars(tcp), timeline=changing.record() if changing else None)
+
+
+def serve_forked(sock: socket.socket, _: dict[str, Any]) -> None:
+    """Answer arguments of `simulated` with what was `Trained`, or with `RepFailed`, until end of file."""
+    connection = Connection(sock.detach())
+    while True:
+        try:
+            arguments = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer: Trained | RepFailed = simulated(*arguments)
+        except RepFailed as error:
+            answer = error
+        sys.stdout.flush()  # what a user's code printed appears with its repetition
+        sys.stderr.flush()
+        connection.send(answer)
 
 
 @dataclass(frozen=True)
@@ -192,9 +248,6 @@ class _RandomStates:
     def restore(self) -> None:
         """Restore the states from before the simulation."""
         _set_random_states(self._before)
-
-
-_States = tuple[Any, ...]
 
 
 def _random_states() -> _States:

@@ -29,7 +29,6 @@ PARAMETERS = {
     "eager-diloco": {"period": 4},
     "sparseloco": {"period": 4},
     "async-local-sgd": {"period": 4},
-    "decoupled-diloco": {"period": 8, "fragments": 2, "delay": 4},
     "halos": {"period": 4, "merges": 2},
     "olco3": {"staleness": 2, "period": 4},
     "rps": {},
@@ -42,9 +41,9 @@ PARAMETERS = {
 }
 NEITHER = {  # their messages are no all-reduces
     "rps", "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
-    "sparseloco", "async-local-sgd", "decoupled-diloco", "halos",
+    "sparseloco", "async-local-sgd", "halos",
 }  # fmt: skip
-SERVED = {"async-local-sgd", "decoupled-diloco", "halos"}  # a server sends its model at the end
+SERVED = {"async-local-sgd", "halos"}  # a server sends its model at the end
 SYMBOLS = {"delay": "D", "period": "p", "peers": "m", "fragments": "P", "staleness": "s"}
 WORKERS, MODEL_BYTES, COMPUTE_S = 4, 4_000_000, 0.01
 SPEC = """

@@ -15,7 +15,6 @@ from recorded_numbers import REFERENCE, ROOT, SUBJECTS, parity, rows
 
 from wanbench import netprofiles
 from wanbench.harness.advise import question
-from wanbench.harness.analysis.stability import delayed_limit, synchronous_limit
 from wanbench.harness.emulators import plan as emulators
 from wanbench.harness.errors import EXIT_REGRESSION
 from wanbench.harness.gate.rule import NOISE_LIMIT
@@ -25,10 +24,11 @@ from wanbench.harness.process import ahead
 from wanbench.harness.rep import fidelity
 from wanbench.harness.rep.measure import SINGLE_PACKETS
 from wanbench.harness.show import papers
+from wanbench.harness.show.papers.stability import delayed_limit, synchronous_limit
 from wanbench.harness.show.report import content
 from wanbench.harness.spec import tables, trace
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
-from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS
+from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.workloads import workload_keys
 from wanbench.workloads.comm import datagram, meter
 from wanbench.workloads.data import datasets, stdlib

@@ -10,7 +10,7 @@ import pytest
 from wanbench.harness.emulators.impairments.base import Observation
 from wanbench.harness.emulators.impairments.loss import Loss, loss_gaps, loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, Link
-from wanbench.harness.emulators.probe.report import RELAY_TOLERANCE, PathProbe
+from wanbench.harness.emulators.probe import RELAY_TOLERANCE, PathProbe
 
 # Loss, and mean burst; 0 is no bursts.
 CHAINS = [(0.01, 5.0), (0.1, 2.5), (0.02, 50.0), (0.5, 1.0), (0.6, 1.5), (0.1, 0.0), (0.7, 0.0)]

@@ -4,15 +4,19 @@ import pytest
 
 from wanbench.harness.emulators.impairments.loss import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
-from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
-from wanbench.harness.emulators.probe.report import (
+from wanbench.harness.emulators.probe import (
     NETEM_TOLERANCE,
     RELAY_TOLERANCE,
     ProbeReport,
+    burst_train,
     dispersion,
+    flows_of,
     inversions,
     judge,
     judge_shared_up,
+    rounds_of,
+    shared_up_flows,
+    wire_ns,
 )
 
 MS = 1_000_000

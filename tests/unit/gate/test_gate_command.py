@@ -13,9 +13,9 @@ from small_spec import GOOD
 
 from wanbench.harness.gate import compare
 from wanbench.harness.gate import noise as host_noise
-from wanbench.harness.gate.names import name
 from wanbench.harness.gate.rounds import Measurement
 from wanbench.harness.gate.sides import Side
+from wanbench.harness.gate.verdict import name
 from wanbench.harness.results.store import RunFolder
 
 SPEC = GOOD.replace("[sweep]", '[run]\ntestbed = "virtual"\nrepeats = 1\n\n[sweep]')

@@ -6,7 +6,6 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.workloads.algorithms import registry
@@ -28,7 +27,6 @@ ALGORITHMS = {
     "eager-diloco": "{ period = 3 }",
     "sparseloco": "{ period = 5, compression = { kind = 'chunk-topk', chunk = 64, kept = 16 } }",
     "async-local-sgd": "{ period = 4 }",
-    "decoupled-diloco": "{ period = 6, fragments = 3, delay = 2, quorum = 1 }",
     "halos": "{ period = 2, merges = 2, local_every = 1, local_lr = 0.7, global_lr = 0.7, mixing = 1.0 }",
     "olco3": "{ staleness = 2, period = 2, compression = { kind = 'topk', ratio = 0.1 }, two_way = true }",
     "rps": "{}",
@@ -48,7 +46,7 @@ def cell_of(kind, *changes, rtt="10ms", workers=4):
 
 
 def simulated(cell, shuffle=None):
-    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 def test_every_algorithm_is_tested_here():
@@ -115,7 +113,7 @@ def test_a_prediction_is_right_or_absent(kind):
     known = cell.predicted_step_time_s
     gossip = {"sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd"}
     lossy = {"rps", "gradient-sharing"}
-    served = {"async-local-sgd", "decoupled-diloco", "halos"}
+    served = {"async-local-sgd", "halos"}
     assert (known is None) == (kind in {*gossip, *lossy, *served, "overlap-localsgd", "olco3", "sparseloco"})
     if known is not None:
         outcome = simulated(cell).outcomes[0]

@@ -8,7 +8,6 @@ from small_spec import GOOD, cells, edited, refusal, swept
 
 from wanbench.harness.emulators.impairments.loss import in_bursts
 from wanbench.harness.plan.cell import BASELINE
-from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 
 # ---------------------------------------------------------------- the cells of a sweep
@@ -106,7 +105,7 @@ def test_until_does_not_make_the_one_worker_cell_longer():
 
 def test_a_sweep_of_loss_with_bursts_can_start_at_no_loss():
     found = swept(edited(('rate = "1Gbit"', "loss_burst = 5"), ("[2]", '[2]\nloss = ["0%", "1%"]')))
-    links = [network_of(cell).links[0, 1] for cell in found]
+    links = [cell.emulated_network.links[0, 1] for cell in found]
     assert [(link.loss, in_bursts(link)) for link in links] == [(0.0, False), (0.01, True)]
 
 

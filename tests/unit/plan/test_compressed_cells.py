@@ -6,7 +6,6 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.plan.law import PredictInputs, predict
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
@@ -19,7 +18,7 @@ def cells_of(algorithm, *changes):
 
 
 def simulated(cell, shuffle=None):
-    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 def test_a_list_of_compressors_expands_into_one_algorithm_each():

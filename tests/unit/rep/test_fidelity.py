@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
-from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
 
 IDLE_HOST = {"cpu_pct": 30.0, "softnet_dropped": 0}
@@ -39,7 +38,7 @@ def stats(**fields) -> EmulatorStats:
 
 def reasons(of: Cell | None = None, host=IDLE_HOST, probe=GOOD_PROBE, **fields) -> list[str]:
     of = of or cell()
-    return judge(of, network_of(of), stats(**fields), host, probe)
+    return judge(of.repetition(0), stats(**fields), host, probe)
 
 
 def test_a_faithful_repetition_has_no_reasons():

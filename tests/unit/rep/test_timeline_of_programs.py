@@ -8,7 +8,7 @@ import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.program import Ended, play_timeline

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from small_spec import edited, swept
 from traffic import network as network_with
 
-from wanbench.harness.rep.train import jobs
 from wanbench.harness.testbeds.base import Group, Trained, Training
 from wanbench.harness.testbeds.training import _follow
 
@@ -16,7 +15,7 @@ from wanbench.harness.testbeds.training import _follow
 def test_workers_tell_their_last_step_at_once_if_the_network_loses_packets():
     for loss, told in (("0%", False), ("10%", True)):
         (cell,) = swept(edited(("[sweep]", f'[sweep]\nloss = ["{loss}"]')))
-        assert [tuple(job.told_steps) for job in jobs(cell, 0, "")] == [(cell.steps,) if told else ()] * 2
+        assert [tuple(job.told_steps) for job in cell.repetition(0).jobs] == [(cell.steps,) if told else ()] * 2
 
 
 class Emulator:

@@ -253,7 +253,7 @@ def test_the_one_worker_cell_of_a_command_has_no_kill():
     alone, together = sorted(expand(Spec.from_toml(f"{COMMAND}[[timeline]]\n{FOR_A_WHILE}\n", "k.toml"), "k.toml"),
                              key=lambda cell: cell.workers)  # fmt: skip
     assert not alone.changes
-    assert program_of(alone, 0, Path("s")).schedule is None
-    timeline = program_of(together, 0, Path("s")).schedule
+    assert program_of(alone.repetition(0), Path("s")).schedule is None
+    timeline = program_of(together.repetition(0), Path("s")).schedule
     assert timeline is not None
     assert timeline.restarts() == [0, 1, 0]

@@ -77,8 +77,6 @@ EVERY = [
     ("sparseloco", {"period": 4, "compression": {"kind": "chunk-topk", "chunk": 4, "kept": 1}}),
     ("async-local-sgd", {"period": 4}),
     ("async-local-sgd", {"period": 1, "max_wait": "5ms", "dynamic": False, "spread": 0.2}),
-    ("decoupled-diloco", {"period": 6, "fragments": 3, "delay": 3}),
-    ("decoupled-diloco", {"period": 4, "quorum": 1}),
     ("halos", {"period": 4, "merges": 2}),
     ("olco3", {"staleness": 2, "period": 3}),
     ("olco3", {"staleness": 0, "period": 3, "compression": "topk"}),

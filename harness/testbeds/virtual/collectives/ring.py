@@ -46,3 +46,10 @@ class Ring(Plan):
             first = np.maximum(ready, begun[self._before])
             last = np.maximum(ready, arrival[self._before])
         return last
+
+
+class RingGather(Ring):
+    """The all-gather: N - 1 hops, each forwards the vector of the hop before."""
+
+    def _cut(self, count: int) -> tuple[int, int]:
+        return count - 1, self.nbytes

@@ -9,7 +9,6 @@ import torch
 from small_spec import edited, swept
 from virtual_world import MS, star
 
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
@@ -131,8 +130,8 @@ VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[train]\nlr = 0.1\nunt
 def outcomes(algorithm, loss="0%", **changed):
     changes = [DIGITS, VIRTUAL, ("ssgd = {}", algorithm), ("workers = [2]", f'workers = [4]\nloss = ["{loss}"]')]
     (cell,) = swept(edited(*changes))
-    changed_jobs = [replace(job, **changed) for job in jobs(cell, 0, "")]
-    return [*simulate(changed_jobs, network_of(cell), Tcp()).outcomes.values()]
+    changed_jobs = [replace(job, **changed) for job in cell.repetition(0).jobs]
+    return [*simulate(changed_jobs, cell.emulated_network, Tcp()).outcomes.values()]
 
 
 def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():

@@ -6,7 +6,7 @@ import pytest
 from small_spec import edited, swept
 from test_virtual_changes import with_parameters
 
-from wanbench.harness.rep.train import jobs, measure, network_of, schedule_of
+from wanbench.harness.rep.train import measure
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -35,8 +35,8 @@ def cell_of(algorithm: str, *kills: str, learns: bool = False):
 
 
 def trained(cell, rep=0, shuffle=None):
-    changing = ChangingNetwork(schedule_of(cell, rep))
-    return simulate(jobs(cell, rep, ""), network_of(cell), Tcp(), changing=changing, shuffle=shuffle)
+    changing = ChangingNetwork(cell.repetition(rep).schedule)
+    return simulate(cell.repetition(rep).jobs, cell.emulated_network, Tcp(), changing=changing, shuffle=shuffle)
 
 
 def members(done, seen_by=None):
@@ -132,7 +132,7 @@ def test_losses_do_not_depend_on_the_order_of_workers_at_equal_times(kind):
 
 def test_a_row_says_what_was_lost(tmp_path):
     cell = cell_of("ssgd = {}", 'at = "2s"\nwhere = 2\nfor = "3s"')
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert row["membership_changes"] == 2
     assert row["steps"] == 60
     away = 240 - row["counted_steps"]

@@ -13,7 +13,7 @@ from on_relay import expand
 from small_spec import GOOD, edited
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.rep.train import jobs, measure, network_of
+from wanbench.harness.rep.train import measure
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.kernel import SimulationError
 from wanbench.harness.testbeds.virtual.simulate import simulate
@@ -29,7 +29,7 @@ def cell_of(*changes):
 
 
 def simulated(cell, *, shuffle=None, rep=0):
-    return simulate(jobs(cell, rep, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(rep).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 def rows_of(run):
@@ -100,7 +100,7 @@ def test_a_step_without_communication_takes_exactly_its_compute_time():
 
 def test_the_files_and_columns_of_a_repetition(tmp_path):
     cell = cell_of()
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert {path.name for path in tmp_path.iterdir()} == {"steps.parquet", "messages.parquet", "network.json"}
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     assert list(steps.columns) == [
@@ -125,10 +125,10 @@ def test_repetitions_differ_by_their_seed_and_repeat_exactly():
 
 def test_the_error_of_a_users_model_names_its_worker():
     cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n'))
-    first, second = jobs(cell, 0, "")
+    first, second = cell.repetition(0).jobs
     broken = [first, type(second)(**{**second.to_json(), "kind": "ssgd", "params": {"delay": 1}})]
     with pytest.raises(SimulationError) as caught:
-        simulate(broken, network_of(cell), Tcp())
+        simulate(broken, cell.emulated_network, Tcp())
     assert caught.value.rank == 1
     assert str(caught.value).startswith("algorithm 'ssgd' has no parameter 'delay'")
 
@@ -136,8 +136,8 @@ def test_the_error_of_a_users_model_names_its_worker():
 def test_a_single_worker_needs_no_network():
     cells = expand(Spec.from_toml(edited(VIRTUAL), "x.toml"), "x.toml")
     (alone,) = [cell for cell in cells if cell.is_baseline]
-    network = network_of(alone)
+    network = alone.emulated_network
     assert isinstance(network, EmulatedNetwork)
-    outcome = simulate(jobs(alone, 0, ""), network, Tcp()).outcomes[0]
+    outcome = simulate(alone.repetition(0).jobs, network, Tcp()).outcomes[0]
     assert outcome.window["stall_ns"] == 0
     assert "virtual" not in GOOD
