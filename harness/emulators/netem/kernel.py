@@ -110,7 +110,7 @@ class Stack:
                 raise KernelError(f"{self.name}: sysctl {name}={text}: {error.strerror}{hint}") from None
 
     def lead_outside(self) -> None:
-        """Set the rules of `workloads.process.route.lead_outside`, which remain until the namespace ends."""
+        """Set the rules of `workloads.process.namespace.lead_outside`, which remain until the namespace ends."""
         ports = f"{DNS_PORT}:{DNS_PORT}"
         rules: tuple[dict[str, Any], ...] = (
             {"priority": OUTSIDE_PRIORITY, "dport_range": ports, "action": "FR_ACT_UNREACHABLE"},
