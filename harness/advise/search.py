@@ -19,7 +19,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.host import ThisHost
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 

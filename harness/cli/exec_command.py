@@ -141,7 +141,7 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     from wanbench.harness.rep.gpus import assign_gpus
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.attend import Own, attend
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.manifest import manifest
 
     name = f"exec-{_name(name, argv)}-{time.strftime('%Y%m%d-%H%M%S')}"

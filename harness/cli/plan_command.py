@@ -51,7 +51,7 @@ def command(
     from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.load import load_of, makespan, slots_for
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.auto import ThisHost, scale_explained
+    from wanbench.harness.run.host import ThisHost, scale_explained
 
     if as_json + as_tc + collectives > 1:
         raise SpecError("--json, --tc and --collectives: choose one")

@@ -21,8 +21,7 @@ from wanbench.harness.gate.sides import Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell, TrainingCell
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import control_folder
-from wanbench.harness.run.host import check_host
+from wanbench.harness.run.host import check_host, control_folder
 
 
 def compare(work: Work, base: str, head: str, out: Path) -> Report:

@@ -33,7 +33,7 @@ from wanbench.harness.gate.sides import Side
 from wanbench.harness.process.git import environment
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import stoppable
+from wanbench.harness.run.host import stoppable
 from wanbench.harness.spec.command import files
 from wanbench.netprofiles import toml_text
 from wanbench.workloads.process.namespace import die_with_parent

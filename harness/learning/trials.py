@@ -12,7 +12,7 @@ from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.plan.known import parameter_names
-from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.host import ThisHost
 from wanbench.harness.spec.experiment import Spec
 
 _TIMED = "100 steps"  # long enough for the losses of a path to average out
