@@ -76,8 +76,7 @@ def _advise(
     budget: float,
     fresh: bool,
 ) -> None:
-    from wanbench.harness.advise import files
-    from wanbench.harness.advise.answer import answer, text, to_json
+    from wanbench.harness.advise.answer import answer, text, to_json, write
     from wanbench.harness.advise.evidence import Library
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options, search
@@ -97,7 +96,7 @@ def _advise(
     )
     given = answer(found, budget)
     folder = out / question.spec.name
-    written = files.write(given, folder)
+    written = write(given, folder)
     if as_json:
         click.echo(json.dumps(to_json(given), indent=1, allow_nan=False))
     else:

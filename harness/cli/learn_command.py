@@ -61,8 +61,7 @@ def command(
     from wanbench.harness.learning import design as designs
     from wanbench.harness.learning.campaign import Campaign, about
     from wanbench.harness.learning.cost import cost_text
-    from wanbench.harness.learning.extend import extended
-    from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
+    from wanbench.harness.learning.recording import RECORDED, SUFFIX, extended, read
     from wanbench.harness.learning.summary import text
     from wanbench.harness.results.store import RunFolder
 
@@ -112,7 +111,7 @@ def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 def _print_table(name: str, run: Path) -> None:
     """Print the tables of one's own run if there is one, else of the recording in the package."""
     from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
-    from wanbench.harness.learning.table import tables
+    from wanbench.harness.learning.summary import tables
 
     own, shipped = run / f"learned{SUFFIX}", RECORDED / f"{name}{SUFFIX}"
     path = own if own.is_file() else shipped

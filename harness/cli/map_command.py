@@ -46,7 +46,7 @@ def _map(
     fresh: bool,
 ) -> None:
     from wanbench.harness.advise.evidence import Library
-    from wanbench.harness.advise.map import draw_up, stored
+    from wanbench.harness.advise.map import draw_up
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
     from wanbench.harness.show.figures import stored_map
@@ -63,10 +63,9 @@ def _map(
     say = Options(out, 0, fresh, lambda line: click.echo(line, err=True))
     found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
     folder = out / f"{question.spec.name}-map"
-    of_map = stored(found)
-    for path in stored_map.write(of_map, folder):
+    for path in stored_map.write(found, folder):
         click.echo(path, err=True)
-    terminal.show(of_map.title.partition("\n")[0], err=True)
+    terminal.show(found.title.partition("\n")[0], err=True)
     click.echo(folder)
 
 

@@ -14,7 +14,7 @@ from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.process import child
-from wanbench.harness.process.awake import processors_awake
+from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import command
 from wanbench.harness.rep.fidelity import CHANGED
 from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell

@@ -26,7 +26,7 @@ from wanbench.harness.errors import Interrupted, RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Capacity, Load, load_of, makespan, simulators
 from wanbench.harness.process import apart, child
-from wanbench.harness.process.awake import processors_awake
+from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
 from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell

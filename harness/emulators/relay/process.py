@@ -24,7 +24,7 @@ from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, VIRTIO_BYTES, S
 from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.relay.switch import Port, Switch
 from wanbench.harness.emulators.serve import answer, main
-from wanbench.harness.process.ahead import run_ahead
+from wanbench.harness.process.priority import run_ahead
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.namespace import set_timer_slack
 from wanbench.workloads.process.tun import passes_segments

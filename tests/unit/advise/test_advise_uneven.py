@@ -11,9 +11,8 @@ from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.evidence import Evidence, Tier
 from wanbench.harness.advise.flips import moved
 from wanbench.harness.advise.question import Limits, ask
-from wanbench.harness.advise.ranking import Measured
+from wanbench.harness.advise.ranking import Candidate, Measured, law_s
 from wanbench.harness.advise.reproduce import emulation_spec, trial
-from wanbench.harness.advise.shortlist import Candidate, law_s
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.spec.experiment import Spec
@@ -50,6 +49,6 @@ def test_the_spec_and_the_trial_have_the_times(question):
     ssgd = with_setting(question.reference, Setting("ssgd", "ssgd", {}))
     spec = Spec.from_toml(emulation_spec(question, [ssgd], 1).replace('"auto"', "1"), "advised.toml")
     assert expand(spec, "advised.toml", FixedHost())[-1].each_step_time_s == SECONDS
-    script = trial(ssgd, 1.0, 0.1)
+    script = trial(ssgd, 1.0)
     ast.parse(script)
     assert "STEP_TIMES_S = [0.3, 0.9, 0.9, 0.9]" in script
