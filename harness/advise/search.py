@@ -10,16 +10,26 @@ from statistics import median
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
 from wanbench.harness.advise.question import REFERENCE, Question
-from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
+from wanbench.harness.advise.ranking import (
+    Candidate,
+    Measured,
+    advisable,
+    first,
+    one_of_each,
+    promising,
+    ranked,
+    shortlist,
+    weighed,
+    without_risk,
+)
 from wanbench.harness.advise.reproduce import emulation_spec
-from wanbench.harness.advise.shortlist import Candidate, first, promising, shortlist, weighed
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.errors import CellsFailed, HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.host import ThisHost
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 

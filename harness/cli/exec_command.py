@@ -171,7 +171,7 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.attend import Own, attend
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.manifest import manifest
 
     name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -200,7 +200,7 @@ def planned(spec: Spec, source: str, folder: Path | None = None) -> Plan:
     """The plan of a spec on this host; `folder` has the run that it continues. Raises: SpecError."""
     from wanbench.harness.plan.plan import make
     from wanbench.harness.results.planned import auto_of
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.host import ThisHost
 
     return make(spec, source, ThisHost(), None if folder is None else auto_of(folder))
 

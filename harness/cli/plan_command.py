@@ -64,7 +64,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     """Print what is left to run, and how long it takes."""
     from wanbench.harness.plan.load import makespan, slots_for
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.auto import ThisHost, scale_explained
+    from wanbench.harness.run.host import ThisHost, scale_explained
 
     spec = plan.spec
     folder = RunFolder(out / spec.name)

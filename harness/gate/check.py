@@ -25,8 +25,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import control_folder
-from wanbench.harness.run.host import check_host
+from wanbench.harness.run.host import check_host, control_folder
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 

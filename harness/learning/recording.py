@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -158,3 +158,44 @@ def curve(rep: Path, every: int) -> dict[str, Any]:
 
 def _significant(value: float) -> float:
     return float(f"{value:.4g}")
+
+
+_RECIPE = ("workload", "network", "train", "workers", "seeds", "seed", "tune")
+
+
+def extended(old: Recording, new: Recording, about: dict[str, Any]) -> Recording:
+    """The old recording with the settings and conditions of the new one, which replace those of equal name.
+
+    The reference was trained again with every seed. Only if each of its losses and accuracies is the recorded one do
+    old and new trajectories come from the same recipe, data and arithmetic, so that they can stand side by side.
+
+    Args:
+        about: of the whole design, of which `new` has a part.
+
+    Raises:
+        SpecError: the recipe differs, or the reference trained otherwise than recorded.
+    """
+    for key in _RECIPE:
+        if old.about.get(key) != about.get(key):
+            raise SpecError(
+                f"{old.design}: {key} differs from what is recorded; record the whole design, without --only"
+            )
+    if old.by_setting.get((BASE, REFERENCE)) != new.by_setting.get((BASE, REFERENCE)):
+        raise SpecError(
+            f"{old.design}: {REFERENCE} trains otherwise here than recorded, so new settings cannot be compared with "
+            "the old ones; record the whole design, without --only"
+        )
+    trained = new.by_setting.keys()
+    tuned = {(each["condition"], each["setting"]) for each in new.tuned}
+    return replace(
+        new,
+        about=about,
+        made={**new.made, "code": sorted({*old.made["code"], *new.made["code"]})},
+        tuned=[each for each in old.tuned if (each["condition"], each["setting"]) not in tuned] + [*new.tuned],
+        trajectories=[each for each in old.trajectories if (each.condition, each.setting) not in trained]
+        + [*new.trajectories],
+        step_time_s={
+            profile: {**old.step_time_s.get(profile, {}), **new.step_time_s.get(profile, {})}
+            for profile in {**old.step_time_s, **new.step_time_s}
+        },
+    )

@@ -20,7 +20,7 @@ from wanbench.harness.results.columns import empty
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run import session
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.repetitions import pending
+from wanbench.harness.run.session import pending
 from wanbench.harness.spec.experiment import Spec
 
 HOST = Capacity(cores=2, memory_bytes=64e9)

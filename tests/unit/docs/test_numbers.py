@@ -21,7 +21,7 @@ from wanbench.harness.gate.rule import NOISE_LIMIT
 from wanbench.harness.plan import ring_order, staleness
 from wanbench.harness.plan.conditions import _CLOSE
 from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, gloo_rounds
-from wanbench.harness.process import ahead
+from wanbench.harness.process import priority
 from wanbench.harness.rep import fidelity
 from wanbench.harness.rep.measure import SINGLE_PACKETS
 from wanbench.harness.show import papers
@@ -127,7 +127,7 @@ def of_code():
     yield f"{100 * tables.GateTable().loss_band:.0f} % by default"
     yield f"The first {meter.JOURNAL_LIMIT} messages"
     yield f"at most {content._MOST_FIGURES} figures"
-    yield f"at nice {ahead._HIGHEST}"
+    yield f"at nice {priority._HIGHEST}"
 
 
 def alone(text, fragments):

@@ -12,8 +12,7 @@ from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is use
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import recording as recordings
 from wanbench.harness.learning.recording import Recording, Trajectory, curve, read
-from wanbench.harness.learning.summary import lines, text
-from wanbench.harness.learning.table import tables
+from wanbench.harness.learning.summary import lines, tables, text
 
 STEPS = [10, 20]
 
