@@ -138,9 +138,10 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     """
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
+    from wanbench.harness.rep.command import Own
     from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.attend import Own, attend
+    from wanbench.harness.run.attend import attend
     from wanbench.harness.run.auto import ThisHost
     from wanbench.harness.run.manifest import manifest
 
