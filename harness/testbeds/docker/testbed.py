@@ -18,7 +18,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,16 +152,17 @@ class Starts:
         self._under_way = 0
         self._changed = threading.Condition()
 
-    def begin(self) -> None:
-        """Note that a slot starts workers."""
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """A slot starts workers."""
         with self._changed:
             self._under_way += 1
-
-    def end(self) -> None:
-        """Note that a slot has started its workers, or failed to."""
-        with self._changed:
-            self._under_way -= 1
-            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until no slot starts workers."""
@@ -182,11 +183,8 @@ class DockerStarter(ContainerStarter):
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
         """Return a worker once it is ready, and no slot starts workers if it is the last of its group."""
-        self._testbed.starts.begin()
-        try:
+        with self._testbed.starts.under_way():
             started = super().start_worker(rank, attachment, group)
-        finally:
-            self._testbed.starts.end()
         if not self._starting:
             self._testbed.starts.wait()
         return started
