@@ -69,11 +69,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
-        if door is not None:
-            threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
-        if agent is not None:
-            environment = processes.environment(request["agent_env"])
-            threading.Thread(target=serve, args=(agent, environment, request["cwd"]), daemon=True).start()
+        _serve(door, agent, request, processes)
         if not processes.watch():
             raise SystemExit(0)
     finally:
@@ -94,6 +90,17 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
         changed=changed,
     )
     channel.send({"cmd": "program", "event": "finished", **asdict(finished)})
+
+
+def _serve(
+    door: socket.socket | None, agent: socket.socket | None, request: dict[str, Any], processes: _Processes
+) -> None:
+    """Answer at both sockets, each in a thread."""
+    if door is not None:
+        threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
+    if agent is not None:
+        environment = processes.environment(request["agent_env"])
+        threading.Thread(target=serve, args=(agent, environment, request["cwd"]), daemon=True).start()
 
 
 def _used_s() -> float:
