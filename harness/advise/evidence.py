@@ -142,7 +142,7 @@ class Library:
                 one = next(iter(seeds.values()))
                 try:
                     label = known.algorithm(one.kind, one.params).label
-                except AlgorithmError:  # of a user's own that is not here
+                except AlgorithmError:  # removed, or a user's own that is not here
                     continue
                 found.setdefault(label, Setting(label, one.kind, one.params))
         return list(found.values())
@@ -156,7 +156,7 @@ class Library:
                 one = next(iter(seeds.values()))
                 try:
                     key = identity(one.kind, one.params)
-                except AlgorithmError:  # of a user's own that is not here
+                except AlgorithmError:  # removed, or a user's own that is not here
                     continue
                 found.setdefault(key, []).append((recording, condition, name))
         return found

@@ -22,7 +22,7 @@ _FORM = "expected SRC,DST=FILE or SRC=FILE"
 Pair = tuple[str, str]
 
 
-@click.command("measure", short_help="Make a profile from the output of ping and iperf3.")
+@click.command("measure")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC=FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
 @click.option(

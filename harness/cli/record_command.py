@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import out_option
+from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.options import fresh_option, jobs_option, keep_option, out_option
 from wanbench.harness.errors import CellsFailed, SpecError
 
 
-@click.command("record", short_help="Measure a paper's experiments and store what its figures need.")
-@click.argument("name", metavar="PAPER", shell_complete=completing.papers)
+@click.command("record")
+@click.argument("name", metavar="PAPER", shell_complete=completion_command.papers)
 @click.option("--only", multiple=True, metavar="RUN", help="Only this experiment of the paper. Repeatable.")
-@click.option("--fresh", is_flag=True, help="Delete earlier results of these experiments.")
-@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time.")
+@fresh_option
+@keep_option
+@jobs_option
 @out_option
 def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int | None, out: Path) -> None:
     """Run the experiments of PAPER, record them and draw the figures.

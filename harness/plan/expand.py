@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -98,9 +97,8 @@ class _Point:
         """The algorithms of this point: all, or only the value of the `algorithm` axis."""
         wanted = self.axes.get("algorithm")
         if wanted is not None and wanted not in known:
-            close = difflib.get_close_matches(str(wanted), known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"labels: {', '.join(known)}"
-            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}; {hint}")
+            near = did_you_mean(str(wanted), known, f"labels: {', '.join(known)}")
+            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}{near}")
         return ((label, choice) for label, choice in known.items() if wanted in {None, label})
 
     def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:

@@ -85,7 +85,7 @@ def undisturbed_step_times(rows: Sequence[Row]) -> StepTimes:
 
     If all hosts are alike, the host is None, because each may have only some repetitions of a cell.
     """
-    alike = all(hosts_of(mine).problem is None for mine in by_run(rows).values())
+    alike = all(hosts_of(of_run).problem is None for of_run in by_run(rows).values())
     return StepTimes(lambda row: row.get("counted_steps") is None, (lambda _: None) if alike else host_of, rows)
 
 

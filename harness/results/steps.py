@@ -30,16 +30,16 @@ def step_time_s(path: Path, first: int, steps: int) -> float | None:
     """
     ranks, numbers, ends_ns, times_s = _columns(path, ("rank", "step", "end_ns", "step_time_s"))
     order = np.lexsort((numbers, ranks))
-    found = []
-    for mine in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
-        ends = ends_ns[mine]
+    of_ranks = []
+    for rows in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
+        ends = ends_ns[rows]
         last = first + steps if steps else len(ends)
         if not last - first > 0 or last > len(ends):
             continue
         # Not the end of the step before: on real sockets, TCP's windows are read between the two.
-        begin_ns = ends[first] - times_s[mine[first]] * 1e9
-        found.append(float(ends[last - 1] - begin_ns) / 1e9 / (last - first))
-    return max(found, default=None)
+        begin_ns = ends[first] - times_s[rows[first]] * 1e9
+        of_ranks.append(float(ends[last - 1] - begin_ns) / 1e9 / (last - first))
+    return max(of_ranks, default=None)
 
 
 def elapsed_per_step_s(path: Path, steps: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,15 +67,11 @@ def steps_to_target(
 
 def value_at(steps: Sequence[float], values: Sequence[float | None], step: float) -> float | None:
     """The value after `step` steps, interpolated between evaluations; None before the first or after the last one."""
-    for i, reached in enumerate(steps):
-        value = values[i]
-        if value is None:
-            return None
-        if reached == step:
-            return value
-        if reached > step:
-            before = values[i - 1] if i else None
-            if before is None:
-                return None
-            return before + (value - before) * (step - steps[i - 1]) / (reached - steps[i - 1])
-    return None
+    at = bisect_left(steps, step)
+    value = values[at] if at < len(steps) else None
+    if value is None or steps[at] == step:
+        return value
+    before = values[at - 1] if at else None
+    if before is None:
+        return None
+    return before + (value - before) * (step - steps[at - 1]) / (steps[at] - steps[at - 1])

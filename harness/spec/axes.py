@@ -5,7 +5,6 @@ If the workload is a command, an axis with any other name belongs to the command
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.bounds import check_size, check_workers
 from wanbench.harness.spec.experiment import Spec, set_dotted
+from wanbench.netprofiles.errors import did_you_mean
 from wanbench.netprofiles.path import EFFECTS
 
 # Axes with a short name, without their table.
@@ -102,15 +102,14 @@ def _check_axis(key: str, where: str, command: bool) -> None:
     """Check that an axis is a short name, a dotted key of a cell's table, or a command's own. Raises: SpecError."""
     if command and is_commands_own(key):
         return
-    table, dot, rest = key.partition(".")
+    table, dot, _ = key.partition(".")
     known = (*_OWN, *SHORT_AXES)
     if not dot and key not in known:
-        hint = _hint(key, known, "expected a dotted key or one of " + ", ".join(sorted(known)))
-        raise SpecError(f"{where}: sweep.{key}: unknown axis; {hint}")
+        near = did_you_mean(key, known, f"expected a dotted key or one of {', '.join(sorted(known))}")
+        raise SpecError(f"{where}: sweep.{key}: unknown axis{near}")
     if dot and table not in _TABLES:
-        close = difflib.get_close_matches(table, _TABLES, 1)
-        hint = f"did you mean '{close[0]}.{rest}'?" if close else f"expected a key of {', '.join(_TABLES)}"
-        raise SpecError(f"{where}: sweep.{key}: cannot be swept; {hint}")
+        near = did_you_mean(table, _TABLES, f"expected a key of {', '.join(_TABLES)}")
+        raise SpecError(f"{where}: sweep.{key}: cannot be swept{near}")
     if key == "run.repeats":
         raise SpecError(f"{where}: sweep.{key}: applies to all cells; set it in [run]")
 
@@ -127,10 +126,5 @@ def _check_rules(rules: Iterable[Mapping[str, Any]], known: list[str], where: st
     for key in {key: None for rule in rules for key in rule}:
         if key not in known:
             axes = sorted(set(known))
-            hint = _hint(key, axes, f"axes: {', '.join(axes)}")
-            raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep; {hint}")
-
-
-def _hint(word: str, known: Iterable[str], otherwise: str) -> str:
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+            near = did_you_mean(key, axes, f"axes: {', '.join(axes)}")
+            raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep{near}")

@@ -105,13 +105,13 @@ class MemoryGroup:
         slot.contributions[rank] = vector
         if len(slot.contributions) < self.world_size:
             return
-        first, *others = (slot.contributions[peer] for peer in range(self.world_size))
+        first, *rest = (slot.contributions[peer] for peer in range(self.world_size))
         slot.contributions = {}
         if gather:
-            slot.results = [first.clone(), *(other.clone() for other in others)]
+            slot.results = [first.clone(), *(other.clone() for other in rest)]
             return
         mean = first.clone()
-        for other in others:  # in the order of ranks, so the bits do not depend on the order of arrival
+        for other in rest:  # in the order of ranks, so the bits do not depend on the order of arrival
             mean.add_(other)
         slot.results = [mean.mul_(1.0 / self.world_size)]
 
@@ -321,6 +321,6 @@ def _cut(vector: Vector, terms: Terms) -> Blocks:
     return Blocks(vector.numel(), vector.element_size(), terms.block_bytes)
 
 
-def _check_size(name: str, found: Vector, wanted: Vector) -> None:
-    if found.numel() != wanted.numel():
-        raise CommError(f"{name} has {found.numel()} elements; expected {wanted.numel()}")
+def _check_size(name: str, given: Vector, expected: Vector) -> None:
+    if given.numel() != expected.numel():
+        raise CommError(f"{name} has {given.numel()} elements; expected {expected.numel()}")

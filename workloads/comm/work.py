@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from wanbench.workloads.comm.base import CommError
@@ -129,3 +129,21 @@ class DirectWork:
             self._late = _nobody
         for callback in callbacks:
             callback(error)
+
+
+def when_all(works: Collection[DirectWork], then: Ended) -> None:
+    """Call `then` with None when all have succeeded, or with the reason of each failure."""
+    lock, running = threading.Lock(), len(works)
+
+    def ended(error: str | None) -> None:
+        nonlocal running
+        with lock:
+            running -= error is None
+            last = running == 0
+        if error is not None or last:
+            then(error)
+
+    for work in works:
+        work.then(ended)
+    if not works:
+        then(None)

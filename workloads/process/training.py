@@ -272,11 +272,11 @@ _CWND_OFFSET = 80  # of tcpi_snd_cwnd in struct tcp_info, linux/tcp.h
 
 def congestion_in_use() -> set[str]:
     """The congestion controls of this process's TCP connections."""
-    found = set()
+    names = set()
     for sock in _connections():
         name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-        found.add(name.partition(b"\0")[0].decode())
-    return found
+        names.add(name.partition(b"\0")[0].decode())
+    return names
 
 
 def congestion_windows() -> int:

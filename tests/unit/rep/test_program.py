@@ -164,12 +164,16 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
-        (("--testbed", "moon"), "--testbed moon: expected one of netns, docker"),
         (("--profile", "uniform"), "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
     assert refused(*EXEC, *arguments, "--", "true") == f"wanbench: {line}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_testbed_is_refused(tmp_path):
+    assert "'moon' is not one of 'netns', 'docker'" in refused(*EXEC, "--testbed", "moon", "--", "true")
     assert list(tmp_path.iterdir()) == []
 
 
