@@ -168,9 +168,10 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command on its network, and return the exit code."""
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
+    from wanbench.harness.rep.command import Own
     from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.attend import Own, attend
+    from wanbench.harness.run.attend import attend
     from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.manifest import manifest
 

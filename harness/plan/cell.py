@@ -657,7 +657,7 @@ class CommandCell(Cell):
         return 1.0
 
     def _further_axes(self) -> dict[str, Any]:
-        """See `Cell`. The label also shows the command's own axes."""
+        """The label also shows the command's own axes."""
         further = super()._further_axes()
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
 

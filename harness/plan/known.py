@@ -48,15 +48,15 @@ class KnownAlgorithm:
 
     def tensors_per_message(self, momentum: float) -> int:
         """As the algorithm's. Raises: AlgorithmError."""
-        return _asked(self.named, _number, self.named, self.params, "tensors_per_message", momentum)
+        return int(_asked(self.named, _called, self.named, self.params, "tensors_per_message", momentum))
 
     def message_bytes(self, numel: int, shapes: tuple[tuple[int, ...], ...] = ()) -> int:
         """As the algorithm's. Raises: AlgorithmError."""
-        return _asked(self.named, _number, self.named, self.params, "message_bytes", numel, shapes)
+        return int(_asked(self.named, _called, self.named, self.params, "message_bytes", numel, shapes))
 
     def check(self, setting: Setting) -> None:
         """As the algorithm's. Raises: AlgorithmError."""
-        _asked(self.named, _checked, self.named, self.params, setting)
+        _asked(self.named, _called, self.named, self.params, "check", setting)
 
 
 def algorithm(kind: str, params: Params) -> KnownAlgorithm:
@@ -102,12 +102,8 @@ def _described(kind: str, params: Params) -> KnownAlgorithm:
     )
 
 
-def _number(kind: str, params: Params, name: str, *arguments: object) -> int:
-    return int(getattr(registry.create(kind, params), name)(*arguments))
-
-
-def _checked(kind: str, params: Params, setting: Setting) -> None:
-    registry.create(kind, params).check(setting)
+def _called(kind: str, params: Params, name: str, *arguments: object) -> Any:
+    return getattr(registry.create(kind, params), name)(*arguments)
 
 
 def _parameter_names(kind: str) -> list[str]:

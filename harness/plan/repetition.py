@@ -216,10 +216,13 @@ def _jobs(
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
     paced = cell.collective != "gloo" and cell.testbed != "virtual" and steady
     by_site = cell.collective == "hierarchical"
+    ahead_s = 0.0  # how long the fastest worker waits at the end for the slowest, if no step waits
+    if cell.step_times and cell.algorithm().promises.goes_on:
+        ahead_s = cell.steps * (max(cell.step_times).seconds - min(cell.step_times).seconds)
     settings = {  # built once instead of for each of a thousand ranks
         **_settings(cell),
         "seed": seed,
-        "timeout_s": 2 * patience + _ahead_s(cell),  # the controller reports a hang before the workers do
+        "timeout_s": 2 * patience + ahead_s,  # the controller reports a hang before the workers do
         "site_of": network.site_of,
         "ring": ring,
     }
@@ -290,13 +293,6 @@ def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Prof
                     for span in change.spans()
                 ]
     return by_rank
-
-
-def _ahead_s(cell: TrainingCell) -> float:
-    """How long the fastest worker waits at the end for the slowest, if no step waits."""
-    if not cell.step_times or not cell.algorithm().promises.goes_on:
-        return 0.0
-    return cell.steps * (max(cell.step_times).seconds - min(cell.step_times).seconds)
 
 
 def patience_s(cell: TrainingCell) -> float:

@@ -29,7 +29,7 @@ from wanbench.harness.results.evidence import write_events, write_network
 from wanbench.harness.results.row import Measured, measured_row
 from wanbench.harness.results.steps import ProgramStep, Steps
 from wanbench.harness.testbeds import contained
-from wanbench.harness.testbeds.base import Group, WorkerDied
+from wanbench.harness.testbeds.base import FolderMount, Group, WorkerDied
 from wanbench.harness.testbeds.group import group_of, host_names
 from wanbench.harness.testbeds.slot import WorkerSlot
 from wanbench.harness.testbeds.training import set_tcp
@@ -42,22 +42,45 @@ ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 
 @dataclass(frozen=True)
+class Own:
+    """Settings of a program that no spec has.
+
+    Attributes:
+        cwd: working folder. environment: variables in addition to those that torchrun sets.
+        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
+        private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
+        timeout_s: it is killed after this time; None for never.
+        launches: whether it runs once, and starts processes on other workers itself.
+    """
+
+    cwd: Path
+    environment: Mapping[str, str]
+    mounts: tuple[FolderMount, ...] = ()
+    gpus: tuple[str, ...] = ()
+    private_tmp: bool = False
+    stdin: int | None = None
+    timeout_s: float | None = None
+    launches: bool = False
+
+    def fitted(self, program: Program) -> Program:
+        """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
+        temporary = None if self.private_tmp else program.temporary
+        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
+        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
+
+
+@dataclass(frozen=True)
 class Attended:
     """How to run a program that its user watches: it gets the user's signals, and can fail.
 
     Attributes:
         say: prints one line for the user.
         group: its workers.
-        fit: adds settings to the program that no spec has.
-        timeout_s: it is killed after this time; None for never.
-        launches: whether it runs once, and starts processes on other workers itself.
     """
 
     say: Callable[[str], None]
     group: Group
-    fit: Callable[[Program], Program]
-    timeout_s: float | None = None
-    launches: bool = False
+    own: Own
 
 
 def measure(
@@ -100,7 +123,7 @@ def run(
         with HostMeter() as meter:
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
-        limit_s, key = (attended.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
+        limit_s, key = (attended.own.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
         failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
         if failure is not None and attended is None:
             raise failure
@@ -156,9 +179,9 @@ def _files_of(repetition: CommandRepetition, stem: Path, attended: Attended | No
     """The program, with the files that its processes share, which are removed at the end."""
     program = program_of(repetition, stem)
     if attended is not None:
-        program = attended.fit(program)
+        program = attended.own.fitted(program)
     try:
-        if attended is not None and attended.launches:
+        if attended is not None and attended.own.launches:
             made = Path(f"{stem}-launcher")
             variables = launcher.prepare(made, program.hosts, program.processes, contained=program.contained)
             program = replace(program, launcher=made, environment={**variables, **program.environment})
@@ -193,7 +216,7 @@ def _execute(
     meter.start()
     say = attended.say if attended is not None else lambda line: None
     outputs = to_files_and_terminal if attended is not None else to_files
-    limit_s = repetition.timeout_s if attended is None else attended.timeout_s
+    limit_s = repetition.timeout_s if attended is None else attended.own.timeout_s
     signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,

@@ -83,12 +83,12 @@ def share_of_programs(
     Args:
         host: from `HostMeter.stop`. processor: time of the programs of each worker.
     """
-    each = list(processor)
-    if host["cpu_pct"] is None or not each or not stats.seconds:
+    times = list(processor)
+    if host["cpu_pct"] is None or not times or not stats.seconds:
         return {"program_cpu_wait_pct": None, "others_cpu_pct": None}
-    ours_s = sum(one.used_s for one in each) + (stats.cpu_s or 0.0)
+    ours_s = sum(programs.used_s for programs in times) + (stats.cpu_s or 0.0)
     return {
-        "program_cpu_wait_pct": round(100 * max(one.waited_s for one in each) / stats.seconds, 1),
+        "program_cpu_wait_pct": round(100 * max(programs.waited_s for programs in times) / stats.seconds, 1),
         "others_cpu_pct": round(max(0.0, host["cpu_pct"] - 100 * ours_s / stats.seconds / host["cores"]), 1),
     }
 

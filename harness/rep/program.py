@@ -238,8 +238,8 @@ def start(program: Program, handles: Sequence[Worker], door: Path, outputs: Call
     """
     run_id = uuid.uuid4().hex[:8]
     for worker, handle in enumerate(handles):
-        wanted = program.processes_of(worker, run_id)
-        message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
+        specs = program.processes_of(worker, run_id)
+        message = {"cmd": "program", "processes": specs, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
         message |= {"inherit": program.contained, "imports": str(program.imports_file(worker))}
         local = program.rendezvous == "local" and program.workers > 1
         message |= {"door": str(door) if local else None, "host": worker == 0}
@@ -248,7 +248,7 @@ def start(program: Program, handles: Sequence[Worker], door: Path, outputs: Call
         if program.launcher is not None:
             agent = launcher.sockets(program.launcher) / program.hosts[worker]
             message |= {"agent": str(agent), "agent_env": program.environment_of(worker, run_id)}
-        handle.send(message, [*inputs, *(outputs(worker) if wanted else ())])
+        handle.send(message, [*inputs, *(outputs(worker) if specs else ())])
 
 
 def watch(

@@ -167,10 +167,10 @@ class Stragglers:
     def _corrected(self, event: Event, actual_ns: Sequence[int | None] | None, begun_ns: int) -> Event:
         if actual_ns is None:
             return event
-        known = [at_ns for at_ns in actual_ns if at_ns is not None]
-        if len(known) < len(actual_ns):
+        changed = [at_ns for at_ns in actual_ns if at_ns is not None]
+        if len(changed) < len(actual_ns):
             return replace(event, actual_s=None, at_ns=None, with_step=True)
-        return replace(event, actual_s=(max(known) - begun_ns) / _NS, at_ns=max(known), with_step=True)
+        return replace(event, actual_s=(max(changed) - begun_ns) / _NS, at_ns=max(changed), with_step=True)
 
     def _transitions(self, steps: Mapping[int, int]) -> Iterator[tuple[str, int, list[int | None]]]:
         """Yield the text of each transition, when it was due, and when each worker made it."""

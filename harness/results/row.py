@@ -120,7 +120,7 @@ def _begin_ns(measured: MeasuredTraining) -> int:
 def _losses(repetition: TrainingRepetition, outcomes: Sequence[Outcome], reported_steps: int) -> dict[str, Any]:
     """The columns of a repetition that loses workers."""
     histories = [outcome.epochs for outcome in outcomes]
-    found = recovered(
+    loss = recovered(
         histories,
         repetition.workers,
         repetition.steps,
@@ -129,11 +129,11 @@ def _losses(repetition: TrainingRepetition, outcomes: Sequence[Outcome], reporte
         alike=repetition.own_pace,
     )
     return {
-        "counted_steps": found.counted,
-        "lost_steps": max(0, reported_steps - found.counted),
-        "membership_changes": found.changes,
-        "recovery_s": found.seconds,
-        "recovery_bytes": found.nbytes,
+        "counted_steps": loss.counted,
+        "lost_steps": max(0, reported_steps - loss.counted),
+        "membership_changes": loss.changes,
+        "recovery_s": loss.seconds,
+        "recovery_bytes": loss.nbytes,
     }
 
 
@@ -145,8 +145,8 @@ def _slowest(times_s: Sequence[float], windows_s: Sequence[float]) -> int:
     Args:
         times_s: step time of each worker. windows_s: length of its window.
     """
-    longest = [place for place, window_s in enumerate(windows_s) if window_s >= max(windows_s) - max(times_s)]
-    return max(longest, key=lambda place: (times_s[place], windows_s[place]))
+    longest = [index for index, window_s in enumerate(windows_s) if window_s >= max(windows_s) - max(times_s)]
+    return max(longest, key=lambda index: (times_s[index], windows_s[index]))
 
 
 def describe(cell: Cell, rep: int) -> Row:
@@ -172,7 +172,7 @@ def _counted(measured: Measured, name: str) -> int:
 def _window_change_pct(measured: Measured) -> float | None:
     """The change of TCP's windows while measuring, of the worker with the largest; None without connections."""
     finished = measured.finished.values()
-    pairs = [each.outcome.tcp_windows for each in finished if isinstance(each, FinishedJob)]
+    pairs = [report.outcome.tcp_windows for report in finished if isinstance(report, FinishedJob)]
     changes = [100.0 * end / begin - 100.0 for begin, end in pairs if begin]
     largest = max(changes, key=abs, default=None)
     return None if largest is None else round(largest, 1)

@@ -65,12 +65,13 @@ class Group:
     private_tmp: tuple[Path, ...] | None = None
 
     def like(self, other: Group) -> bool:
-        """Whether both groups are equal except for the number of workers and their sites.
+        """Whether both groups are equal except for the number of workers and their sites."""
+        alike = replace(self, workers=0, sites=(), hosts=()) == replace(other, workers=0, sites=(), hosts=())
+        return alike and self.is_named_like(other)
 
-        Names matter only if the other group has some.
-        """
-        hosts = self.hosts if other.hosts else ()
-        return replace(self, workers=0, sites=(), hosts=hosts) == replace(other, workers=0, sites=())
+    def is_named_like(self, other: Group) -> bool:
+        """Whether the workers have the names of the other group, if it has some."""
+        return other.hosts in ((), self.hosts)
 
 
 @dataclass(frozen=True)

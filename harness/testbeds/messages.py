@@ -87,11 +87,11 @@ def checked(message: dict[str, Any], expected: str = "") -> dict[str, Any]:
     """
     kind = kind_of(message)
     if kind not in SCHEMAS or expected not in ("", kind):
-        wanted = expected or "a message that workers send"
-        raise ControlError(f"control channel: expected {wanted}, got {kind[:60]!r}")
+        what = expected or "a message that workers send"
+        raise ControlError(f"control channel: expected {what}, got {kind[:60]!r}")
     try:
         return SCHEMAS[kind].validate_python(message)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part)[:60] for part in first["loc"])
-        raise ControlError(f"control channel: {kind}: {place!r}: {first['msg']}") from None
+        where = ".".join(str(part)[:60] for part in first["loc"])
+        raise ControlError(f"control channel: {kind}: {where!r}: {first['msg']}") from None

@@ -109,7 +109,7 @@ class Player:
                 if moment.network != network:
                     self._emulator.update(moment.network)
                     network = moment.network
-                actual, commands = self._now(), {each.what: each for each in moment.commands}
+                actual, commands = self._now(), {command.what: command for command in moment.commands}
                 for what in moment.what:
                     if what in commands:
                         self._send(due, commands[what])

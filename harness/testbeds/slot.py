@@ -87,11 +87,11 @@ class Worker(ABC):
 
     @abstractmethod
     def request_stack(self) -> None:
-        """Let it print its stack into its log, if it still can."""
+        """Let it print its stack into its log, if a signal can reach it."""
 
-    @abstractmethod
     def is_stopped(self) -> bool:
-        """Whether it is stopped (suspended) without having ended."""
+        """Whether it is known to be stopped (suspended) without having ended."""
+        return False
 
     @abstractmethod
     def kill(self) -> None:

@@ -139,9 +139,9 @@ def _await(slot: WorkerSlot, training: Training, talks: Sequence[OfJob], event: 
 def _failed(error: Exception, slot: WorkerSlot, training: Training, cut: str) -> RepFailed:
     """Clean up, and return the failure with a stack if workers hung, else with the output of the failed worker."""
     if isinstance(error, TimeoutError):
-        known = slot.diagnose(len(training.jobs))
+        stopped = slot.diagnose(len(training.jobs))
         tail = _stack(training.folder, len(training.jobs))
-        reasons = [f"hung: no message from any worker for {training.patience_s:.0f} s", cut, known]
+        reasons = [f"hung: no message from any worker for {training.patience_s:.0f} s", cut, stopped]
     else:
         tail = _lines(training.folder, error.rank)[-_LOG_TAIL_LINES:] if isinstance(error, WorkerDied) else []
         reasons = [str(error), cut]
@@ -167,8 +167,8 @@ def _stack(folder: Path, workers: int) -> list[str]:
         lines = _lines(folder, rank)
         begins = [i for i, line in enumerate(lines) if "Stack (most recent call first)" in line]
         stacks += [lines[begins[-1] :][:_STACK_LINES]] if begins else []
-    others = [stack for stack in stacks if not any("/workloads/comm/" in line for line in stack)]
-    return next(iter(others + stacks), [])
+    busy = [stack for stack in stacks if not any("/workloads/comm/" in line for line in stack)]
+    return next(iter(busy + stacks), [])
 
 
 class Attendance:

@@ -34,10 +34,6 @@ class AdoptedWorker(ContainerWorker):
     def request_stack(self) -> None:
         """Do nothing: signals cannot reach its process."""
 
-    def is_stopped(self) -> bool:
-        """Return false: this is unknown here."""
-        return False
-
 
 class AdoptedTestbed(SlotTestbed):
     """Uses the workers that report in the shared folder, for one slot.
@@ -92,9 +88,8 @@ class AdoptedStarter(ContainerStarter):
 
     def serves(self, running: Group, wanted: Group) -> bool:
         """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
-        named = not wanted.hosts or wanted.hosts == running.hosts
         return (
-            named
+            running.is_named_like(wanted)
             and running.congestion == wanted.congestion
             and all(
                 site in places or site not in self._door.names

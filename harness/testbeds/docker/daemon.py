@@ -234,10 +234,10 @@ def stale(daemon: Daemon) -> list[dict[str, Any]]:
 
 def sweep(daemon: Daemon) -> list[dict[str, Any]]:
     """Remove the containers that `stale` lists, and return them. Raises: HostError."""
-    found = stale(daemon)
-    for container in found:
+    containers = stale(daemon)
+    for container in containers:
         daemon.remove(container["Id"])
-    return found
+    return containers
 
 
 def explained(error: APIError) -> str:

@@ -18,7 +18,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,12 @@ class DockerTestbed(SlotTestbed):
     def __init__(self, folder: Path) -> None:
         self.daemon: Daemon = usable()
         sweep(self.daemon)
-        (uid, gid), mine = worker_ids(), os.getuid()
-        if uid != mine:  # sticky: a worker can create files here, and remove only its own
+        (uid, gid), own_uid = worker_ids(), os.getuid()
+        if uid != own_uid:  # sticky: a worker can create files here, and remove only its own
             os.chown(folder, -1, gid)
             folder.chmod(0o1770)
         self.folder, self.run = folder, folder.name
-        self.door = Door(folder / "workers.sock", {uid, mine}, gid if uid != mine else None)
+        self.door = Door(folder / "workers.sock", {uid, own_uid}, gid if uid != own_uid else None)
         self.janitor = Janitor(self.run)
         self.numbers = itertools.count()
         self.starts = Starts()
@@ -152,16 +152,17 @@ class Starts:
         self._under_way = 0
         self._changed = threading.Condition()
 
-    def begin(self) -> None:
-        """Note that a slot starts workers."""
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """A slot starts workers."""
         with self._changed:
             self._under_way += 1
-
-    def end(self) -> None:
-        """Note that a slot has started its workers, or failed to."""
-        with self._changed:
-            self._under_way -= 1
-            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until no slot starts workers."""
@@ -182,11 +183,8 @@ class DockerStarter(ContainerStarter):
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
         """Return a worker once it is ready, and no slot starts workers if it is the last of its group."""
-        self._testbed.starts.begin()
-        try:
+        with self._testbed.starts.under_way():
             started = super().start_worker(rank, attachment, group)
-        finally:
-            self._testbed.starts.end()
         if not self._starting:
             self._testbed.starts.wait()
         return started
@@ -265,9 +263,9 @@ class DockerStarter(ContainerStarter):
         raise HostError(f"docker: worker {rank} did not report within {_REPORT_S:.0f} s")
 
 
-def image_name(wanted: str | None) -> str:
+def image_name(name: str | None) -> str:
     """Return the image of containers: the one in the spec, else in WANBENCH_IMAGE, else ours."""
-    return wanted or os.environ.get("WANBENCH_IMAGE") or IMAGE
+    return name or os.environ.get("WANBENCH_IMAGE") or IMAGE
 
 
 def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -> dict[str, Any]:
@@ -320,15 +318,15 @@ def _gpus(rank: int, group: Group) -> list[DeviceRequest]:
     """Return the request that `docker run --gpus` would make."""
     if not group.gpus:
         return []
-    wanted = group.gpus[rank % len(group.gpus)].split(",")
-    return [DeviceRequest(driver="", device_ids=wanted, capabilities=[["gpu"]])]
+    numbers = group.gpus[rank % len(group.gpus)].split(",")
+    return [DeviceRequest(driver="", device_ids=numbers, capabilities=[["gpu"]])]
 
 
 def _why_not_started(reason: str, group: Group, folder: Path) -> str:
     """Translate the daemon's reason into a clearer one if we know the cause."""
     if "tcp_congestion_control" in reason:
-        wanted = str(dict(group.tcp)["congestion"])
-        return congestion_refused(wanted, errno.ENOENT if "no such file" in reason else errno.EPERM)
+        congestion = str(dict(group.tcp)["congestion"])
+        return congestion_refused(congestion, errno.ENOENT if "no such file" in reason else errno.EPERM)
     if "could not select device driver" in reason:
         return (
             "the daemon has no support for GPUs: install nvidia-container-toolkit, then "

@@ -144,7 +144,7 @@ def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
     """
     few = {"steps": 5, "window_begin": 0, "window_steps": 5}
     averaging, rps, sharing, ssgd = (
-        [(o.final_loss, [e["accuracy"] for e in o.evaluations], o.replica_spread) for o in outcomes(text, **few)]
+        [(o.final_loss, [e.accuracy for e in o.evaluations], o.replica_spread) for o in outcomes(text, **few)]
         for text in ("localsgd = { period = 1 }", "rps = {}", "gradient-sharing = {}", "ssgd = {}")
     )
     assert rps == [(pytest.approx(loss, rel=1e-5), accuracy, 0.0) for loss, accuracy, _ in averaging]

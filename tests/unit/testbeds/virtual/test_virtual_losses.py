@@ -42,7 +42,7 @@ def trained(cell, rep=0, shuffle=None):
 def members(done, seen_by=None):
     """The members of each later epoch, as one worker saw them: by default the lowest at the end."""
     rank = min(done.outcomes) if seen_by is None else seen_by
-    return [list(epoch["members"]) for epoch in done.outcomes[rank].epochs]
+    return [list(epoch.members) for epoch in done.outcomes[rank].epochs]
 
 
 def test_the_others_go_on_without_a_dead_worker_and_take_it_back():
@@ -50,8 +50,8 @@ def test_the_others_go_on_without_a_dead_worker_and_take_it_back():
     assert members(done) == [[0, 1, 3], [0, 1, 2, 3]]
     assert sorted(done.outcomes) == [0, 1, 2, 3]
     (_, back) = done.outcomes[0].epochs
-    assert back["steps"][2] is None  # it comes back without a model
-    assert done.outcomes[2].epochs[0]["step"] == back["step"]
+    assert back.steps[2] is None  # it comes back without a model
+    assert done.outcomes[2].epochs[0].step == back.step
 
 
 def test_the_lowest_rank_can_die_and_the_next_one_decides():
@@ -92,7 +92,7 @@ def test_recovery_takes_the_round_trips_of_the_protocol():
     """
     done = trained(cell_of("ssgd = {}", 'at = "2.05s"\nwhere = 3'))
     (epoch,) = done.outcomes[0].epochs
-    seconds = (epoch["ended_ns"] - epoch["begun_ns"]) / 1e9
+    seconds = (epoch.ended_ns - epoch.begun_ns) / 1e9
     late = STEP_S + RTT_S  # until the last one notices, at the end of what it does
     assert 1.5 * RTT_S + 3 * RTT_S / 2 + RTT_S / 2 <= seconds <= 1.5 * RTT_S + 3 * RTT_S / 2 + RTT_S + late
 

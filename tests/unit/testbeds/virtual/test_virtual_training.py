@@ -87,8 +87,8 @@ def test_phantoms_take_as_long_as_real_vectors():
     tables = ('name = "digits-cnn"\n', "params = 38_282\n")
     real, phantom = (simulated(cell_of((DIGITS[0], table), ("10ms", "20ms"))) for table in tables)
     for a, b in zip(rows_of(real), rows_of(phantom), strict=True):
-        assert b["loss"] is None
-        assert b["end_ns"] == pytest.approx(a["end_ns"], rel=0.02)
+        assert b.loss is None
+        assert b.end_ns == pytest.approx(a.end_ns, rel=0.02)
     assert phantom.outcomes[0].replica_spread is None
 
 
