@@ -17,10 +17,7 @@ from wanbench.harness.cli.options import (
     interruptible,
     jobs_option,
     json_option,
-    load_spec,
     planned,
-    read_source,
-    select,
     spec_options,
 )
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, SpecError
@@ -83,21 +80,16 @@ def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: A
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
     from wanbench.harness.gate import journal
-    from wanbench.harness.plan.auto import refuse_gated
 
     with interruptible("there is no verdict"):
-        source = request.spec_source
-        if source == "-":
+        if request.spec_source == "-":
             raise SpecError("check -: give a file or a name; check reads the spec more than once")
-        spec = load_spec(read_source(source), request)
-        refuse_gated(spec, source)
-        plan = planned(spec, source)
-        cells = select(plan, request.only)
+        source, plan, cells = planned(request, gated=True)
         if options["append"] is not None:
-            journal.refuse_other(options["append"], spec.name)
+            journal.refuse_other(options["append"], plan.spec.name)
         report = _judged(plan, cells, request, options)
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
-    _write(report, code, source, request.out / f"check-{spec.name}", options)
+    _write(report, code, source.where, request.out / f"check-{plan.spec.name}", options)
     if options["append"] is not None and not journal.append(options["append"], report):
         click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
     _say(report, code, as_json)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from wanbench.harness.cli import completion_command
-from wanbench.harness.cli.options import across_hosts_option, by_hosts, rows_of, run_options
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
 from wanbench.harness.errors import SpecError
 
 REFERENCE = Path("results/reference")
@@ -59,11 +59,9 @@ def command(paper: str | None, check: bool, to: Path | None, formats: str, **opt
 def _run(
     to: Path | None, formats: tuple[str, ...], run_source: str | None, beside: str | None, across_hosts: bool, out: Path
 ) -> None:
-    from wanbench.harness.results.store import open_run
-
-    folder = open_run(run_source, out)
-    rows = by_hosts(rows_of(folder), across_hosts=across_hosts)
-    if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
+    folder, rows = read_run(run_source, out)
+    shown = by_hosts(rows, across_hosts=across_hosts)
+    if not any(row["status"] == "ok" and row["workers"] > 1 for row in shown):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
     from wanbench.harness.analysis.summary import AnalysisError
@@ -73,7 +71,7 @@ def _run(
     other = None if beside is None else _beside(beside, out, across_hosts=across_hosts)
     to = to or folder.path / "figures"
     try:
-        for path in draw_all(rows, folder.name, to, formats=formats, evidence=Evidence(folder), beside=other):
+        for path in draw_all(shown, folder.name, to, formats=formats, evidence=Evidence(folder), beside=other):
             click.echo(path)
     except AnalysisError as error:
         raise SpecError(f"--beside: {error}" if beside else str(error)) from None
@@ -81,11 +79,9 @@ def _run(
 
 def _beside(source: str, out: Path, *, across_hosts: bool) -> tuple[str, list[dict[str, Any]]]:
     """Name and rows of a run: a folder, a name under `out`, or a recorded one."""
-    from wanbench.harness.results.store import open_run
-
     recorded = not any((path / "manifest.json").is_file() for path in (Path(source), out / source))
-    folder = open_run(source, REFERENCE if recorded and (REFERENCE / source).is_dir() else out)
-    return folder.name, by_hosts(rows_of(folder), across_hosts=across_hosts)
+    folder, rows = read_run(source, REFERENCE if recorded and (REFERENCE / source).is_dir() else out)
+    return folder.name, by_hosts(rows, across_hosts=across_hosts)
 
 
 def _paper(name: str, to: Path | None, *, check: bool) -> int:

@@ -148,7 +148,7 @@ class SpecSource(NamedTuple):
     text: str
 
 
-def read_source(source: str) -> SpecSource:
+def _read_source(source: str) -> SpecSource:
     """Read a file, a built-in experiment by name, or standard input for "-". Raises: SpecError."""
     from wanbench.harness.spec.library import MOST_BYTES, read
     from wanbench.netprofiles import FileError
@@ -162,7 +162,26 @@ def read_source(source: str) -> SpecSource:
         raise SpecError(f"<stdin>: {error}") from None
 
 
-def load_spec(source: SpecSource, request: SpecRequest) -> Spec:
+def planned(request: SpecRequest, *, resumed: bool = False, gated: bool = False) -> tuple[SpecSource, Plan, list[Cell]]:
+    """The source of a spec, its plan on this host, and the cells that `--only` keeps. Raises: SpecError.
+
+    Args:
+        resumed: choose what is `auto` as in the run of this name. gated: refuse an `auto` that differs between hosts.
+    """
+    from wanbench.harness.plan.auto import refuse_gated
+    from wanbench.harness.plan.plan import make
+    from wanbench.harness.results.planned import auto_of
+    from wanbench.harness.run.host import ThisHost
+
+    source = _read_source(request.spec_source)
+    spec = _load_spec(source, request)
+    if gated:
+        refuse_gated(spec, source.where)
+    plan = make(spec, source.where, ThisHost(), auto_of(request.out / spec.name) if resumed else None)
+    return source, plan, _select(plan, request.only)
+
+
+def _load_spec(source: SpecSource, request: SpecRequest) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
     from wanbench.harness.spec.axes import SHORT_AXES
     from wanbench.harness.spec.experiment import Spec, parse_assignment
@@ -196,23 +215,13 @@ def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, .
     return replaced
 
 
-def planned(spec: Spec, source: str, folder: Path | None = None) -> Plan:
-    """The plan of a spec on this host; `folder` has the run that it continues. Raises: SpecError."""
-    from wanbench.harness.plan.plan import make
-    from wanbench.harness.results.planned import auto_of
-    from wanbench.harness.run.host import ThisHost
-
-    return make(spec, source, ThisHost(), None if folder is None else auto_of(folder))
-
-
-def named(text: str, marks: str) -> tuple[list[str], str, str]:
-    """The names, the mark and the rest of "NAME,NAME=REST"; a name with a comma or a mark is in quotes, as in CSV."""
-    parts = re.finditer(r'"(?:[^"]|"")*"|.', text, re.DOTALL)
-    mark = next((part for part in parts if part.group() in marks), None)
-    if mark is None:
-        return [], "", text
-    names = next(csv.reader([text[: mark.start()]], skipinitialspace=True), [])
-    return [name.strip() for name in names], mark.group(), text[mark.end() :]
+def named(text: str) -> tuple[list[str], str]:
+    """The names and the rest of "NAME,NAME=REST"; a name with a comma or an equals sign is in quotes, as in CSV."""
+    parts = re.fullmatch(r'((?:"(?:[^"]|"")*"|[^="])*)=(.*)', text, re.DOTALL)
+    if parts is None:
+        return [], text
+    names = next(csv.reader([parts[1]], skipinitialspace=True), [])
+    return [name.strip() for name in names], parts[2]
 
 
 def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:
@@ -226,7 +235,7 @@ def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:
     return values
 
 
-def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
+def _select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
     """The cells that `--only` keeps, with the one-worker cells that they need. Raises: SpecError."""
     cells = list(plan.cells)
     selected = selections(only, "AXIS=VALUE, e.g. --only algorithm=ssgd")
@@ -255,6 +264,14 @@ def _value(cell: Cell, axis: str) -> str:
     for key in SHORT_AXES.get(axis, axis).split("."):
         value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
     return str(value)
+
+
+def read_run(source: str | None, out: Path, *, earlier: bool = False) -> tuple[RunFolder, list[Row]]:
+    """The folder of a run, by path or by name under `out` (None: the latest), and `rows_of` it. Raises: SpecError."""
+    from wanbench.harness.results.store import open_run
+
+    folder = open_run(source, out)
+    return folder, rows_of(folder, earlier=earlier)
 
 
 def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:

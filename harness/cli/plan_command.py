@@ -15,10 +15,7 @@ from wanbench.harness.cli.options import (
     SpecRequest,
     jobs_option,
     json_option,
-    load_spec,
     planned,
-    read_source,
-    select,
     spec_options,
 )
 from wanbench.harness.errors import SpecError
@@ -48,10 +45,7 @@ def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool, 
 
     if as_json + as_tc + collectives > 1:
         raise SpecError("--json, --tc and --collectives: choose one")
-    source = read_source(request.spec_source)
-    spec = load_spec(source, request)
-    plan = planned(spec, source.where, request.out / spec.name)
-    cells = select(plan, request.only)
+    source, plan, cells = planned(request, resumed=True)
     if as_tc:
         _print_tc(cells)
     elif collectives:

@@ -28,9 +28,10 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     Example:  wanbench record dts --only dts-latency
     """
     from wanbench.harness.cli.figures_command import REFERENCE
-    from wanbench.harness.cli.options import planned
+    from wanbench.harness.plan.plan import make
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.together import measure_all
     from wanbench.harness.show import papers
     from wanbench.harness.show.papers.drawing import draw_paper, wanted_evidence
@@ -42,8 +43,8 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
         if run not in paper.runs:
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
     for run in only or paper.runs:
-        spec, folder = Spec.load(run), RunFolder(out / run)
-        tally = measure_all(planned(spec, run), folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
+        plan, folder = make(Spec.load(run), run, ThisHost()), RunFolder(out / run)
+        tally = measure_all(plan, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
             raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed, so it is not recorded")
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli.options import across_hosts_option, by_hosts, rows_of, run_options
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
 from wanbench.harness.errors import HostError
 
 
@@ -26,12 +26,11 @@ def command(run_source: str | None, to: Path | None, across_hosts: bool, out: Pa
     \b
     Example:  wanbench report latency-sweep -o report.html
     """
-    from wanbench.harness.results.store import open_run
     from wanbench.harness.show.report import write_report
 
-    folder = open_run(run_source, out)
+    folder, rows = read_run(run_source, out)
     path = to or folder.path / "report.html"
-    by_hosts(rows_of(folder), across_hosts=across_hosts)
+    by_hosts(rows, across_hosts=across_hosts)
     try:
         click.echo(write_report(folder, path, across_hosts=across_hosts))
     except OSError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import across_hosts_option, by_hosts, rows_of, run_options
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -39,12 +39,10 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
-    from wanbench.harness.results.store import open_run
     from wanbench.harness.show.headline import headline
     from wanbench.harness.show.tables import render, timeline_table, write_parquet
 
-    folder = open_run(run_source, out)
-    rows = rows_of(folder, earlier=earlier)
+    folder, rows = read_run(run_source, out, earlier=earlier)
     if form == "parquet":
         path = folder.path / ("results-all.parquet" if earlier else "results.parquet")
         write_parquet(rows, path)

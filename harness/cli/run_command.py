@@ -18,10 +18,7 @@ from wanbench.harness.cli.options import (
     interruptible,
     jobs_option,
     keep_option,
-    load_spec,
     planned,
-    read_source,
-    select,
     spec_options,
 )
 from wanbench.harness.errors import CellsFailed, SpecError
@@ -69,18 +66,15 @@ def command(
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
     with interruptible(KEPT):
-        source = read_source(request.spec_source)
-        spec = load_spec(source, request)
-        folder = RunFolder(request.out / spec.name)
-        plan = planned(spec, source.where, None if fresh else folder.path)
-        cells = select(plan, request.only)
+        source, plan, cells = planned(request, resumed=not fresh)
+        folder = RunFolder(request.out / plan.spec.name)
 
         from wanbench.harness.run.together import measure_all
 
         tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep,
                             draw=not no_figures, cluster=_cluster(engine, address))  # fmt: skip
     if tally.ok or not tally.failed:
-        _conclude(folder, request.out, None if request.assignments or request.drop else spec)
+        _conclude(folder, request.out, None if request.assignments or request.drop else plan.spec)
     click.echo(folder.path)
     if tally.failed:
         raise CellsFailed(_missing(folder, tally.failed))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli.options import json_option, rows_of, run_options
+from wanbench.harness.cli.options import json_option, read_run, run_options
 from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import CellsFailed
 from wanbench.harness.results.rules import INTACT, RULES
@@ -48,11 +48,9 @@ def _rules() -> str:
 @json_option
 def command(run_source: str | None, as_json: bool, out: Path) -> None:
     from wanbench.harness.results import planned
-    from wanbench.harness.results.store import open_run
     from wanbench.harness.results.verify import file_objections, objections, problems_text
 
-    folder = open_run(run_source, out)
-    rows = rows_of(folder)
+    folder, rows = read_run(run_source, out)
     problems = objections(rows, planned.read(folder.path).names) + file_objections(folder)
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(problem) for problem in problems], indent=1))
