@@ -252,7 +252,7 @@ def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict
     """The [[timeline]] tables of a file, if they suit a program. Raises: SpecError."""
     from wanbench.harness.emulators.plan import build
     from wanbench.harness.timeline.changes import changes_of
-    from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+    from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 
     entries = read_timeline(path)
     schedule_for_program(changes_of({"timeline": entries}), build(profile, sites), profile, str(path))

@@ -98,9 +98,11 @@ def _learning(as_json: bool) -> None:
 
 
 def _keys() -> dict[str, str]:
-    from wanbench.harness.spec.keys import described
+    from wanbench.harness.spec.experiment import described_keys
 
-    return {key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described()}
+    return {
+        key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described_keys()
+    }
 
 
 def _columns() -> dict[str, str]:

@@ -21,8 +21,7 @@ from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
-from wanbench.harness.timeline.kill import CommandedWorkers
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule
 from wanbench.workloads.process.finished import FinishedProgram
 
 RENDEZVOUS_PORT = 29500

@@ -10,8 +10,7 @@ from contextlib import suppress
 from wanbench.harness.emulators.emulator import Emulator, EmulatorError
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import CommandedWorkers, WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule, WorkerCommand
 
 _NS = 1e9
 

@@ -11,7 +11,7 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import Trained, Training, WorkerDied
 from wanbench.harness.testbeds.conversation import OfJob
 from wanbench.harness.testbeds.player import Player
-from wanbench.harness.timeline.kill import CommandedWorkers
+from wanbench.harness.timeline.schedule import CommandedWorkers
 from wanbench.workloads.process.finished import FinishedJob
 
 if TYPE_CHECKING:

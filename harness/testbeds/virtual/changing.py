@@ -7,8 +7,7 @@ from collections.abc import Callable
 from wanbench.harness.testbeds.base import Event, TimelineRecord, pending_events
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.harness.timeline.kill import WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, WorkerCommand
 from wanbench.workloads.loop.job import Job, StepRow
 
 _NS = 1e9

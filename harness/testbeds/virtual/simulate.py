@@ -28,8 +28,7 @@ from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, WorkerCommand
 from wanbench.workloads import imported
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock

@@ -27,7 +27,7 @@ from wanbench.harness.rep.measure import SINGLE_PACKETS
 from wanbench.harness.show import papers
 from wanbench.harness.show.papers.stability import delayed_limit, synchronous_limit
 from wanbench.harness.show.report import content
-from wanbench.harness.spec import tables, trace
+from wanbench.harness.spec import tables, timeline
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.workloads import workload_keys
@@ -107,7 +107,7 @@ def of_code():
     yield f"(`workload.warmup`, {WARMUP}"
     yield f"more than {fidelity.OTHERS_PCT:g} % of all processors"
     yield f"If the noise is above {100 * NOISE_LIMIT:g} %, only a regression is decided"
-    yield f"at most {trace.MOST_LINES} lines"
+    yield f"at most {timeline.MOST_LINES} lines"
     yield f"RTT + {MIN_TIMEOUT_NS / 1e6:g} ms"
     yield f"gloo's {GLOO_SEGMENT_BYTES >> 20} MiB segments"
     yield f"simulates {question._SHORT_WINDOW} instead of {question._WINDOW.removesuffix(' steps')}"

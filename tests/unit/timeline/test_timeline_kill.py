@@ -17,8 +17,7 @@ from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, play_timeline, watch
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change, changes_of, described
-from wanbench.harness.timeline.file import read_timeline, schedule_for_program
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 from wanbench.workloads.process.finished import FinishedProgram
 
