@@ -302,27 +302,24 @@ class Route:
                 end = end + flying.late
             if flying.stalled:
                 end = connections.in_order(self._index, flying.begin, end)
-        if flying.near is None or self._far is None:
-            return end
-        flying.near[self._far] = end
-        return flying.near
+        return self._with_near(flying, end)
 
     def reached_ns(self, flying: Flying) -> Ints:
         """When the first byte of each message is at the down queue of its site."""
-        if flying.near is None or self._far is None:
-            return flying.begin
-        reached = flying.near.copy()
-        reached[self._far] = flying.begin
-        return reached
+        return self._with_near(flying, flying.begin)
 
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
         """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
         begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        return self._with_near(flying, begin), self._with_near(flying, end)
+
+    def _with_near(self, flying: Flying, far: Ints) -> Ints:
+        """Times of the messages between sites, beside the arrival of those within a site."""
         if flying.near is None or self._far is None:
-            return begin, end
-        begins, ends = flying.near.copy(), flying.near.copy()
-        begins[self._far], ends[self._far] = begin, end
-        return begins, ends
+            return far
+        times = flying.near.copy()
+        times[self._far] = far
+        return times
 
     @property
     def drain_ns(self) -> Ints:
