@@ -248,12 +248,9 @@ def _source(source: Source) -> dict[str, Any]:
     plain = asdict(source)
     difference = plain.pop("difference")
     plain |= {"difference": difference["mean"]}
-    plain |= {f"difference_{end}": _finite(difference[end]) for end in ("low", "high")}
+    for end in ("low", "high"):
+        plain[f"difference_{end}"] = difference[end] if math.isfinite(difference[end]) else None
     return plain
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def speedup(one: Measured, found: Found) -> float:

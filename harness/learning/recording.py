@@ -128,14 +128,10 @@ def curve(rep: Path, every: int) -> dict[str, Any]:
         "accuracy": [round(float(value), 5) for value in evaluated["accuracy"]],
         "loss_every": every,
         "loss": [
-            _significant(sum(chunk) / len(chunk)) if (i + 1) * every <= finite or finite == len(losses) else None
+            float(f"{sum(chunk) / len(chunk):.4g}") if (i + 1) * every <= finite or finite == len(losses) else None
             for i, chunk in enumerate(chunks)
         ],
     }
-
-
-def _significant(value: float) -> float:
-    return float(f"{value:.4g}")
 
 
 _RECIPE = ("workload", "network", "train", "workers", "seeds", "seed", "tune")

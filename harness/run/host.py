@@ -123,8 +123,10 @@ def check_host(cells: Iterable[Cell]) -> None:
     for testbed in dict.fromkeys(cell.testbed for cell in cells):
         testbeds.check(testbed, {cell.containers.image for cell in cells if cell.testbed == testbed})
     for cell in cells:
-        if isinstance(cell, CommandCell):
-            _check_command(cell)
+        if isinstance(cell, CommandCell) and testbeds.contained(cell.testbed):
+            _check_shown(cell.folder.resolve(), "workload.command", "its working folder")
+        elif isinstance(cell, CommandCell):
+            check_there(cell.command[0], cell.folder, "workload.command: ")
     for emulator, testbed in dict.fromkeys((cell.emulator, cell.testbed) for cell in cells if cell.workers > 1):
         try:
             if emulator is not None:
@@ -151,14 +153,6 @@ def _check_data(cells: Iterable[Cell]) -> None:
             raise SpecError(str(error)) from None
         if testbeds.contained(cell.testbed) and cell.task.data is not None:
             _check_shown(Path(cell.task.data), "workload.data", "that folder")
-
-
-def _check_command(cell: CommandCell) -> None:
-    """Check that the program exists, or that containers can see its folder. Raises: SpecError."""
-    if testbeds.contained(cell.testbed):
-        _check_shown(cell.folder.resolve(), "workload.command", "its working folder")
-    else:
-        check_there(cell.command[0], cell.folder, "workload.command: ")
 
 
 def _check_shown(folder: Path, key: str, what: str) -> None:

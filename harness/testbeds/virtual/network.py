@@ -21,7 +21,7 @@ from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
-from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Stall, Tcp
+from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
 _NO_TCP = Tcp(ramp=False)
@@ -272,7 +272,9 @@ class Route:
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
-        stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
+        stall = None
+        if connections is not None and (self._network.tcp.ramp or losses is not None):
+            stall = connections.stall(self._index, begin, self._load, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = np.maximum(end if stall is None else stall.behind(end), last)
@@ -333,13 +335,6 @@ class Route:
     def left_ns(self, flying: Flying) -> int:
         """When the last byte of the messages between sites had left, with jitter; 0 if there are none."""
         return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
-
-    def _stall(
-        self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None
-    ) -> Stall | None:
-        if not self._network.tcp.ramp and losses is None:
-            return None
-        return connections.stall(self._index, ready, self._load, losses, tail_lost)
 
 
 def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
