@@ -247,12 +247,9 @@ def _source(source: Source) -> dict[str, Any]:
     plain = asdict(source)
     difference = plain.pop("difference")
     plain |= {"difference": difference["mean"]}
-    plain |= {f"difference_{end}": _finite(difference[end]) for end in ("low", "high")}
+    for end in ("low", "high"):
+        plain[f"difference_{end}"] = difference[end] if math.isfinite(difference[end]) else None
     return plain
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def speedup(one: Measured, found: Found) -> float:
@@ -298,9 +295,8 @@ def _asked(found: Found) -> Iterator[tuple[str, str]]:
     yield "question", f"{question.network_name}, {_placed(cell.placement)}; {what}{measured}"
     bound = predict(found.baseline.candidate.cell.law_inputs).bound
     ddp = f"DDP on gloo takes {_seconds(found.baseline.step_time_s)} a step (simulated)"
-    whose = "the slowest worker's" if cell.step_times else "its"
     times = found.baseline.step_time_s / cell.workload.step_time_s
-    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {whose} compute"
+    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {_whose(cell)} compute"
 
 
 def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
@@ -348,6 +344,10 @@ def _a_day(one: Measured) -> str:
 
 def _bytes_a_day(one: Measured) -> float | None:
     return None if one.bytes_per_step is None else one.bytes_per_step / one.step_time_s * _DAY_S
+
+
+def _whose(cell: TrainingCell) -> str:
+    return "the slowest worker's" if cell.step_times else "its"
 
 
 def _placed(placement: tuple[str, ...]) -> str:

@@ -146,7 +146,6 @@ class _WithUplinks(CellNetwork):
     uplinks: Mapping[str, Rate] = field(default_factory=dict)
 
     def profile(self, workers: int, scale: float) -> Profile:
-        """See `CellNetwork.profile`."""
         profile = super().profile(workers, 1.0)
         sites = tuple(
             replace(site, up=self.uplinks.get(site.name, site.up), down=self.uplinks.get(site.name, site.down))

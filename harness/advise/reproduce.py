@@ -21,64 +21,6 @@ from wanbench.netprofiles.toml_text import document
 from wanbench.netprofiles.user_file import read_text
 from wanbench.workloads.group.settings import COLLECTIVE
 
-_TRIAL = '''"""A trial of five minutes on your own hosts: real messages, gradients of zeros, and emulated compute.
-
-On each of {workers} hosts, with wanbench installed, with an address of the first host and the rank of each:
-
-    torchrun --nnodes {workers} --nproc-per-node 1 --node-rank RANK --master-addr FIRST_HOST trial.py
-
-Rank r is at SITES[r]. Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for
-`wanbench compare`.
-"""
-
-import json
-import math
-import os
-import random
-import time
-
-import torch
-import torch.distributed as dist
-
-from wanbench import wrap
-
-{constants}
-SIGMA = math.sqrt(math.log1p(STEP_CV * STEP_CV))
-
-{told}
-dist.init_process_group(BACKEND)
-model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(numel)) for numel in TENSORS])
-optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-wrapped = wrap(model, optimizer, ALGORITHM, **PARAMS)
-for parameter in model:
-    parameter.grad = torch.zeros_like(parameter)
-
-
-def step():
-    began = time.monotonic()
-    time.sleep(STEP_TIMES_S[dist.get_rank()] * random.lognormvariate(-SIGMA * SIGMA / 2, SIGMA))
-    optimizer.step()
-    return time.monotonic() - began
-
-
-for _ in range(WARM_UP):
-    step()
-a_period_s = torch.tensor(sum(step() for _ in range(PERIOD)))
-dist.broadcast(a_period_s, src=0)  # all ranks make equally many steps
-periods = max(3, int(SECONDS / a_period_s.item()))
-began = time.monotonic()
-times_s = [step() for _ in range(periods * PERIOD)]
-mean_s = (time.monotonic() - began) / len(times_s)
-wrapped.drain()
-if dist.get_rank() == 0:
-    with open("steps.jsonl", "w") as file:
-        for number, seconds in enumerate(times_s):
-            file.write(json.dumps({{"step": number, "seconds": seconds}}) + "\\n")
-    low, high = PREDICTED_S
-    verdict = "as predicted" if low <= mean_s <= high else "not as predicted"
-    print(f"{{mean_s:.4f}} s a step; predicted {{low:.4f}} to {{high:.4f}}: {{verdict}}")
-dist.destroy_process_group()
-'''
 _WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
 _TRIAL_S = 300
 _KEYS = ("workload", "network", "train")
@@ -98,7 +40,10 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
         "name": f"{question.spec.name[:71]}-emulated",
         "description": "The settings that `wanbench advise` compared.",
         **{key: dict(data[key]) for key in _KEYS if data.get(key)},
-        "algorithms": {keys[cell.label]: _algorithm(cell, keys[cell.label]) for cell in cells},
+        "algorithms": {
+            (key := keys[cell.label]): {**({} if key == cell.kind else {"kind": cell.kind}), **cell.params}
+            for cell in cells
+        },
         "run": {"window": _WINDOW, "repeats": repeats},
     }
     if not question.reference.workload.learns:
@@ -126,10 +71,6 @@ def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
             others = sum(key == cell.kind or key.startswith(f"{cell.kind}-") for key in found.values())
             found[cell.label] = cell.kind if not others else f"{cell.kind}-{others + 1}"
     return found
-
-
-def _algorithm(cell: TrainingCell, key: str) -> dict[str, Any]:
-    return dict(cell.params) if key == cell.kind else {"kind": cell.kind, **cell.params}
 
 
 def snippet(cell: TrainingCell) -> str:
@@ -202,6 +143,66 @@ def trial(cell: TrainingCell, predicted_s: float) -> str:
         constants="\n".join(f"{key} = {value!r}" for key, value in values.items()),
         told="\n".join(_told(cell)),
     )
+
+
+_TRIAL = '''"""A trial of five minutes on your own hosts: real messages, gradients of zeros, and emulated compute.
+
+On each of {workers} hosts, with wanbench installed, with an address of the first host and the rank of each:
+
+    torchrun --nnodes {workers} --nproc-per-node 1 --node-rank RANK --master-addr FIRST_HOST trial.py
+
+Rank r is at SITES[r]. Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for
+`wanbench compare`.
+"""
+
+import json
+import math
+import os
+import random
+import time
+
+import torch
+import torch.distributed as dist
+
+from wanbench import wrap
+
+{constants}
+SIGMA = math.sqrt(math.log1p(STEP_CV * STEP_CV))
+
+{told}
+dist.init_process_group(BACKEND)
+model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(numel)) for numel in TENSORS])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+wrapped = wrap(model, optimizer, ALGORITHM, **PARAMS)
+for parameter in model:
+    parameter.grad = torch.zeros_like(parameter)
+
+
+def step():
+    began = time.monotonic()
+    time.sleep(STEP_TIMES_S[dist.get_rank()] * random.lognormvariate(-SIGMA * SIGMA / 2, SIGMA))
+    optimizer.step()
+    return time.monotonic() - began
+
+
+for _ in range(WARM_UP):
+    step()
+a_period_s = torch.tensor(sum(step() for _ in range(PERIOD)))
+dist.broadcast(a_period_s, src=0)  # all ranks make equally many steps
+periods = max(3, int(SECONDS / a_period_s.item()))
+began = time.monotonic()
+times_s = [step() for _ in range(periods * PERIOD)]
+mean_s = (time.monotonic() - began) / len(times_s)
+wrapped.drain()
+if dist.get_rank() == 0:
+    with open("steps.jsonl", "w") as file:
+        for number, seconds in enumerate(times_s):
+            file.write(json.dumps({{"step": number, "seconds": seconds}}) + "\\n")
+    low, high = PREDICTED_S
+    verdict = "as predicted" if low <= mean_s <= high else "not as predicted"
+    print(f"{{mean_s:.4f}} s a step; predicted {{low:.4f}} to {{high:.4f}}: {{verdict}}")
+dist.destroy_process_group()
+'''
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,10 @@ def search(question: Question, library: Library, options: Options) -> Found:
         without_learning=tuple(library.without_learning),
         others=library.others,
     )
-    return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
+    if options.emulate == 0:
+        return found
+    first_ones = one_of_each(advisable(simulated))[: options.emulate]
+    return replace(found, emulated=emulate(question, first_ones, without_risk(simulated)[0], options))
 
 
 def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:
@@ -152,12 +155,6 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
         if row["status"] == "ok" and row["step_time_s"] is not None:
             times.setdefault(row["cell_key"], []).append(row["step_time_s"])
     return {key: median(each) for key, each in times.items()}
-
-
-def _emulated(found: Found, options: Options) -> Emulated:
-    """Emulate the first candidates of different settings beside `ssgd`."""
-    chosen = one_of_each(advisable(found.simulated))[: options.emulate]
-    return emulate(found.question, chosen, without_risk(found.simulated)[0], options)
 
 
 def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured | None, options: Options) -> Emulated:

@@ -74,7 +74,7 @@ def manifest(cells: Sequence[Cell]) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "git": _revision(_ROOT, "--abbrev=12"),
         "project": _revision(Path(), "--abbrev=40", "--exclude=*"),
-        "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "tcp_congestion_of_host": content("/proc/sys/net/ipv4/tcp_congestion_control"),
         "code": code_of(cells),
     }
 
@@ -91,7 +91,7 @@ def this_host() -> str:
 
 @lru_cache(maxsize=1)
 def _host_facts() -> dict[str, str | None]:
-    name = host_name(os.uname().nodename, _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id"))
+    name = host_name(os.uname().nodename, content("/etc/machine-id") or content("/var/lib/dbus/machine-id"))
     return {"host": name, "kernel": platform.release(), "cpu": cpu_model()}
 
 
@@ -108,7 +108,7 @@ def host_name(node: str, machine_id: str | None) -> str:
 
 def cpu_model() -> str | None:
     """The name of the processor in /proc/cpuinfo."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (content("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return None
@@ -125,7 +125,8 @@ def _revision(folder: Path, *options: str) -> str | None:
     return f"{named}-dirty" if changed else named
 
 
-def _read(path: str) -> str | None:
+def content(path: str) -> str | None:
+    """The content of a small file; None if it cannot be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:

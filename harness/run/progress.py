@@ -51,7 +51,8 @@ class Reporter:
         """Report the result of a repetition."""
         self.done += 1
         self._waits = 0
-        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{self._eta_suffix()}")
+        left = f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
+        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{left}")
         self._refresh()
 
     def elsewhere(self) -> None:
@@ -79,9 +80,6 @@ class Reporter:
     def _left(self) -> str:
         """ "1 min 20 s left"; "" while that is not known."""
         return "" if self._ready_at is None else f"{clock(max(0.0, self._ready_at - time.monotonic()))} left"
-
-    def _eta_suffix(self) -> str:
-        return f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
 
     def _refresh(self) -> None:
         if self._bar is not None:

@@ -196,11 +196,11 @@ class _Workers:
 
     def _run(self, job: Job) -> None:
         emit: Emit = self.steps.add
-        warm: Callable[[], None] = _nothing
+        watched: dict[str, Any] = {}
         if self._changing is not None:
             emit = self._changing.watch_steps(job, emit)
             if not job.returned:
-                warm = partial(self._changing.worker_began, job.world_size)
+                watched["warm"] = partial(self._changing.worker_began, job.world_size)
         membership = None if self._epochs is None else self._epochs.of(job.rank)
         comm: Comm
         if job.returned:
@@ -209,21 +209,13 @@ class _Workers:
             comm = membership.first().comm
         else:
             comm = MemoryComm(self._group, job.rank)
+        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
+        clock = VirtualClock(fabric, job.rank)
         try:
-            self.outcomes[job.rank] = run(
-                job, comm, self._clock(job.rank), Hooks(emit, warm), phantom=True, membership=membership
-            )
+            self.outcomes[job.rank] = run(job, comm, clock, Hooks(emit, warm), phantom=True, membership=membership)
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:
                 self._changing.worker_lost()
-
-    def _clock(self, rank: int) -> VirtualClock:
-        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
-        return VirtualClock(fabric, rank)
-
-
-def _nothing() -> None:
-    pass
 
 
 class _RandomStates:

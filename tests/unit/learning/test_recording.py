@@ -81,13 +81,6 @@ def test_a_damaged_recording_is_refused_in_one_line(tmp_path, content):
         read(tmp_path / "t.json.gz")
 
 
-def test_steps_to_target_are_given_by_seed_and_none_where_it_is_never_reached():
-    found = recording(trajectory(seed=1, accuracy=(0.5, 0.9)), trajectory(seed=2, accuracy=(0.5, 0.6)))
-    assert found.steps_to_target("ssgd", 0.7) == {1: pytest.approx(15), 2: None}
-    with pytest.raises(SpecError, match="t: base: no setting 'sgd'; did you mean 'ssgd'"):
-        found.steps_to_target("sgd", 0.7)
-
-
 def test_a_line_has_the_mean_over_seeds_and_the_paired_difference_from_the_reference():
     mine = [trajectory("dts", seed, (0.1, value)) for seed, value in ((1, 0.80), (2, 0.86), (3, 0.92))]
     reference = [trajectory("ssgd", seed, (0.1, value)) for seed, value in ((1, 0.84), (2, 0.90), (3, 0.96))]
