@@ -37,8 +37,10 @@ from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.plan.repetition import (
+    DEFAULT_WARMUP,
     GUESSED_STEP_S,
     WARM_ROUNDS,
+    Command,
     CommandRepetition,
     Inputs,
     Repetition,
@@ -63,7 +65,7 @@ from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
 _LONGEST = 200  # bytes of the readable part of a folder; file systems take 255
-_DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
+_DEFAULT_SEED, _DEFAULT_WINDOW = RunTable().seed, count(RunTable().window)
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
 # Measured as the busy time of a 2-core machine, with four workers, paced `direct`, 0.1 to 1 Gbit/s, 0 and 100 ms, and
 # divided by its `slowness` of 1.2. What a host really needs is learned from its first repetitions (run/room.py).
@@ -615,36 +617,25 @@ def _room(network: EmulatedNetwork) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandCell(Cell):
+class CommandCell(Cell, Command):
     """A user's program.
 
     Attributes:
-        command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
-        processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
         collective: what carries the groups for which it asks gloo; None: gloo, and the spec does not say so.
-        rendezvous: "network" if it crosses the emulated network, else "local".
         scaling: "strong" if all workers share the work that one does alone, else "weak".
-        folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
-            identity.
+        folder: the spec's folder, in which it runs. Neither this nor `timeout_s` is part of the identity.
     """
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    processes: int = 1
-    warmup: int = _DEFAULT_WARMUP
-    hook: bool = False
     collective: str | None = None
-    rendezvous: str = "network"
     scaling: str = "weak"
     folder: Path = Path()
-    timeout_s: float | None = None
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
             "command": list(self.command),
             "environment": dict(self.environment),
             "processes": None if self.processes == 1 else self.processes,
-            "warmup": None if self.warmup == _DEFAULT_WARMUP else self.warmup,
+            "warmup": None if self.warmup == DEFAULT_WARMUP else self.warmup,
             "hook": self.hook or None,
             "collective": self.collective,
             "rendezvous": None if self.rendezvous == "network" else self.rendezvous,

@@ -6,14 +6,14 @@ A cell makes it once (`Cell.repetition`). Whatever comes after asks the repetiti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.pacing import network_environments, paces
-from wanbench.harness.spec.command import axis_environment
+from wanbench.harness.spec import command as spec
 from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.edits import ranks_of
@@ -26,6 +26,7 @@ from wanbench.workloads.loop.job import Job
 if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 
+DEFAULT_WARMUP = count(spec.DEFAULT_WARMUP)
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_STEP_S = 5.0  # one step of real compute
 PATIENCE_S = 60.0  # allowed silence of workers on a busy host, in addition to the predicted times
@@ -125,21 +126,30 @@ class TrainingRepetition(Repetition):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandRepetition(Repetition):
-    """A user's program. Attributes that are not described here are those of `CommandCell`.
+class Command:
+    """How a user's program is called and timed.
 
     Attributes:
-        environment: variables beyond those of torchrun. group: those of each worker for the process group `wan`.
+        command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
+        processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
+        rendezvous: "network" if it crosses the emulated network, else "local".
+        timeout_s: it is killed after this time; None for never.
     """
 
     command: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
+    warmup: int = DEFAULT_WARMUP
+    hook: bool = False
+    rendezvous: str = "network"
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRepetition(Repetition, Command):
+    """A user's program. `group`: variables of each worker for the process group `wan`."""
+
     group: tuple[Mapping[str, str], ...]
-    processes: int
-    warmup: int
-    hook: bool
-    rendezvous: str
-    timeout_s: float | None
 
 
 def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
@@ -169,17 +179,13 @@ def command(cell: CommandCell, rep: int) -> CommandRepetition:
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     by_site = cell.collective == "hierarchical"
     told = network_environments(cell.profile, cell.placement, by_site=by_site, processes=cell.processes)
-    return CommandRepetition(
-        **shared,
-        command=cell.command,
-        environment={**axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(shared["seed"])},
-        group=tuple({**each, **replaced} for each in told),
-        processes=cell.processes,
-        warmup=cell.warmup,
-        hook=cell.hook,
-        rendezvous=cell.rendezvous,
-        timeout_s=cell.timeout_s,
-    )
+    called = {setting.name: getattr(cell, setting.name) for setting in fields(Command)}
+    called["environment"] = {
+        **spec.axis_environment(cell.axes),
+        **cell.environment,
+        "WANBENCH_SEED": str(shared["seed"]),
+    }
+    return CommandRepetition(**shared, **called, group=tuple({**variables, **replaced} for variables in told))
 
 
 def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
