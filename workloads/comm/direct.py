@@ -409,10 +409,9 @@ class DirectComm:
         number = self._outbox.add(work, dst, tag)
         if number is not None and dst == self.rank:
             self._mailbox.arrived(dst, tag, number, bytearray(payload), about)
-            self._outbox.left(work)
+            work.complete()
         elif number is not None:
-            flushed = partial(self._outbox.left, work)
-            frame = Frame(MESSAGE, number, payload, flushed, self._sequence, tag, about=about.encode())
+            frame = Frame(MESSAGE, number, payload, work.complete, self._sequence, tag, about=about.encode())
             self._mesh.send_all([(dst, frame)])
         return work
 

@@ -144,8 +144,7 @@ class HierarchicalComm(DirectComm):
             self._collecting.clear()
             self._averaging.clear()
         for pending in waiting:
-            if not pending.work.done():
-                pending.work.complete(reason)
+            pending.work.complete(reason)
 
     def leave(self) -> None:
         """Say goodbye to all ranks, as `DirectComm` does."""
@@ -198,7 +197,6 @@ class HierarchicalComm(DirectComm):
                 when_all(first.inside.values(), partial(self._end, first.work))
 
     def _end(self, work: DirectWork, error: str | None) -> None:
-        if not work.done():
-            work.complete(error)
+        work.complete(error)
         if error is not None:
             self.give_up(error)

@@ -120,8 +120,10 @@ class DirectWork:
         callback(self._error)
 
     def complete(self, error: str | None = None) -> None:
-        """End the operation. Only the I/O thread calls this."""
+        """End the operation, unless it has ended."""
         with self._lock:
+            if self._event.is_set():
+                return
             self._error = error
             self.ended_ns = time.monotonic_ns()
             self._event.set()
