@@ -196,11 +196,10 @@ class _Workers:
 
     def _run(self, job: Job) -> None:
         emit: Emit = self.steps.add
-        watched: dict[str, Any] = {}
         if self._changing is not None:
             emit = self._changing.watch_steps(job, emit)
             if not job.returned:
-                watched["warm"] = partial(self._changing.worker_began, job.world_size)
+                warm = partial(self._changing.worker_began, job.world_size)
         membership = None if self._epochs is None else self._epochs.of(job.rank)
         comm: Comm
         if job.returned:
@@ -216,6 +215,10 @@ class _Workers:
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:
                 self._changing.worker_lost()
+
+
+def _nothing() -> None:
+    pass
 
 
 class _RandomStates:
