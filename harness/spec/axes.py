@@ -5,7 +5,6 @@ If the workload is a command, an axis with any other name belongs to the command
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 import re
@@ -106,15 +105,14 @@ def _check_axis(key: str, where: str, command: bool) -> None:
     """Check that an axis is a short name, a dotted key of a cell's table, or a command's own. Raises: SpecError."""
     if command and is_commands_own(key):
         return
-    table, dot, rest = key.partition(".")
+    table, dot, _ = key.partition(".")
     names = (*_OWN, *SHORT_AXES)
     if not dot and key not in names:
         hint = did_you_mean(key, names, f"expected a dotted key or one of {', '.join(sorted(names))}")
         raise SpecError(f"{where}: sweep.{key}: unknown axis{hint}")
     if dot and table not in _TABLES:
-        close = difflib.get_close_matches(table, _TABLES, 1)
-        hint = f"did you mean '{close[0]}.{rest}'?" if close else f"expected a key of {', '.join(_TABLES)}"
-        raise SpecError(f"{where}: sweep.{key}: cannot be swept; {hint}")
+        near = did_you_mean(table, _TABLES, f"expected a key of {', '.join(_TABLES)}")
+        raise SpecError(f"{where}: sweep.{key}: cannot be swept{near}")
     if key == "run.repeats":
         raise SpecError(f"{where}: sweep.{key}: applies to all cells; set it in [run]")
 

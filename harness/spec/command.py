@@ -54,7 +54,7 @@ def check(spec: Spec, axes: Values, where: str) -> None:
         )
     if spec.run.testbed == "virtual":
         raise SpecError(
-            f"{where}: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a "
+            f"{where}: run.testbed: a command cannot be simulated; `wanbench exec --describe -- CMD` turns it into a "
             "workload by numbers, which can"
         )
     seen: dict[str, str] = {}

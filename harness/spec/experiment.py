@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +36,7 @@ from wanbench.harness.spec.tables import (
     WorkloadTable,
 )
 from wanbench.harness.spec.timeline import ChangeTable
-from wanbench.netprofiles import Delay, FileError, Packets, Rate, Ratio, Size
+from wanbench.netprofiles import Delay, FileError, Packets, Rate, Ratio, Size, did_you_mean
 from wanbench.netprofiles.user_file import flaw, parse_toml
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -171,9 +170,9 @@ def drop_dotted(data: dict[str, Any], key: str) -> None:
         table = table.get(name) if isinstance(table, dict) else None
     if not isinstance(table, dict) or last not in table:
         keys = list(_dotted(data))
-        close = difflib.get_close_matches(key, keys, 1) or [name for name in keys if name.endswith(f".{key}")]
-        hint = f"did you mean {close[0]!r}?" if close else f"keys: {', '.join(keys)}"
-        raise SpecError(f"--drop {key}: the spec does not set this key; {hint}")
+        ending = [name for name in keys if name.endswith(f".{key}")]
+        near = did_you_mean(key, keys, f"did you mean {ending[0]!r}?" if ending else f"keys: {', '.join(keys)}")
+        raise SpecError(f"--drop {key}: the spec does not set this key{near}")
     del table[last]
 
 

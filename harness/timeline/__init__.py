@@ -8,5 +8,5 @@ Layout
     convert.py   recordings of other tools as traces, for `wanbench trace`
 
 spec/timeline.py reads [[timeline]] of a spec and recorded traces. testbeds/player.py applies a
-schedule, rep/stragglers.py slows workers down, and show/tables.py prints the actual times.
+schedule, plan/repetition.py slows workers down, and show/tables.py prints the actual times.
 """

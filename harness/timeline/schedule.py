@@ -117,7 +117,7 @@ class _Known:
 class Schedule:
     """The changes of the network, and the commands to workers.
 
-    Slow workers are listed too, but they slow down by their own clocks (`rep.stragglers`).
+    Slow workers are listed too, but they slow down by their own clocks (`rep.train.Stragglers`).
 
     Args:
         changes: changes of the cell.

@@ -25,7 +25,7 @@ from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.claims import of_claims, of_recordings
 from wanbench_docs.commands import Command, Paragraph, commands, preface
-from wanbench_docs.costs import of_cost
+from wanbench_docs.costs import shown
 from wanbench_docs.curves import of_curve
 from wanbench_docs.learned import of_learned, recorded
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced, markdown
@@ -205,7 +205,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "profiles": of_profiles,
     "recordings": of_recordings,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
-    **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
     **{f"claims {name}": partial(of_claims, name) for name in papers.names() if papers.load(name).claims},
     **{f"learned {name}": partial(of_learned, name) for name in recorded()},
@@ -214,7 +213,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 def fill(text: str) -> str:
     """Replace the marks of a page by their generated parts. Raises: KeyError, for an unknown mark."""
-    lines = [_filled(line) for line in text.splitlines()]
+    lines = [_filled(line) for line in shown(text).splitlines()]
     return "\n".join(lines) + "\n"
 
 

@@ -46,7 +46,7 @@ from wanbench.harness.emulators.netem.plugin import install, normal, without_eth
 from wanbench.harness.emulators.plan import IMPAIRMENTS, MTU
 from wanbench.workloads.process import configuration
 from wanbench.workloads.process.configuration import Thing
-from wanbench.workloads.process.route import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
+from wanbench.workloads.process.namespace import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NS_GET_USERNS = 0xB701
@@ -110,7 +110,7 @@ class Stack:
                 raise KernelError(f"{self.name}: sysctl {name}={text}: {error.strerror}{hint}") from None
 
     def lead_outside(self) -> None:
-        """Set the rules of `workloads.process.route.lead_outside`, which remain until the namespace ends."""
+        """Set the rules of `workloads.process.namespace.lead_outside`, which remain until the namespace ends."""
         ports = f"{DNS_PORT}:{DNS_PORT}"
         rules: tuple[dict[str, Any], ...] = (
             {"priority": OUTSIDE_PRIORITY, "dport_range": ports, "action": "FR_ACT_UNREACHABLE"},

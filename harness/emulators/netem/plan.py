@@ -32,7 +32,7 @@ from wanbench.harness.emulators.plan import (
     slowest,
     worker_address,
 )
-from wanbench.workloads.process.route import OUTSIDE_TABLE
+from wanbench.workloads.process.namespace import OUTSIDE_TABLE
 
 GATEWAY = "169.254.0.1"  # the other end of every link; it never answers, because neighbours are static
 NETWORK = "10.99.0.0/16"
