@@ -59,8 +59,7 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
               wanbench advise home-fibre --workload params=125e6,tensors=148,step_time=400ms
               wanbench advise uniform --rtt 80ms --rate 1Gbit --workers 8 --workload my_pkg.model:make
     """
-    from wanbench.harness.advise import files
-    from wanbench.harness.advise.answer import answer, text, to_json
+    from wanbench.harness.advise.answer import answer, text, to_json, write
     from wanbench.harness.advise.evidence import Library
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options, search
@@ -75,7 +74,7 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
         emulate = 0 if options["no_emulate"] else options["emulate"]
         ranking = search(question, library, Options(out, emulate, options["fresh"], partial(click.echo, err=True)))
         advice = answer(ranking, options["budget"])
-        written = files.write(advice, out / question.spec.name)
+        written = write(advice, out / question.spec.name)
         if as_json:
             click.echo(json.dumps(to_json(advice), indent=1, allow_nan=False))
         else:

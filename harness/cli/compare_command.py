@@ -87,7 +87,7 @@ def _print_trial(run: Path, steps: str, as_json: bool) -> None:
     """Print what a trial measured beside the advice."""
     from dataclasses import asdict
 
-    from wanbench.harness.advise.trial_result import trial_result
+    from wanbench.harness.advise.reproduce import trial_result
 
     result = trial_result(run, steps)
     if as_json:

@@ -168,10 +168,11 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command on its network, and return the exit code."""
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
-    from wanbench.harness.rep.gpus import assign_gpus
+    from wanbench.harness.rep.command import Own
+    from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.attend import Own, attend
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.attend import attend
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.manifest import manifest
 
     name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -251,7 +252,7 @@ def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict
     """The [[timeline]] tables of a file, if they suit a program. Raises: SpecError."""
     from wanbench.harness.emulators.plan import build
     from wanbench.harness.timeline.changes import changes_of
-    from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+    from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 
     entries = read_timeline(path)
     schedule_for_program(changes_of({"timeline": entries}), build(profile, sites), profile, str(path))

@@ -84,8 +84,7 @@ def _changed(design: Design, source: str, data: str | None, own: tuple[str, ...]
 def _measure(design: Design, whole: Design | None, out: Path, record: bool, options: dict[str, Any]) -> None:
     """Train a design, or a part of the `whole`, and write what was recorded."""
     from wanbench.harness.learning.campaign import Campaign, about
-    from wanbench.harness.learning.extend import extended
-    from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
+    from wanbench.harness.learning.recording import RECORDED, SUFFIX, extended, read
     from wanbench.harness.learning.summary import text
     from wanbench.harness.results.store import RunFolder
 
@@ -116,7 +115,7 @@ def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 def _print_table(name: str, run: Path) -> None:
     """Print the tables of one's own run if there is one, else of the recording in the package."""
     from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
-    from wanbench.harness.learning.table import tables
+    from wanbench.harness.learning.summary import tables
 
     own, shipped = run / f"learned{SUFFIX}", RECORDED / f"{name}{SUFFIX}"
     path = own if own.is_file() else shipped

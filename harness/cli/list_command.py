@@ -10,9 +10,12 @@ import click
 
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import json_option
+from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.parameters import Parameters, default_of
 
-UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss, loss_burst"
+UNIFORM = (
+    f"N sites of one worker, all pairs alike; takes {', '.join(['rtt', 'rate', *(effect.key for effect in EFFECTS)])}"
+)
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "designs", "learning", "keys", "columns")
 
 
@@ -95,9 +98,11 @@ def _learning(as_json: bool) -> None:
 
 
 def _keys() -> dict[str, str]:
-    from wanbench.harness.spec.keys import described
+    from wanbench.harness.spec.experiment import described_keys
 
-    return {key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described()}
+    return {
+        key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described_keys()
+    }
 
 
 def _columns() -> dict[str, str]:

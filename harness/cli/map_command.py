@@ -30,7 +30,7 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
               wanbench map --workload params=125e6,tensors=148,step_time=400ms --here 80ms,1Gbit
     """
     from wanbench.harness.advise.evidence import Library
-    from wanbench.harness.advise.map import draw_up, stored
+    from wanbench.harness.advise.map import draw_up
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
     from wanbench.harness.show.figures.map import write_map
@@ -48,7 +48,7 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
         question = ask(network, workload, workers, Limits(options["drop"] / 100))
         library = Library.for_question(question, options["proxy"], out)
         say = Options(out, 0, options["fresh"], partial(click.echo, err=True))
-        drawn = stored(draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=bool(here)))
+        drawn = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=bool(here))
         folder = out / f"{question.spec.name}-map"
         for path in write_map(drawn, folder):
             click.echo(path, err=True)

@@ -168,10 +168,10 @@ def planned(request: SpecRequest, *, resumed: bool = False, gated: bool = False)
     Args:
         resumed: choose what is `auto` as in the run of this name. gated: refuse an `auto` that differs between hosts.
     """
+    from wanbench.harness.plan.auto import refuse_gated
     from wanbench.harness.plan.plan import make
-    from wanbench.harness.plan.scale import refuse_gated
     from wanbench.harness.results.planned import auto_of
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.host import ThisHost
 
     source = _read_source(request.spec_source)
     spec = _load_spec(source, request)

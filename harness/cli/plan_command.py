@@ -56,17 +56,16 @@ def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool, 
 
 def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_json: bool) -> None:
     """Print what is left to run, and how long it takes."""
-    from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.load import makespan, slots_for
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.auto import ThisHost, scale_explained
+    from wanbench.harness.run.host import ThisHost, scale_explained
 
     spec = plan.spec
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
     todo = [cell.load for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
-    predictable = all(isinstance(cell, TrainingCell) for cell in cells) or not todo
+    predictable = all(cell.trains for cell in cells) or not todo
     host = ThisHost().capacity()
     seconds = makespan(todo, slots_for(todo, jobs, host), host) if predictable else None
     if as_json:
@@ -114,8 +113,6 @@ def _print_collectives(cells: list[TrainingCell], where: str) -> None:
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
-    from wanbench.harness.plan.cell import TrainingCell
-    from wanbench.harness.plan.law import predict
     from wanbench.harness.timeline.changes import described
 
     missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
@@ -125,27 +122,17 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         why = f"failed before: {failed[-1]['reason']}"
     elif 0 < len(missing) < repeats:
         why = "some repetitions are missing"
-    line: dict[str, Any] = {
+    return {
         "cell": cell.slug,
         "algorithm": cell.label,
         "workers": cell.workers,
         "axes": dict(cell.axes),
         "timeline": described(cell.changes),
-        **dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound")),
+        **cell.forecast(),
         "law_gap": cell.law_gap,
         "to_run": len(missing),
         "why": why,
     }
-    if isinstance(cell, TrainingCell):
-        step_time_s = cell.predicted_step_time_s
-        line |= {
-            "steps": cell.steps,
-            "window_steps": cell.window,
-            "channels": cell.channels if cell.workers > 1 else None,
-            "predicted_step_time_s": step_time_s,
-            "bound": predict(cell.law_inputs).bound if step_time_s is not None else None,
-        }
-    return line
 
 
 def _print(

@@ -31,7 +31,7 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     from wanbench.harness.plan.plan import make
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.together import measure_all
     from wanbench.harness.show import papers
     from wanbench.harness.show.papers.drawing import draw_paper, wanted_evidence

@@ -19,14 +19,13 @@ from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rounds import CannotRun, Pair, RunRequest
 from wanbench.harness.gate.sides import OtherFiles, Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_name, name, name_of
-from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import control_folder
-from wanbench.harness.run.host import check_host
+from wanbench.harness.run.host import check_host, control_folder
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 
@@ -270,7 +269,7 @@ def _refuse_equal(base: Side, head: Side) -> None:
 
 def _refuse_one_image(work: Work) -> None:
     """Refuse revisions whose models and algorithms are in one image, so both would run it. Raises: SpecError."""
-    if work.code and any(cell.testbed == "docker" and isinstance(cell, TrainingCell) for cell in work.cells):
+    if work.code and any(cell.testbed == "docker" and cell.trains for cell in work.cells):
         raise SpecError(
             f"{work.where}: containers run the code of their image, not of a checkout; build an image of each version, "
             "and compare them with --base image:NAME --head image:NAME"
@@ -346,7 +345,7 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
-    commands = tuple(tuple(cell.command) for cell in work.cells if isinstance(cell, CommandCell))
+    commands = tuple(cell.inputs.command for cell in work.cells if not cell.trains)
     excluded = tuple(work.spec.sweep.get("exclude", []))
     order = RunRequest(work.file.resolve(), work.spec.name, excluded, work.options, commands)
     return Pair(work.cells, order, work.folder.resolve(), base, head)

@@ -38,7 +38,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process.git import environment
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import stoppable
+from wanbench.harness.run.host import stoppable
 from wanbench.harness.spec.command import files
 from wanbench.harness.spec.tables import GateTable
 from wanbench.netprofiles import toml_text

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Name
 from wanbench.harness.spec.refusals import explained
-from wanbench.harness.spec.table import Table
+from wanbench.harness.spec.tables import Table
 from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import parse_toml, read_text
 

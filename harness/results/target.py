@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from wanbench.workloads.loop.job import Evaluated
 
 
 @dataclass(frozen=True)
@@ -21,17 +22,17 @@ class Reached:
     seconds: float
 
 
-def reached(evaluations: Sequence[Mapping[str, Any]], target: float, begin_ns: int) -> Reached | None:
+def reached(evaluations: Sequence[Evaluated], target: float, begin_ns: int) -> Reached | None:
     """Return when the accuracy first crossed `target`; None if no evaluation is at the target or above.
 
     Args:
-        evaluations: in order, each with `step`, `end_ns` and `accuracy`. begin_ns: when step 0 began.
+        evaluations: in order. begin_ns: when step 0 began.
     """
-    at = [evaluation["step"] for evaluation in evaluations]
-    steps = steps_to_target(at, [evaluation["accuracy"] for evaluation in evaluations], target)
+    at = [evaluation.step for evaluation in evaluations]
+    steps = steps_to_target(at, [evaluation.accuracy for evaluation in evaluations], target)
     if steps is None:
         return None
-    seconds = value_at(at, [(evaluation["end_ns"] - begin_ns) / 1e9 for evaluation in evaluations], steps)
+    seconds = value_at(at, [(evaluation.end_ns - begin_ns) / 1e9 for evaluation in evaluations], steps)
     assert seconds is not None  # the steps are between two evaluations
     return Reached(steps, seconds)
 

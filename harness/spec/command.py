@@ -21,8 +21,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.experiment import Spec
-from wanbench.netprofiles import Delay
-from wanbench.netprofiles.errors import did_you_mean
+from wanbench.netprofiles import Delay, did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
@@ -85,9 +84,10 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
         named = any(key == name for argument in command for name in _placeholders(argument, where))
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
+            near = did_you_mean(key, ["workers", *SHORT_AXES])
             raise SpecError(
-                f"{where}: sweep.{key}: nothing reads this axis; put {{{key}}} into workload.command, or read "
-                f"{variable(key)} in the script{did_you_mean(key, ['workers', *SHORT_AXES])}"
+                f"{where}: sweep.{key}: nothing reads this axis{near or ';'} put {{{key}}} into workload.command, or "
+                f"read {variable(key)} in the script"
             )
 
 
@@ -130,9 +130,9 @@ def filled(command: Sequence[str], values: Values, where: str) -> list[str]:
     for argument in command:
         for name in _placeholders(argument, where):
             if name not in values:
-                near = did_you_mean(name, values, f"known names: {', '.join(sorted(values))}")
+                hint = did_you_mean(name, values, f"known names: {', '.join(sorted(values))}")
                 raise SpecError(
-                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep{near} "
+                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep{hint} "
                     "(braces are written {{ and }})"
                 )
     return ["".join(_parts(argument, values)) for argument in command]

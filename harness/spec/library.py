@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from wanbench.harness.errors import SpecError
-from wanbench.netprofiles import FileError
-from wanbench.netprofiles.errors import did_you_mean
+from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import read_text
 
 MOST_BYTES = 1 << 20  # of a spec
@@ -26,8 +25,8 @@ def find(source: str) -> Path:
     path = Path(source)
     if os.path.exists(path):  # false for a name that is too long
         return path
-    near = did_you_mean(source, builtin_names(), f"built-in experiments: {', '.join(builtin_names())}")
-    raise SpecError(f"{source}: no such file and no such experiment{near}")
+    hint = did_you_mean(source, builtin_names(), f"built-in experiments: {', '.join(builtin_names())}")
+    raise SpecError(f"{source}: no such file and no such experiment{hint}")
 
 
 def read(source: str) -> str:

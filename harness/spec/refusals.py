@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from wanbench.netprofiles.errors import did_you_mean
+from wanbench.netprofiles import did_you_mean
 
 _EXPECTED = {
     "string_type": "a string in quotes",
@@ -74,8 +74,8 @@ def _explain(items: list[Any], location: tuple[str | int, ...], model: type[Base
     if kind == "value_error":
         return str(items[0]["msg"]).removeprefix("Value error, ")
     words = [word for item in items for word in re.findall("'([^']*)'", item.get("ctx", {}).get("expected", ""))]
-    near = did_you_mean(str(value), words)
-    return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{near}"
+    hint = did_you_mean(str(value), words)
+    return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{hint}"
 
 
 def _expected(item: Any) -> str:

@@ -158,8 +158,10 @@ def world() -> GroupComm:
         )
     backends = dict(pair.split(":") for pair in dist.get_backend_config().split(","))
     if backends.get("cpu") not in ("gloo", "wan"):
-        found = backends.get("cpu") or dist.get_backend()
-        raise CommError(f"the process group has backend '{found}'; expected gloo or wan: init_process_group(\"gloo\")")
+        backend = backends.get("cpu") or dist.get_backend()
+        raise CommError(
+            f"the process group has backend '{backend}'; expected gloo or wan: init_process_group(\"gloo\")"
+        )
     _sleep_at_exit()
     return GroupComm(dist.group.WORLD, dist.get_rank(), dist.get_world_size(), first_tag=next(_count) * _TAGS)
 

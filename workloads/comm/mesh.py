@@ -112,7 +112,7 @@ class _Connection:
     pace: float | None = None
     writing: bool = False
     broken: str = ""  # why nothing can be sent any more
-    left: bool = False  # the peer has said goodbye
+    said_goodbye: bool = False  # the peer has said goodbye
     ended: bool = False
 
 
@@ -326,7 +326,7 @@ class Mesh:
             pass
         except OSError as error:
             connection.broken = f"the connection to rank {self.names[connection.peer]} broke: {error}"
-            if connection.left:
+            if connection.said_goodbye:
                 self._lost_connection(connection, connection.broken)
                 return
             # What the peer sent before can say why, so reading fails next, behind that.
@@ -338,7 +338,7 @@ class Mesh:
 
     def _lost_connection(self, connection: _Connection, reason: str) -> None:
         """End a connection whose peer has said goodbye. Raises: CommError if it has not."""
-        if not connection.left:
+        if not connection.said_goodbye:
             raise CommError(reason)
         if not connection.ended:
             connection.ended = True
@@ -392,8 +392,8 @@ class Mesh:
                 return
         body, connection.body = connection.body, None
         if connection.head.kind == LEAVE:
-            connection.left = True
-            if not all(self._connections[connection.peer, index].left for index in range(self._per_peer)):
+            connection.said_goodbye = True
+            if not all(self._connections[connection.peer, index].said_goodbye for index in range(self._per_peer)):
                 return  # its frames on other connections come before
         self._arrived(connection.head, connection.peer, body)
 

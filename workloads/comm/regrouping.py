@@ -1,7 +1,7 @@
 """A membership over TCP: workers that are alive find each other again after others were lost, or have returned.
 
-Every worker has a listener at a port that all know (`reception`). One that wants the next epoch calls all others at the
-same time, and says how far it is (`calls`)::
+Every worker has a listener at a port that all know (`Reception`). One that wants the next epoch calls all others at the
+same time, and says how far it is (`Calls`)::
 
     refused      the process is dead, and its machine is not
     no answer    it cannot be reached, and may be alive
@@ -14,7 +14,6 @@ worker or the return of another, begins this again.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -24,17 +23,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.membership import Minority, View, is_majority
-from wanbench.workloads.comm.mesh import notice_silence
 
 _CHUNK = 1 << 16
 _MOST_BYTES = 1 << 20  # of a line; the addresses of a thousand workers take a twentieth
@@ -49,14 +46,14 @@ class Line:
 
     Args:
         sock: connected, or about to be.
-        silence_s: see `notice_silence`.
+        silence_s: see `mesh.notice_silence`.
     """
 
     def __init__(self, sock: socket.socket, silence_s: float) -> None:
         self.sock = sock
         self._read = bytearray()
         sock.setblocking(False)
-        notice_silence(sock, silence_s)
+        mesh.notice_silence(sock, silence_s)
 
     def say(self, message: dict[str, Any]) -> None:
         """Send a message, which the kernel's buffer holds. Raises: OSError."""
@@ -104,10 +101,6 @@ class Join:
     epoch: int
     steps: int | None
     port: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; `joined` reverses it."""
-        return asdict(self)
 
 
 def joined(message: Mapping[str, Any], group: str, ranks: int) -> Join:
@@ -230,7 +223,7 @@ class _Call:
 
 
 class Calls:
-    """One call to each of the others, with the same words. Closing it hangs up.
+    """One call to each of the others, with the same words.
 
     Args:
         hosts: the others, by rank.
@@ -250,12 +243,8 @@ class Calls:
             else:
                 self._end(call, number)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Hang up."""
         for call in self._calls.values():
             call.line.sock.close()
         self._selector.close()
@@ -277,7 +266,7 @@ class Calls:
         self._selector.register(also, selectors.EVENT_READ)
         ready = self._selector.select(max(0.0, until - time.monotonic()))
         self._selector.unregister(also)
-        with contextlib.suppress(BlockingIOError):
+        with suppress(BlockingIOError):
             os.eventfd_read(also)
         for call in (key.data for key, _ in ready if key.data is not None):
             try:
@@ -308,7 +297,7 @@ class Calls:
     def _end(self, call: _Call, number: int | None) -> None:
         """Note that a call has ended: with an error, or, with None, because the other side has hung up."""
         call.state = State.DEAD if number is None or number in _DEAD else State.UNREACHABLE
-        with contextlib.suppress(KeyError, ValueError):  # it was refused at once
+        with suppress(KeyError, ValueError):  # it was refused at once
             self._selector.unregister(call.line.sock)
         call.line.sock.close()
 
@@ -380,11 +369,9 @@ class Regrouping:
     def changes(self) -> bool:
         """Whether a member was lost, or another worker asks for the next epoch."""
         # A member can be slow to hang up after the agreement of this epoch.
-        asks = [each for each in self._reception.callers().values() if not self._has_asked_for_this(each)]
-        return bool(asks) or self._comm is None or self._comm.failed
-
-    def _has_asked_for_this(self, join: Join) -> bool:
-        return join.rank in self._members and join.epoch < self._epoch
+        joins = self._reception.callers().values()
+        asked = any(join.rank not in self._members or join.epoch >= self._epoch for join in joins)
+        return asked or self._comm is None or self._comm.failed
 
     def regroup(self, steps: int | None) -> View:
         """Return the next epoch, as `Membership` says.
@@ -392,17 +379,18 @@ class Regrouping:
         Raises:
             Minority: this side may be the smaller one, no worker has a model, or there was no agreement in time.
         """
-        self._leave("a member asks for the next epoch")
+        if self._comm is not None:
+            self._comm.give_up("a member asks for the next epoch")
+            self._comm.close()
+            self._comm = None
         limit = time.monotonic() + self._timeout_s
         while time.monotonic() < limit:
             with mesh.listen(self._hosts[self._rank]) as listener:
                 try:
                     return self._enter(self._agree(steps, listener.getsockname()[1], limit), listener)
-                except _AgainError:
-                    continue
                 except Minority:
                     raise
-                except CommError:  # a member was lost before all were connected
+                except (_AgainError, CommError):  # also if a member was lost before all were connected
                     continue
         raise Minority(f"rank {self._rank} has not agreed with others on the next epoch within {self._timeout_s:g} s")
 
@@ -411,12 +399,6 @@ class Regrouping:
         self._reception.close()
         if self._comm is not None:
             self._comm.leave()
-            self._comm = None
-
-    def _leave(self, reason: str) -> None:
-        if self._comm is not None:
-            self._comm.give_up(reason)
-            self._comm.close()
             self._comm = None
 
     def _enter(self, decision: Decision, listener: socket.socket) -> View:
@@ -432,7 +414,7 @@ class Regrouping:
         """Return the decision of the lowest living worker. Raises: _AgainError, Minority."""
         own = Join(self._group, self._rank, self._epoch, steps, port)
         others = {rank: host for rank, host in enumerate(self._hosts) if rank != self._rank}
-        with Calls(others, own.to_json(), self._deadline_s) as calls:
+        with closing(Calls(others, asdict(own), self._deadline_s)) as calls:
             while time.monotonic() < limit:
                 decision = self._answered(calls) or self._decide(own, calls, self._reception.callers())
                 if decision is not None:
@@ -447,7 +429,7 @@ class Regrouping:
                 raise Minority(answer["minority"])
             if "epoch" in answer:
                 decision = Decision(**answer)
-                strangers = [each for each in self._reception.callers() if each not in decision.members]
+                strangers = [caller for caller in self._reception.callers() if caller not in decision.members]
                 self._reception.answer(strangers, {"without_you": rank})
                 return decision
             lowest = answer["without_you"]
@@ -484,7 +466,6 @@ class Regrouping:
     def _settle(self, joins: Mapping[int, Join], unreachable: Sequence[int]) -> Decision:
         """Decide on the members, and tell them. Raises: Minority."""
         members = sorted(joins)
-        others = members[1:]
         missing = [rank for rank in unreachable if rank not in joins]
         reason = None
         if not is_majority(len(members), len(missing)):
@@ -492,7 +473,7 @@ class Regrouping:
         elif all(join.steps is None for join in joins.values()):
             reason = f"ranks {members} have returned, and nobody is left who has a model"
         if reason is not None:
-            self._reception.answer(others, {"minority": reason})
+            self._reception.answer(members[1:], {"minority": reason})
             raise Minority(reason)
         decision = Decision(
             epoch=max(join.epoch for join in joins.values()) + 1,
@@ -501,5 +482,5 @@ class Regrouping:
             ports=[joins[rank].port for rank in members],
             token=secrets.token_hex(mesh.TOKEN_BYTES),
         )
-        self._reception.answer(others, asdict(decision))
+        self._reception.answer(members[1:], asdict(decision))
         return decision

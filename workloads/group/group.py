@@ -200,20 +200,20 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _broadcast(self, flat: torch.Tensor, root: int) -> DirectWork:
         name = f"broadcast from rank {self._comm.names[root]}"
-        is_root, others = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
+        is_root, peers = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
         if self.size() == 2 or flat.numel() * flat.element_size() <= _BROADCAST_WHOLE_BYTES:
             return self._comm.transfer(
-                name, dict.fromkeys(others, flat) if is_root else {}, {} if is_root else {root: flat}
+                name, dict.fromkeys(peers, flat) if is_root else {}, {} if is_root else {root: flat}
             )
         pieces = flat.tensor_split(self.size())
-        mine = pieces[self.rank()]
+        own = pieces[self.rank()]
         first = self._comm.transfer(
-            name, {rank: pieces[rank] for rank in others} if is_root else {}, {} if is_root else {root: mine}
+            name, {rank: pieces[rank] for rank in peers} if is_root else {}, {} if is_root else {root: own}
         )
         return self._comm.transfer(
             name,
-            {rank: mine for rank in others if rank != root},
-            {} if is_root else {rank: pieces[rank] for rank in others},
+            {rank: own for rank in peers if rank != root},
+            {} if is_root else {rank: pieces[rank] for rank in peers},
             after=first,
         )
 
@@ -321,9 +321,9 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def barrier(self, opts: Any = None, *_: Any) -> Any:
         """Wait for all ranks, and for the collectives that this rank has begun."""
         empty = torch.empty(0, dtype=torch.uint8, device="cpu")
-        others = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
+        peers = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
         begun = [work for work in self._collectives if not work.is_completed()]
-        return self._together([self._comm.transfer("barrier", others, others)], begun)
+        return self._together([self._comm.transfer("barrier", peers, peers)], begun)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait for all ranks, and go on afterwards. Raises: CommError: names all that are late, on all others."""

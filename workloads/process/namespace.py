@@ -182,14 +182,14 @@ def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[s
     Raises:
         NamespaceError: an unknown key, or a value that the kernel refuses or changes.
     """
-    wanted = tcp_sysctls(settings)
+    sysctls = tcp_sysctls(settings)
     # The kernel can refuse, or restrict, what the route has.
-    if routed is not None and wanted.pop("tcp_congestion_control", routed) != routed:
+    if routed is not None and sysctls.pop("tcp_congestion_control", routed) != routed:
         raise NamespaceError(f"tcp congestion {settings['congestion']!r}: the route to the peers has {routed!r}")
-    for name, text in wanted.items():
+    for name, text in sysctls.items():
         _write_sysctl(name, text)
     effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED, *_BUFFERS)}
-    for name, text in wanted.items():
+    for name, text in sysctls.items():
         if effective[name] != text:
             raise NamespaceError(f"{name}: wrote {text!r}, but the kernel reports {effective[name]!r}")
     return effective if routed is None else effective | {"tcp_congestion_control": routed}
@@ -201,16 +201,16 @@ def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
     Raises:
         NamespaceError: an unknown key.
     """
-    known = ("buffer_bytes", *_SETTINGS)
+    keys = ("buffer_bytes", *_SETTINGS)
     for key in settings:
-        if key not in known:
-            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(known)}")
+        if key not in keys:
+            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(keys)}")
     largest = settings.get("buffer_bytes", BUFFER_BYTES)
-    wanted = _PINNED | {name: f"{sizes} {largest}" for name, sizes in _BUFFERS.items()}
+    sysctls = _PINNED | {name: f"{sizes} {largest}" for name, sizes in _BUFFERS.items()}
     for key, value in settings.items():
         if key in _SETTINGS:
-            wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
-    return wanted
+            sysctls[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
+    return sysctls
 
 
 def _in_force(name: str) -> str:
@@ -397,12 +397,12 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 def attributes(data: bytes) -> dict[int, bytes]:
     """Return the values of attributes by their kind."""
-    found, at = {}, 0
+    values, at = {}, 0
     while at + 4 <= len(data):
         length, kind = struct.unpack_from("HH", data, at)
-        found[kind & 0x3FFF] = data[at + 4 : at + length]  # without its flag "nested"
+        values[kind & 0x3FFF] = data[at + 4 : at + length]  # without its flag "nested"
         at += max(4, length + -length % 4)
-    return found
+    return values
 
 
 def ask(kind: int, body: bytes, flags: int = ACKNOWLEDGED) -> list[bytes]:

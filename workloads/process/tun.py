@@ -56,8 +56,8 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queu
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
     """
-    wanted = os.environ.get("WANBENCH_OFFLOAD") != "off"
-    fd = _open(name, _IFF_VNET_HDR if wanted else 0)
+    offload = os.environ.get("WANBENCH_OFFLOAD") != "off"
+    fd = _open(name, _IFF_VNET_HDR if offload else 0)
     if passes_segments(fd) and not _offload(fd):
         os.close(fd)
         fd = _open(name, 0)

@@ -17,7 +17,7 @@ from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import make
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.repetitions import Tally
+from wanbench.harness.run.session import Tally
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import read
 
@@ -120,7 +120,7 @@ SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns",
 @pytest.fixture
 def large_host(monkeypatch):
     """A host that would choose a payload scale above 0.02."""
-    monkeypatch.setattr("wanbench.harness.run.auto.ThisHost.capacity", lambda self: Capacity(64, 2**40))
+    monkeypatch.setattr("wanbench.harness.run.host.ThisHost.capacity", lambda self: Capacity(64, 2**40))
 
 
 def test_plan_says_which_payload_scale_auto_is_and_why(large_host):

@@ -20,7 +20,7 @@ from wanbench.harness.results.claims import sweep
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import Content, RunFolder
-from wanbench.harness.run.repetitions import pending
+from wanbench.harness.run.session import pending
 from wanbench.harness.spec.experiment import Spec
 
 TEXT = """\

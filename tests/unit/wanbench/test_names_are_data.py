@@ -208,7 +208,7 @@ def executed(program: str) -> dict[str, object]:
 def plainly():
     with folder() as made:
         _, cell = advice(profiles(made, PLAIN)[0])
-        return [structure(text) for text in (trial(cell, 0.5, 0.1), snippet(cell))]
+        return [structure(text) for text in (trial(cell, 0.5), snippet(cell))]
 
 
 @settings(SAME, max_examples=60)
@@ -216,7 +216,7 @@ def plainly():
 def test_a_program_that_advise_writes_does_the_same_whatever_its_sites_are_called(plainly, names):
     with folder() as made:
         question, cell = advice(profiles(made, names)[0])
-        programs = [trial(cell, 0.5, 0.1), snippet(cell)]
+        programs = [trial(cell, 0.5), snippet(cell)]
         assert [structure(text) for text in programs] == plainly
         found = executed(programs[0])
         assert found["SITES"] == names
