@@ -81,7 +81,8 @@ def test_a_check_of_no_code_of_the_user_is_refused(spec):
 
 
 def test_accept_writes_the_baseline_and_the_next_check_compares_with_it(spec):
-    assert wanbench(*CHECK, "--baseline", "b.json", "--accept").exit_code == 0
+    accepted = wanbench(*CHECK, "--baseline", "b.json", "--accept")
+    assert accepted.exit_code == 0, accepted.stderr
     again = wanbench(*CHECK, "--baseline", "b.json")
     assert (again.exit_code, again.stdout) == (
         0,
