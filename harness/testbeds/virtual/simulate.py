@@ -196,6 +196,7 @@ class _Workers:
 
     def _run(self, job: Job) -> None:
         emit: Emit = self.steps.add
+        warm: Callable[[], None] = _nothing
         if self._changing is not None:
             emit = self._changing.watch_steps(job, emit)
             if not job.returned:
