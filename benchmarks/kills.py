@@ -32,9 +32,9 @@ from wanbench.harness.errors import RepFailed  # noqa: E402
 from wanbench.harness.plan.auto import FixedHost  # noqa: E402
 from wanbench.harness.plan.cell import TrainingCell  # noqa: E402
 from wanbench.harness.plan.plan import make  # noqa: E402
-from wanbench.harness.process.awake import processors_awake  # noqa: E402
+from wanbench.harness.process.priority import processors_awake  # noqa: E402
 from wanbench.harness.rep.measure import measure  # noqa: E402
-from wanbench.harness.run.ending import control_folder  # noqa: E402
+from wanbench.harness.run.host import control_folder  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 from wanbench.harness.testbeds import opened  # noqa: E402
 

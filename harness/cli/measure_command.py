@@ -22,7 +22,7 @@ _FORM = "expected SRC,DST=FILE or SRC=FILE"
 Pair = tuple[str, str]
 
 
-@click.command("measure", short_help="Make a profile from the output of ping and iperf3.")
+@click.command("measure")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC=FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
 @click.option(
@@ -71,7 +71,7 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
 
     rates: dict[str, dict[str, Rate]] = {}
     for text in texts:
-        names, _, values = named(text, "=")
+        names, values = named(text)
         site = names[0] if len(names) == 1 else ""
         for value in values.split(","):
             key, colon, rate = value.partition(":")
@@ -93,7 +93,7 @@ def _read_all(
     paths: dict[Pair, list[Reading]] = {}
     at_once: dict[str, list[Reading]] = {}
     for source in sources:
-        names, _, file = named(source, "=")
+        names, file = named(source)
         if "@" in source and not names:
             raise SpecError(f"{source}: measure reads files; run `ping HOST > FILE`, and give SRC,DST=FILE")
         if not 1 <= len(names) <= 2 or not all(names) or not file:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import out_option, rows_of
+from wanbench.harness.cli.options import json_option, read_run, run_options
 from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import CellsFailed
 from wanbench.harness.results.rules import INTACT, RULES
@@ -44,19 +43,14 @@ def _rules() -> str:
     )
 
 
-@click.command(
-    "verify", help=_HELP.format(rules=_rules()), short_help="Check whether the numbers of a run may be published."
-)
-@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@out_option
+@click.command("verify", help=_HELP.format(rules=_rules()))
+@run_options
+@json_option
 def command(run_source: str | None, as_json: bool, out: Path) -> None:
     from wanbench.harness.results import planned
-    from wanbench.harness.results.store import open_run
     from wanbench.harness.results.verify import file_objections, objections, problems_text
 
-    folder = open_run(run_source, out)
-    rows = rows_of(folder)
+    folder, rows = read_run(run_source, out)
     problems = objections(rows, planned.read(folder.path).names) + file_objections(folder)
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(problem) for problem in problems], indent=1))

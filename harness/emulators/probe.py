@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wanbench.harness.emulators.impairments.base import Observation, Tolerance
 from wanbench.harness.emulators.impairments.queue import rate_reasons
@@ -36,17 +36,26 @@ _SINGLE_S = 2.0  # limit for all single packets together, if jitter requires wid
 _BURST_PACKETS = (16, 600)
 # A fast path passes so many packets within a wake-up of the receiver. It gets longer trains, of segments.
 _SEGMENT_PACKETS, _SEGMENTS_S = 43, 0.020
-_LOSS_PACKETS = 5000  # per path; a loss that is expected to hit fewer than five of them is not probed
-_LOSSES_TO_SEE = 5  # or bursts of them
-_LOSS_PACKETS_PER_MS = 20  # of all paths of a round together
+_RARE_PACKETS = 5000  # per path; a loss, for example, that is expected to hit fewer than five of them is not probed
+_EVENTS_TO_SEE = 5
+_RARE_PACKETS_PER_MS = 20  # of all paths of a round together
 _TOGETHER_BYTES_PER_S = 50e6  # limit for the sum of rates measured at once: a relay carries this easily
 
-# train, sequence number, sent ns, received ns, number of packets
-Arrival = Sequence[int]
 
 RELAY_TOLERANCE = Tolerance(1.0, 0.02)
 NETEM_TOLERANCE = Tolerance(0.5, 0.01)
 TOLERANCES = {"relay": RELAY_TOLERANCE, "netem": NETEM_TOLERANCE}
+
+
+class Arrival(NamedTuple):
+    """A segment as `workloads.process.probing.probe_receive` reports it, often a single packet."""
+
+    train: int
+    sequence: int
+    sent_ns: int
+    received_ns: int
+    packets: int
+    copies: int = 0
 
 
 @dataclass(frozen=True)
@@ -231,7 +240,7 @@ class _Prober:
             to.append(network.sites[dst])
             # The arrival time minus the delay of the path is the departure from the queue under test.
             delay_ns = network.links[site, dst].delay_ns
-            departures.extend(received - delay_ns for _, _, _, received, _ in arrivals)
+            departures.extend(arrival.received_ns - delay_ns for arrival in arrivals)
         jitter_ms = max(network.links[site, network.sites.index(name)].jitter_ns for name in to) / 1e6
         (train,) = flows[0].trains
         nbytes, sent = train["bytes"] * train["segment"], len(to) * (train["packets"] // train["segment"])
@@ -260,7 +269,8 @@ class _Prober:
         for flow in flows:
             for receiver in flow.receivers:
                 wait_s = max(0.0, end_ns - time.monotonic_ns()) / 1e9 + _ANSWER_S
-                yield receiver, self._workers[receiver].receive(wait_s, "probe receive")["segments"]
+                segments = self._workers[receiver].receive(wait_s, "probe receive")["segments"]
+                yield receiver, [Arrival(*segment) for segment in segments]
 
     def _command(self, rank: int, message: dict[str, Any]) -> None:
         self._workers[rank].send({"cmd": "probe", "round": self._number, **message})
@@ -308,15 +318,16 @@ def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> 
     """Return one round on these paths, which share no worker: all delays first, then all rates, then losses."""
     ranks = ranks_by_site(network)
     singles = [_single_train(network, pair, start_ns) for pair in pairs]
-    starts, loss_ns = _burst_starts(network, pairs, max(_end(train) for train in singles))
+    starts, rare_ns = _burst_starts(network, pairs, max(_end(train) for train in singles))
     flows = []
     for pair, single, at in zip(pairs, singles, starts, strict=True):
         link, rate = network.link(*pair), network.rate(*pair)
         trains = [single]
         if rate is not None:
             trains.append(burst_train(rate, min(queue.buffer_bytes for queue in network.queues(*pair)), at))
-        if link.loss:
-            trains.extend(_loss_trains(link.loss / max(1.0, link.loss_burst), rate, len(pairs), loss_ns))
+        shares = [share for impairment, _ in link.impairments() if (share := impairment.share(link))]
+        if shares:
+            trains.extend(_rare_trains(min(shares), rate, len(pairs), rare_ns))
         src, dst = pair
         flows.append(Flow(ranks[src][0], (ranks[dst][-1],), link.delay_ns, tuple(trains)))
     return flows
@@ -419,18 +430,18 @@ def _burst_starts(network: EmulatedNetwork, pairs: Sequence[Pair], after_ns: int
     return starts, at + slot_ns
 
 
-def _loss_trains(losses: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
-    """Return trains of small packets, 50 ms each at no more than half the rate, that should have five losses.
+def _rare_trains(share: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
+    """Return trains of small packets, 50 ms each at no more than half the rate, that should see five events.
 
     Return no train if 5000 packets are too few. At a low rate, send only as many packets as fit into one second.
 
     Args:
-        losses: losses per packet, where a burst counts once.
+        share: events per packet (`Impairment.share`).
     """
-    packets = math.ceil(_LOSSES_TO_SEE / losses)
-    if packets > _LOSS_PACKETS:
+    packets = math.ceil(_EVENTS_TO_SEE / share)
+    if packets > _RARE_PACKETS:
         return []
-    per_ms = _LOSS_PACKETS_PER_MS / paths
+    per_ms = _RARE_PACKETS_PER_MS / paths
     if rate is not None:
         per_ms = min(per_ms, rate / 2 / _SMALL_BYTES / 1e3)
     burst = max(1, int(per_ms))
@@ -474,28 +485,26 @@ def judge(
         trains: trains as sent: the first for delay and jitter, the second for the rate if there is one.
         paths_judged: number of paths judged together; the loss intervals hold for all of them with 99 %.
     """
-    single = [a for a in arrivals if a[0] == 0]
-    delays = [(received - sent - wire_ns) / 1e6 for _, _, sent, received, _ in single]
-    delay = statistics.median(delays) if delays else None
+    delays = [(a.received_ns - a.sent_ns - wire_ns) / 1e6 for a in arrivals if a.train == 0]
+    burst = [(a.sequence, a.received_ns) for a in arrivals if a.train == 1]
     # A receiver can overflow under a fast train of segments, which says nothing about the path.
-    alone = {number for number, train in enumerate(trains) if train["segment"] == 1}
-    sent = sum(trains[number]["packets"] for number in alone)
-    burst = [(a[1], a[3]) for a in arrivals if a[0] == 1]
+    alone = [a for a in arrivals if trains[a.train]["segment"] == 1]
+    sent = sum(train["packets"] for train in trains if train["segment"] == 1)
     row = PathProbe(
         *names,
         one_way_ms=link.delay_ns / 1e6,
-        measured_one_way_ms=delay,
+        measured_one_way_ms=statistics.median(delays) if delays else None,
         jitter_ms=link.jitter_ns / 1e6,
         measured_jitter_ms=_spread(delays),
         loss=link.loss,
         sent=sent,
-        lost=sent - sum(arrival[4] for arrival in arrivals if arrival[0] in alone),
+        lost=sent - sum(a.packets for a in alone),
         rate_mbit=_mbit(rate),
         measured_rate_mbit=None if rate is None else _mbit(dispersion(burst, trains[1]["bytes"])),
         inversions=inversions(arrivals),
         reasons=(),
     )
-    observation = Observation(link, row, len(delays), tuple(arrivals), tolerance, paths_judged)
+    observation = Observation(link, row, len(delays), sum(a.copies for a in alone), tolerance, paths_judged)
     reasons = [reason for impairment in IMPAIRMENTS.values() for reason in impairment.judge(observation)]
     reasons += [f"{row.inversions} packets were overtaken"] if row.inversions else []
     return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))
@@ -562,8 +571,7 @@ def dispersion(arrivals: Sequence[tuple[int, int]], nbytes: float) -> float | No
 def inversions(arrivals: Sequence[Arrival]) -> int:
     """The number of packets or segments that arrived after one that was sent later."""
     latest, count = (-1, -1), 0
-    for train, sequence, *_ in arrivals:
-        if (train, sequence) < latest:
-            count += 1
-        latest = max(latest, (train, sequence))
+    for arrival in arrivals:
+        count += arrival[:2] < latest
+        latest = max(latest, arrival[:2])
     return count

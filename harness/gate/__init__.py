@@ -10,8 +10,7 @@ Layout
     claims.py       [[gate.require]] (pure)
     sides.py        base and head: result folders, git revisions, images; own/: leads a side's imports to its own files
     rounds.py       base and head alternately, each run by its own code
-    check.py        against a baseline, or only by requirements
-    compare.py      base against head, until a verdict is reached
+    check.py        against a baseline, only by requirements, or base against head until a verdict is reached
     journal.py      the file of `--append`
     output.py       text, Markdown, annotations of GitHub and JUnit XML
 """

@@ -116,9 +116,9 @@ def _cell(rows: Sequence[Mapping[str, Any]]) -> CellOutcome:
     metrics = {}
     for name in (*MEASURES, *exact.COUNTS, exact.WIRE):
         values = [exact.wire_bytes_per_step(row) if name == exact.WIRE else row.get(name) for row in valid]
-        known = [float(value) for value in values if value is not None]
-        if known:
-            metrics[name] = [statistics.median(known), min(known), max(known)] if len(known) > 1 else known
+        numbers = [float(value) for value in values if value is not None]
+        if numbers:
+            metrics[name] = [statistics.median(numbers), min(numbers), max(numbers)] if len(numbers) > 1 else numbers
     return CellOutcome(
         cell=last["cell_key"],
         testbed=last["testbed"],

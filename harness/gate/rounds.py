@@ -38,7 +38,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process.git import environment
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import stoppable
+from wanbench.harness.run.host import stoppable
 from wanbench.harness.spec.command import files
 from wanbench.harness.spec.tables import GateTable
 from wanbench.netprofiles import toml_text
@@ -87,8 +87,8 @@ class Measurement:
         """The rows so far."""
         if not self.folder.path.is_dir():
             return []
-        found = self.folder.read()
-        return [*found.rows, *found.earlier]  # the plan of a round does not have the cells that it leaves out
+        content = self.folder.read()
+        return [*content.rows, *content.earlier]  # the plan of a round does not have the cells that it leaves out
 
     def measure(self, repeats: int, leave_out: Iterable[Axes]) -> None:
         """Measure up to `repeats` repetitions of all cells except those left out.

@@ -56,13 +56,13 @@ class OwnFiles:
 
     def code(self, files: Iterable[str]) -> dict[str, str]:
         """Digests of these files as this side has them, by their path in the checkout, or their own if in none."""
-        found = {}
+        digests = {}
         for file in files:
             path = self._place(Path(os.path.realpath(file)))
             if path.is_file():
                 name = os.path.relpath(path, self.root) if path.is_relative_to(self.root) else file
-                found[name] = sha256(path.read_bytes()).hexdigest()[:12]
-        return found
+                digests[name] = sha256(path.read_bytes()).hexdigest()[:12]
+        return digests
 
     def prove(self, role: str, record: Path, scripts: Iterable[Path]) -> dict[str, str]:
         """Digests of the modules of a record, and of these scripts of commands, by path in the checkout.

@@ -126,7 +126,7 @@ class Report:
     @property
     def judged(self) -> tuple[int, int]:
         """The number of cells that were compared, and of requirements that were tested."""
-        cells, claims = (sum(one.verdict in _JUDGED for one in group) for group in (self.cells, self.claims))
+        cells, claims = (sum(finding.verdict in _JUDGED for finding in group) for group in (self.cells, self.claims))
         return cells, claims
 
     def exit_code(self, *, undecided: int = EXIT_INCONCLUSIVE) -> int:
@@ -135,8 +135,8 @@ class Report:
         Args:
             undecided: the code if nothing regressed but something is undecided, such as a cell that only one side has.
         """
-        found = {finding.verdict for finding in self.findings}
-        code = next((code for verdicts, code in _EXIT if verdicts & found), EXIT_OK)
+        verdicts_found = {finding.verdict for finding in self.findings}
+        code = next((code for verdicts, code in _EXIT if verdicts & verdicts_found), EXIT_OK)
         code = undecided if code == EXIT_INCONCLUSIVE else code
         return EXIT_INCONCLUSIVE if code == EXIT_OK and not any(self.judged) else code
 
@@ -186,5 +186,5 @@ def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
     for more in (lambda row: f"{row['testbed']} {row['workload']}", lambda row: row["cell_key"]):
         shared = {text for text, times in Counter(names.values()).items() if times > 1}
         names |= {key: f"{text} ({more(cells[key][0])})" for key, text in names.items() if text in shared}
-    found = {names[key]: sorted(group, key=lambda row: int(row["rep"])) for key, group in cells.items()}
-    return dict(sorted(found.items()))
+    repetitions = {names[key]: sorted(group, key=lambda row: int(row["rep"])) for key, group in cells.items()}
+    return dict(sorted(repetitions.items()))

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
 from wanbench.harness.plan import known, repetition
-from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.conditions import effective_conditions, why_unknown
+from wanbench.harness.plan.known import workload_identity, workload_of
 from wanbench.harness.plan.law import (
     Collective,
     PredictInputs,
@@ -32,20 +33,20 @@ from wanbench.harness.plan.law import (
     sent_bytes,
     window_steps,
 )
-from wanbench.harness.plan.limits import why_unknown
 from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.plan.repetition import (
+    DEFAULT_WARMUP,
     GUESSED_STEP_S,
     WARM_ROUNDS,
+    Command,
     CommandRepetition,
     Inputs,
     Repetition,
     TrainingRepetition,
 )
 from wanbench.harness.plan.ring_order import ring_order
-from wanbench.harness.plan.workload import workload_identity, workload_of
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.spec.tables import (
     CommTable,
@@ -64,7 +65,7 @@ from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
 _LONGEST = 200  # bytes of the readable part of a folder; file systems take 255
-_DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
+_DEFAULT_SEED, _DEFAULT_WINDOW = RunTable().seed, count(RunTable().window)
 # Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
 # Measured as the busy time of a 2-core machine, with four workers, paced `direct`, 0.1 to 1 Gbit/s, 0 and 100 ms, and
 # divided by its `slowness` of 1.2. What a host really needs is learned from its first repetitions (run/room.py).
@@ -201,10 +202,27 @@ class Cell:
             "axes": dict(self.axes),
         }
 
+    trains: ClassVar[bool] = False
+    """Whether workers train in wanbench's own loop."""
+
+    @property
+    def users_names(self) -> set[str]:
+        """The user's own model and algorithm, such as "mine:Method"."""
+        return set()
+
     @property
     def loses_workers(self) -> bool:
         """Whether workers are killed, so that the others have to go on without them."""
         return False
+
+    @property
+    def compressing_cpus(self) -> float:
+        """The average number of processors that compress, as far as it is known."""
+        return 0.0
+
+    def forecast(self) -> dict[str, Any]:
+        """What `wanbench plan` prints of a repetition: its steps, and its step time by the law."""
+        return dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound"))
 
     @property
     @abstractmethod
@@ -375,7 +393,6 @@ class TrainingCell(Cell):
 
     @cached_property
     def law_gap(self) -> str | None:
-        """See `Cell.law_gap`."""
         if self.loses_workers:
             return "workers are lost"
         if self.changes:
@@ -394,7 +411,6 @@ class TrainingCell(Cell):
 
     @property
     def predicted_step_time_s(self) -> float | None:
-        """See `Cell.predicted_step_time_s`."""
         return None if self.law_gap else predict(self.law_inputs).step_time_s
 
     @property
@@ -432,6 +448,22 @@ class TrainingCell(Cell):
     def inputs(self) -> Inputs:
         mounted = () if self.task.data is None else (Path(self.task.data),)
         return Inputs(Path.cwd(), self.testbed, workload=self.task.plain(), mounted=mounted)
+
+    trains: ClassVar[bool] = True
+
+    @property
+    def users_names(self) -> set[str]:
+        return {name for name in (self.kind, self.task.model or "") if ":" in name}
+
+    def forecast(self) -> dict[str, Any]:
+        step_time_s = self.predicted_step_time_s
+        return {
+            "steps": self.steps,
+            "window_steps": self.window,
+            "channels": self.channels if self.workers > 1 else None,
+            "predicted_step_time_s": step_time_s,
+            "bound": predict(self.law_inputs).bound if step_time_s is not None else None,
+        }
 
     def repetition(self, rep: int) -> TrainingRepetition:
         return repetition.training(self, rep)
@@ -492,7 +524,6 @@ class TrainingCell(Cell):
 
     @property
     def compressing_cpus(self) -> float:
-        """The average number of processors that compress, in an emulated cell."""
         if self.algorithm().compressor is None or self.workers == 1 or self.workload.step_time_s is None:
             return 0.0
         nbytes = self.workload.message_bytes / self.law_inputs.period
@@ -586,36 +617,25 @@ def _room(network: EmulatedNetwork) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandCell(Cell):
+class CommandCell(Cell, Command):
     """A user's program.
 
     Attributes:
-        command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
-        processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
         collective: what carries the groups for which it asks gloo; None: gloo, and the spec does not say so.
-        rendezvous: "network" if it crosses the emulated network, else "local".
         scaling: "strong" if all workers share the work that one does alone, else "weak".
-        folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
-            identity.
+        folder: the spec's folder, in which it runs. Neither this nor `timeout_s` is part of the identity.
     """
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    processes: int = 1
-    warmup: int = _DEFAULT_WARMUP
-    hook: bool = False
     collective: str | None = None
-    rendezvous: str = "network"
     scaling: str = "weak"
     folder: Path = Path()
-    timeout_s: float | None = None
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
             "command": list(self.command),
             "environment": dict(self.environment),
             "processes": None if self.processes == 1 else self.processes,
-            "warmup": None if self.warmup == _DEFAULT_WARMUP else self.warmup,
+            "warmup": None if self.warmup == DEFAULT_WARMUP else self.warmup,
             "hook": self.hook or None,
             "collective": self.collective,
             "rendezvous": None if self.rendezvous == "network" else self.rendezvous,
@@ -628,7 +648,7 @@ class CommandCell(Cell):
         return 1.0
 
     def _further_axes(self) -> dict[str, Any]:
-        """See `Cell`. The label also shows the command's own axes."""
+        """The label also shows the command's own axes."""
         further = super()._further_axes()
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
 

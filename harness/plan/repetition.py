@@ -6,14 +6,14 @@ A cell makes it once (`Cell.repetition`). Whatever comes after asks the repetiti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.pacing import network_environments, paces
-from wanbench.harness.spec.command import axis_environment
+from wanbench.harness.spec import command as spec
 from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.edits import ranks_of
@@ -26,6 +26,7 @@ from wanbench.workloads.loop.job import Job
 if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
 
+DEFAULT_WARMUP = count(spec.DEFAULT_WARMUP)
 WARM_ROUNDS = 3  # all-reduces before training begins
 GUESSED_STEP_S = 5.0  # one step of real compute
 PATIENCE_S = 60.0  # allowed silence of workers on a busy host, in addition to the predicted times
@@ -125,21 +126,30 @@ class TrainingRepetition(Repetition):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandRepetition(Repetition):
-    """A user's program. Attributes that are not described here are those of `CommandCell`.
+class Command:
+    """How a user's program is called and timed.
 
     Attributes:
-        environment: variables beyond those of torchrun. group: those of each worker for the process group `wan`.
+        command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
+        processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
+        rendezvous: "network" if it crosses the emulated network, else "local".
+        timeout_s: it is killed after this time; None for never.
     """
 
     command: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
+    warmup: int = DEFAULT_WARMUP
+    hook: bool = False
+    rendezvous: str = "network"
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRepetition(Repetition, Command):
+    """A user's program. `group`: variables of each worker for the process group `wan`."""
+
     group: tuple[Mapping[str, str], ...]
-    processes: int
-    warmup: int
-    hook: bool
-    rendezvous: str
-    timeout_s: float | None
 
 
 def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
@@ -169,17 +179,13 @@ def command(cell: CommandCell, rep: int) -> CommandRepetition:
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     by_site = cell.collective == "hierarchical"
     told = network_environments(cell.profile, cell.placement, by_site=by_site, processes=cell.processes)
-    return CommandRepetition(
-        **shared,
-        command=cell.command,
-        environment={**axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(shared["seed"])},
-        group=tuple({**each, **replaced} for each in told),
-        processes=cell.processes,
-        warmup=cell.warmup,
-        hook=cell.hook,
-        rendezvous=cell.rendezvous,
-        timeout_s=cell.timeout_s,
-    )
+    called = {setting.name: getattr(cell, setting.name) for setting in fields(Command)}
+    called["environment"] = {
+        **spec.axis_environment(cell.axes),
+        **cell.environment,
+        "WANBENCH_SEED": str(shared["seed"]),
+    }
+    return CommandRepetition(**shared, **called, group=tuple({**variables, **replaced} for variables in told))
 
 
 def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
@@ -207,7 +213,6 @@ def _jobs(
     cell: TrainingCell, seed: int, network: EmulatedNetwork, schedule: Schedule | None, patience: float
 ) -> tuple[Job, ...]:
     """The job of every rank."""
-    law, algorithm = cell.law_inputs, cell.algorithm()
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
     slow = slowdowns(cell.changes, network, cell.profile)
@@ -217,10 +222,35 @@ def _jobs(
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
     paced = cell.collective != "gloo" and cell.testbed != "virtual" and steady
     by_site = cell.collective == "hierarchical"
-    payload_rate = law.rate_bytes_per_s
-    shared: dict[str, Any] = {  # built once instead of for each of a thousand ranks
-        "world_size": cell.workers,
+    ahead_s = 0.0  # how long the fastest worker waits at the end for the slowest, if no step waits
+    if cell.step_times and cell.algorithm().promises.goes_on:
+        ahead_s = cell.steps * (max(cell.step_times).seconds - min(cell.step_times).seconds)
+    settings = {  # built once instead of for each of a thousand ranks
+        **_settings(cell),
         "seed": seed,
+        "timeout_s": 2 * patience + ahead_s,  # the controller reports a hang before the workers do
+        "site_of": network.site_of,
+        "ring": ring,
+    }
+    return tuple(
+        Job(
+            rank=rank,
+            workload=workloads[rank],
+            slow=slow[rank],
+            told_steps=told_steps[min(rank, 1)],
+            paces=paces(network, rank, leaders=by_site, ring=ring) if paced else (),
+            **settings,
+        )
+        for rank in range(cell.workers)
+    )
+
+
+def _settings(cell: TrainingCell) -> dict[str, Any]:
+    """The fields of `Job` that all ranks share and that follow from the cell alone."""
+    law, algorithm = cell.law_inputs, cell.algorithm()
+    rate = law.rate_bytes_per_s
+    return {
+        "world_size": cell.workers,
         "train": cell.train.plain(),
         "kind": cell.kind,
         "params": cell.params,
@@ -236,26 +266,11 @@ def _jobs(
         "warm_in_flight": cell.warm_in_flight,
         "warm_numel": max(cell.workers, cell.message_bytes // 4),
         "warm_spacing_s": all_reduce_time(law, law.message_bytes)[1],
-        # The controller reports a hang before the workers do.
-        "timeout_s": 2 * patience + _ahead_s(cell),
         "rendezvous": "",
         "deadline_s": deadline_s(cell),
         "one_shot_bytes": 0 if algorithm.datagrams else law.one_shot_bytes,
-        "datagram_bytes_per_s": payload_rate / PAYLOAD_SHARE if payload_rate and algorithm.datagrams else None,
-        "site_of": network.site_of,
-        "ring": ring,
+        "datagram_bytes_per_s": rate / PAYLOAD_SHARE if rate is not None and algorithm.datagrams else None,
     }
-    return tuple(
-        Job(
-            rank=rank,
-            workload=workloads[rank],
-            slow=slow[rank],
-            told_steps=told_steps[min(rank, 1)],
-            paces=paces(network, rank, leaders=by_site, ring=ring) if paced else (),
-            **shared,
-        )
-        for rank in range(cell.workers)
-    )
 
 
 def _told_steps(
@@ -284,13 +299,6 @@ def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Prof
                     for span in change.spans()
                 ]
     return by_rank
-
-
-def _ahead_s(cell: TrainingCell) -> float:
-    """How long the fastest worker waits at the end for the slowest, if no step waits."""
-    if not cell.step_times or not cell.algorithm().promises.goes_on:
-        return 0.0
-    return cell.steps * (max(cell.step_times).seconds - min(cell.step_times).seconds)
 
 
 def patience_s(cell: TrainingCell) -> float:

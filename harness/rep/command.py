@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,16 +21,17 @@ from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition
 from wanbench.harness.rep import launcher, pauses, sources
-from wanbench.harness.rep.fidelity import CHANGED, HostMeter, judge, judge_settings, share_of_programs
+from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.evidence import write_events, write_network
 from wanbench.harness.results.row import Measured, measured_row
-from wanbench.harness.results.steps import Steps
+from wanbench.harness.results.steps import ProgramStep, Steps
 from wanbench.harness.testbeds import contained
-from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
+from wanbench.harness.testbeds.base import FolderMount, Group, WorkerDied
 from wanbench.harness.testbeds.group import group_of, host_names
+from wanbench.harness.testbeds.slot import WorkerSlot
 from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_idle_s, read_operations, read_steps, reporter
 
@@ -41,26 +42,49 @@ ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 
 @dataclass(frozen=True)
+class Own:
+    """Settings of a program that no spec has.
+
+    Attributes:
+        cwd: working folder. environment: variables in addition to those that torchrun sets.
+        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
+        private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
+        timeout_s: it is killed after this time; None for never.
+        launches: whether it runs once, and starts processes on other workers itself.
+    """
+
+    cwd: Path
+    environment: Mapping[str, str]
+    mounts: tuple[FolderMount, ...] = ()
+    gpus: tuple[str, ...] = ()
+    private_tmp: bool = False
+    stdin: int | None = None
+    timeout_s: float | None = None
+    launches: bool = False
+
+    def fitted(self, program: Program) -> Program:
+        """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
+        temporary = None if self.private_tmp else program.temporary
+        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
+        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
+
+
+@dataclass(frozen=True)
 class Attended:
     """How to run a program that its user watches: it gets the user's signals, and can fail.
 
     Attributes:
         say: prints one line for the user.
         group: its workers.
-        fit: adds settings to the program that no spec has.
-        timeout_s: it is killed after this time; None for never.
-        launches: whether it runs once, and starts processes on other workers itself.
     """
 
     say: Callable[[str], None]
     group: Group
-    fit: Callable[[Program], Program]
-    timeout_s: float | None = None
-    launches: bool = False
+    own: Own
 
 
 def measure(
-    repetition: CommandRepetition, slot: EmulatedSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
+    repetition: CommandRepetition, slot: WorkerSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> Row:
     """Run the program and return the judged row, with status "ok" or "invalid". Arguments as in `rep.train.measure`.
 
@@ -81,7 +105,7 @@ def measure(
 
 def run(
     repetition: CommandRepetition,
-    slot: EmulatedSlot,
+    slot: WorkerSlot,
     folder: Path,
     control: Path,
     report: Mapping[str, Any] | None,
@@ -99,34 +123,55 @@ def run(
         with HostMeter() as meter:
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
-        limit_s, key = (attended.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
+        limit_s, key = (attended.own.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
         failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
         if failure is not None and attended is None:
             raise failure
-        reports = _reports(program, repetition.warmup)
+        reports = _reports(program, repetition.warmup, can_be_short=attended is not None)
     ended.idle_s = reports.idle_s
-    # An attended program can be too short to be timed by steps.
-    short = attended is not None and any(len(ends) <= repetition.warmup for _, ends in reports.steps.values())
-    reported = {} if short else reports.steps
-    columns = step_time(repetition, reported, ended.lasted)
-    columns["messages_sent"] = reports.messages if reported else None
-    window = window_of(repetition, reported, ended.lasted, meter.begin_ns)
-    host, verdict = _judged(repetition, ended, stats, meter, report, window, columns["step_time_s"])
     ran, void = sources.used(repetition.inputs, before, ended.finished.values())
-    if any(reason.startswith(CHANGED) for reason in verdict):
+    row, changed = _row(repetition, ended, reports, stats, meter, folder, report, void)
+    if changed:
         slot.discard()
-    steps = Steps()
-    steps.extend(_step_rows(reported))
-    steps.write(folder / "steps.parquet")
-    measured = Measured([], ended.finished, ended.tcp)
-    write_network(folder, repetition.network, measured, report, stats, host)
-    row = measured_row(repetition, columns, measured, stats, host, report, [*void, *verdict])
     row["image"], row["sources"] = slot.image, ran
     if failure is not None:
         row["status"], row["reason"] = "failed", str(failure)
+    return row, ended
+
+
+def _row(
+    repetition: CommandRepetition,
+    ended: Ended,
+    reports: _Reports,
+    stats: EmulatorStats,
+    meter: HostMeter,
+    folder: Path,
+    report: Mapping[str, Any] | None,
+    void: Sequence[str],
+) -> tuple[Row, bool]:
+    """Write what was measured and judge it. Return the row, and whether the network did not stay as it was set.
+
+    Args:
+        void: reasons why it is invalid anyway.
+    """
+    columns = step_time(repetition, reports.steps, ended.lasted)
+    columns["messages_sent"] = reports.messages if reports.steps else None
+    window = window_of(repetition, reports.steps, ended.lasted, meter.begin_ns)
+    stopped = pauses.gathered(ended.finished, stats, meter.lost)
+    host = meter.stop() | pauses.described(stopped, window)
+    host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
+    changes = {worker: finished.changed for worker, finished in ended.finished.items()}
+    changed = judge_settings(changes, repetition.sites, stats)
+    verdict = [*void, *changed, *judge(repetition, stats, host, report, columns["step_time_s"])]
+    verdict += pauses.judge(stopped, [window])
+    steps, measured = Steps(), Measured(ended.finished, ended.tcp)
+    steps.extend(_step_rows(reports.steps))
+    steps.write(folder / "steps.parquet")
+    write_network(folder, repetition.network, measured, report, stats, host)
+    row = measured_row(repetition, columns, measured, stats, host, report, verdict)
     if repetition.changes:
         row["events"] = write_events(folder, ended.events)
-    return row, ended
+    return row, bool(changed)
 
 
 @contextmanager
@@ -134,9 +179,9 @@ def _files_of(repetition: CommandRepetition, stem: Path, attended: Attended | No
     """The program, with the files that its processes share, which are removed at the end."""
     program = program_of(repetition, stem)
     if attended is not None:
-        program = attended.fit(program)
+        program = attended.own.fitted(program)
     try:
-        if attended is not None and attended.launches:
+        if attended is not None and attended.own.launches:
             made = Path(f"{stem}-launcher")
             variables = launcher.prepare(made, program.hosts, program.processes, contained=program.contained)
             program = replace(program, launcher=made, environment={**variables, **program.environment})
@@ -156,7 +201,7 @@ def _files_of(repetition: CommandRepetition, stem: Path, attended: Attended | No
 def _execute(
     repetition: CommandRepetition,
     program: Program,
-    slot: EmulatedSlot,
+    slot: WorkerSlot,
     folder: Path,
     door: Path,
     meter: HostMeter,
@@ -171,7 +216,7 @@ def _execute(
     meter.start()
     say = attended.say if attended is not None else lambda line: None
     outputs = to_files_and_terminal if attended is not None else to_files
-    limit_s = repetition.timeout_s if attended is None else attended.timeout_s
+    limit_s = repetition.timeout_s if attended is None else attended.own.timeout_s
     signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,
@@ -205,24 +250,6 @@ def program_of(repetition: CommandRepetition, stem: Path) -> Program:
     )
 
 
-def _judged(
-    repetition: CommandRepetition,
-    ended: Ended,
-    stats: EmulatorStats,
-    meter: HostMeter,
-    report: Mapping[str, Any] | None,
-    window: pauses.Window,
-    step_time_s: float | None,
-) -> tuple[dict[str, Any], list[str]]:
-    """The load of this host while the program ran, and the reasons why it must not be published."""
-    stopped = pauses.gathered(ended.finished, stats, meter.lost)
-    host = meter.stop() | pauses.described(stopped, window)
-    host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
-    changed = {worker: message["changed"] for worker, message in ended.finished.items()}
-    verdict = judge_settings(changed, repetition.sites, stats)
-    return host, [*verdict, *judge(repetition, stats, host, report, step_time_s), *pauses.judge(stopped, [window])]
-
-
 @dataclass(frozen=True)
 class _Reports:
     """What the processes reported of their steps.
@@ -237,14 +264,17 @@ class _Reports:
     messages: int | None
 
 
-def _reports(program: Program, warmup: int) -> _Reports:
+def _reports(program: Program, warmup: int, *, can_be_short: bool) -> _Reports:
+    """Read them. A program that `can_be_short` is not timed by steps if one of its processes made too few."""
     paths = {rank: program.steps_file(rank) for rank in program.ranks()}
     by = {rank: source for rank, path in paths.items() if (source := reporter(path)) is not None}
     idle_s = [seconds for rank in by if (seconds := read_idle_s(paths[rank], warmup)) is not None]
     sent = [read_operations(paths[rank]) for rank in by]
     counted = [number for number in sent if number is not None]
+    steps = {rank: (source, read_steps(paths[rank])) for rank, source in by.items()}
+    short = can_be_short and any(len(ends) <= warmup for _, ends in steps.values())
     return _Reports(
-        {rank: (source, read_steps(paths[rank])) for rank, source in by.items()},
+        {} if short else steps,
         statistics.median(idle_s) if idle_s else None,
         sum(counted) if len(counted) == len(sent) else None,
     )
@@ -315,12 +345,12 @@ def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
     return {rank: ends for rank, (source, ends) in reported.items() if source == _source(reported)}
 
 
-def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
-    """Yield one row per rank and step. The duration of the first step is not known."""
+def _step_rows(reported: ReportedSteps) -> Iterator[ProgramStep]:
+    """Yield one row per rank and step."""
     for rank, (_, ends) in reported.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
-            yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
+            yield ProgramStep(rank, step, end, seconds)
 
 
 def _failure(ended: Ended, folder: Path, limit: str) -> RepFailed | None:

@@ -12,8 +12,9 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition, Repetition, TrainingRepetition
 from wanbench.harness.rep import command, train
 from wanbench.harness.results.columns import Row
-from wanbench.harness.testbeds.base import EmulatedSlot, Group, Slot, WorkerDied
+from wanbench.harness.testbeds.base import Group, Slot, WorkerDied
 from wanbench.harness.testbeds.group import group_of
+from wanbench.harness.testbeds.slot import WorkerSlot
 
 SINGLE_PACKETS = (
     "note: the workers' devices have no segmentation offload: the relay moves single packets, about 0.5 Gbit/s per core"
@@ -37,7 +38,7 @@ def probe_network(repetition: Repetition, slot: Slot, group: Group | None = None
     Args:
         group: the workers; default: those that the repetition needs.
     """
-    emulated, network = cast(EmulatedSlot, slot), repetition.network
+    emulated, network = cast(WorkerSlot, slot), repetition.network
     try:
         handles = emulated.prepare(group or group_of(repetition))
         emulated.emulator.apply(network)

@@ -16,12 +16,12 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from wanbench.harness.plan.repetition import Inputs
 from wanbench.harness.results import digests
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import contained
+from wanbench.workloads.process.finished import Finished
 from wanbench.workloads.registry import data_digest
 
 OURS, DATA = "wanbench itself", "the data set"
@@ -58,7 +58,7 @@ def known_before(inputs: Inputs) -> Sources:
     return {OURS: _ours(int(time.monotonic()))} | own
 
 
-def used(inputs: Inputs, known: Sources, reports: Iterable[Mapping[str, Any]]) -> tuple[Sources, list[str]]:
+def used(inputs: Inputs, known: Sources, reports: Iterable[Finished]) -> tuple[Sources, list[str]]:
     """What a repetition ran, and, if code changed meanwhile, the reason why its result is void.
 
     A file of data that its command names and that changed meanwhile is its output, and left out.
@@ -67,7 +67,7 @@ def used(inputs: Inputs, known: Sources, reports: Iterable[Mapping[str, Any]]) -
         known: from `known_before`. reports: the last message of each worker, with its imports.
     """
     ran = dict(known)
-    for name, short in named(inputs, sorted({tuple(entry) for report in reports for entry in report["imports"]})):
+    for name, short in named(inputs, sorted({tuple(entry) for report in reports for entry in report.imports})):
         if ran.setdefault(name, short) != short:
             return ran, [f"{name}: its processes ran different versions of it"]
     now = current(inputs, ran)

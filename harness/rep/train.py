@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.rep import pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings
-from wanbench.harness.rep.stragglers import Stragglers
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.evidence import write_evaluations, write_events, write_messages, write_network
-from wanbench.harness.results.row import Measured, cpu_wait_pct, measured_row, trained, udp_overflows
+from wanbench.harness.results.row import MeasuredTraining, cpu_wait_pct, measured_row, trained, udp_overflows
 from wanbench.harness.testbeds.base import Slot, Trained, Training
 from wanbench.harness.testbeds.group import group_of
+from wanbench.harness.timeline.changes import Change
+from wanbench.harness.timeline.edits import ranks_of
+from wanbench.harness.timeline.schedule import Schedule
+from wanbench.netprofiles import Profile
+
+if TYPE_CHECKING:
+    from wanbench.harness.testbeds.base import Event, TimelineRecord
 
 
 def measure(
@@ -51,12 +60,26 @@ def measure(
             done = slot.train(training)
         finally:
             rendezvous.unlink(missing_ok=True)
-    measured = Measured(done.steps.first_rank, done.finished, done.tcp)
-    columns = trained(repetition, measured, reported_steps=len(done.steps))
     ran, void = sources.used(repetition.inputs, before, done.finished.values())
+    row = _row(repetition, done, void, meter, folder, report)
+    row["image"], row["sources"] = done.image, ran
+    return row
+
+
+def _row(
+    repetition: TrainingRepetition,
+    done: Trained,
+    void: Sequence[str],
+    meter: HostMeter,
+    folder: Path,
+    report: Mapping[str, Any] | None,
+) -> Row:
+    """Write what the workers reported, judge it, and return the row. `void`: reasons why it is invalid anyway."""
+    measured = MeasuredTraining(done.finished, done.tcp, done.steps.first_rank)
+    columns = trained(repetition, measured, reported_steps=len(done.steps))
     done.steps.write(folder / "steps.parquet")
-    write_messages(folder, measured.lead["messages"])
-    write_evaluations(folder, measured.lead["evaluations"])
+    write_messages(folder, measured.outcomes[0].messages)
+    write_evaluations(folder, measured.outcomes[0].evaluations)
     if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, repetition.network, measured, report)
         judged = {"status": "invalid", "reason": "; ".join(void)} if void else {"status": "ok"}
@@ -70,13 +93,12 @@ def measure(
         if repetition.at_random:  # drawn for a longer time than training takes
             events = [event for event in events if event.actual_s is not None]
         row["events"] = write_events(folder, [event.to_json() for event in events])
-    row["image"], row["sources"] = done.image, ran
     return row
 
 
 def _judged(
     repetition: TrainingRepetition,
-    measured: Measured,
+    measured: MeasuredTraining,
     done: Trained,
     stats: EmulatorStats,
     meter: HostMeter,
@@ -94,24 +116,72 @@ def _judged(
     return host, [*verdict, *judge(repetition, stats, host, report), *pauses.judge(stopped, windows)]
 
 
-def _windows(repetition: TrainingRepetition, measured: Measured) -> list[pauses.Window]:
+def _windows(repetition: TrainingRepetition, measured: MeasuredTraining) -> list[pauses.Window]:
     """The window, and the whole training if the time to a target is measured.
 
     Workers that do not wait for each other can be late in the window because of a pause before it.
     """
-    outcomes = [message["outcome"] for message in measured.finished.values()]
-    begin_ns, end_ns = min(o["window_begin_ns"] for o in outcomes), max(o["window_end_ns"] for o in outcomes)
+    begin_ns = min(outcome.window_begin_ns for outcome in measured.outcomes)
+    end_ns = max(outcome.window_end_ns for outcome in measured.outcomes)
     windows = [pauses.Window(begin_ns, end_ns, since_ns=0)]
     if repetition.target is not None and measured.rows:
-        first_ns = min(row["end_ns"] - round(row["step_time_s"] * 1e9) for row in measured.rows)
-        windows.append(pauses.Window(first_ns, max(row["end_ns"] for row in measured.rows), since_ns=0))
+        first_ns = min(row.end_ns - round(row.step_time_s * 1e9) for row in measured.rows)
+        windows.append(pauses.Window(first_ns, max(row.end_ns for row in measured.rows), since_ns=0))
     return windows
 
 
-def _stragglers(repetition: TrainingRepetition, measured: Measured) -> Stragglers:
+def _stragglers(repetition: TrainingRepetition, measured: MeasuredTraining) -> Stragglers:
     """The times at which workers were slow, as they reported them."""
     slowed_ns = [
-        measured.finished[rank]["outcome"]["slowed_ns"] if rank in measured.finished else ()
+        measured.finished[rank].outcome.slowed_ns if rank in measured.finished else ()
         for rank in range(repetition.workers)
     ]
     return Stragglers(repetition.changes, repetition.network, repetition.profile, slowed_ns)
+
+
+_NS = 1e9
+SlowTimes = Sequence[Sequence[int | None]]
+
+
+class Stragglers:
+    """The actual times at which workers became slow and normal again: always at the start of a step.
+
+    Args:
+        changes, network, profile: as `plan.repetition.slowdowns` takes them.
+        slowed_ns: `Slowdowns.turned_ns` of each rank, for the entries that `slowdowns` returned; empty if it was lost.
+    """
+
+    def __init__(
+        self, changes: Sequence[Change], network: EmulatedNetwork, profile: Profile, slowed_ns: Sequence[SlowTimes]
+    ) -> None:
+        self._changes, self._network, self._profile, self._slowed_ns = changes, network, profile, slowed_ns
+
+    def events(self, record: TimelineRecord) -> list[Event]:
+        """Return the events, each with the time of the last worker that it names; None if a worker never changed."""
+        actual: dict[tuple[str, float], list[int | None]] = defaultdict(list)
+        for what, due_ns, at_ns in self._transitions(record.steps):
+            actual[what, due_ns / _NS] += at_ns
+        begun_ns = record.begun_ns
+        return [self._corrected(event, actual.get((event.what, event.asked_s)), begun_ns) for event in record.events]
+
+    def _corrected(self, event: Event, actual_ns: Sequence[int | None] | None, begun_ns: int) -> Event:
+        if actual_ns is None:
+            return event
+        changed = [at_ns for at_ns in actual_ns if at_ns is not None]
+        if len(changed) < len(actual_ns):
+            return replace(event, actual_s=None, at_ns=None, with_step=True)
+        return replace(event, actual_s=(max(changed) - begun_ns) / _NS, at_ns=max(changed), with_step=True)
+
+    def _transitions(self, steps: Mapping[int, int]) -> Iterator[tuple[str, int, list[int | None]]]:
+        """Yield the text of each transition, when it was due, and when each worker made it."""
+        remaining = [iter(times) for times in self._slowed_ns]
+        for change in self._changes:
+            if change.kind != "slow":
+                continue
+            spans = len(list(change.spans()))
+            ranks = ranks_of(change.where, self._network, self._profile)
+            times_of = [list(chain.from_iterable(islice(remaining[rank], spans))) for rank in ranks]
+            alone = Schedule((change,), self._network, self._profile).resolved(steps)
+            texts = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # begins and ends alternate
+            for index, due_ns in enumerate(alone.times):
+                yield texts[index % 2], due_ns, [times[index] if index < len(times) else None for times in times_of]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from wanbench.harness.emulators.emulator import EmulatorStats
     from wanbench.harness.emulators.plan import EmulatedNetwork
     from wanbench.harness.results.row import Measured
+    from wanbench.workloads.comm.meter import Message
+    from wanbench.workloads.loop.job import Evaluated
 
 FILE = "evidence.jsonl"
 EVALUATIONS = "evaluations.parquet"
@@ -210,7 +212,7 @@ def write_network(
     """Write the configured and probed values of the network, and its counters if it was emulated."""
     values = {"configured": network.to_json(), "probe": report, "tcp": measured.tcp}
     if stats is not None:
-        counters = {str(rank): message["counters_after"] for rank, message in measured.finished.items()}
+        counters = {str(rank): vars(message.counters_after) for rank, message in measured.finished.items()}
         values |= {"emulator": stats.to_json(), "workers": counters, "host": host}
     write_json(folder / "network.json", values)
 
@@ -221,20 +223,20 @@ def write_events(folder: Path, events: list[dict[str, Any]]) -> list[dict[str, A
     return events
 
 
-def write_evaluations(folder: Path, evaluations: Sequence[Mapping[str, Any]]) -> None:
+def write_evaluations(folder: Path, evaluations: Sequence[Evaluated]) -> None:
     """Write the evaluations of rank 0 as Parquet, one row per evaluation. Write no file if there are none."""
     import pandas as pd
 
     if evaluations:
-        pd.DataFrame(evaluations).to_parquet(folder / EVALUATIONS, index=False)
+        pd.DataFrame(map(vars, evaluations)).to_parquet(folder / EVALUATIONS, index=False)
 
 
-def write_messages(folder: Path, messages: Sequence[Mapping[str, Any]]) -> None:
+def write_messages(folder: Path, messages: Sequence[Message]) -> None:
     """Write the messages of rank 0 as Parquet, one row per message. Write no file if there are none."""
     import pandas as pd
 
     if messages:
-        frame = pd.DataFrame(messages)
+        frame = pd.DataFrame(map(vars, messages))
         frame.astype({"ended_ns": "Int64", "collected_ns": "Int64"}).to_parquet(
             folder / "messages.parquet", index=False
         )

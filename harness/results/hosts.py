@@ -51,15 +51,15 @@ class Hosts:
 def hosts_of(rows: Iterable[Row]) -> Hosts:
     """The hosts of one run, compared by every one-worker cell that several of them have measured."""
     times = _calibrations(rows)
-    names = sorted({host for each in times.values() for host in each})
-    missing = {host for each in times.values() for host, seconds in each.items() if seconds is None}
-    found = Hosts(tuple(names), tuple(sorted(missing)))
-    for each in times.values():
-        known = sorted((seconds, host) for host, seconds in each.items() if seconds is not None)
-        apart_pct = 100 * (known[-1][0] / known[0][0] - 1) if known else 0.0
-        if apart_pct > found.apart_pct:
-            found = Hosts(found.names, found.uncalibrated, known[0][1], known[-1][1], apart_pct)
-    return found
+    names = sorted({host for of_cell in times.values() for host in of_cell})
+    missing = {host for of_cell in times.values() for host, seconds in of_cell.items() if seconds is None}
+    hosts = Hosts(tuple(names), tuple(sorted(missing)))
+    for of_cell in times.values():
+        measured = sorted((seconds, host) for host, seconds in of_cell.items() if seconds is not None)
+        apart_pct = 100 * (measured[-1][0] / measured[0][0] - 1) if measured else 0.0
+        if apart_pct > hosts.apart_pct:
+            hosts = Hosts(hosts.names, hosts.uncalibrated, measured[0][1], measured[-1][1], apart_pct)
+    return hosts
 
 
 def _calibrations(rows: Iterable[Row]) -> dict[Any, dict[str, float | None]]:

@@ -13,6 +13,8 @@ from wanbench.harness.plan.repetition import Repetition, TrainingRepetition
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import recovered
 from wanbench.harness.results.target import Reached, reached
+from wanbench.workloads.loop.job import Outcome, StepRow
+from wanbench.workloads.process.finished import Finished, FinishedJob
 
 _THROUGHOUT = 0.99  # a worker was there from begin to end, except that it ended a little earlier than others
 
@@ -21,15 +23,21 @@ _THROUGHOUT = 0.99  # a worker was there from begin to end, except that it ended
 class Measured:
     """The reports of the workers of a repetition."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
-    tcp: dict[str, Any] = field(default_factory=dict)
+    finished: Mapping[int, Finished]
+    tcp: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class MeasuredTraining(Measured):
+    """The reports of workers that trained. `rows`: the steps of rank 0."""
+
+    finished: Mapping[int, FinishedJob]
+    rows: Sequence[StepRow] = ()
 
     @property
-    def lead(self) -> Mapping[str, Any]:
-        """What the worker measured that evaluated its model: the lowest rank that was there at the end."""
-        outcome: Mapping[str, Any] = self.finished[min(self.finished)]["outcome"]
-        return outcome
+    def outcomes(self) -> list[Outcome]:
+        """In the order of ranks; first, that of the worker that evaluated its model."""
+        return [finished.outcome for _, finished in sorted(self.finished.items())]
 
 
 def measured_row(
@@ -62,25 +70,25 @@ def measured_row(
     return cast(Row, {**empty(), **repetition.columns, **trained, **measurements})
 
 
-def trained(repetition: TrainingRepetition, measured: Measured, reported_steps: int) -> dict[str, Any]:
+def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported_steps: int) -> dict[str, Any]:
     """The columns that follow from the workers' reports of their training, on every testbed.
 
     Args:
         reported_steps: number of steps that all workers reported, also those that were lost later.
     """
-    outcomes = [measured.finished[rank]["outcome"] for rank in sorted(measured.finished)]
-    windows_s = [(outcome["window_end_ns"] - outcome["window_begin_ns"]) / 1e9 for outcome in outcomes]
+    outcomes = measured.outcomes
+    windows_s = [(outcome.window_end_ns - outcome.window_begin_ns) / 1e9 for outcome in outcomes]
     times_s = [repetition.step_times_s[rank] for rank in sorted(measured.finished)]
     seconds, slowest = max(windows_s), outcomes[_slowest(times_s, windows_s)]
     throughout = True
     if repetition.loses_workers:
-        own_s, seconds = seconds, (max(o["window_end_ns"] for o in outcomes) - _begin_ns(measured, outcomes)) / 1e9
+        own_s, seconds = seconds, (max(o.window_end_ns for o in outcomes) - _begin_ns(measured)) / 1e9
         throughout = own_s > _THROUGHOUT * seconds
-    compute = slowest["window"]["compute_ns"] / 1e9
-    stall = slowest["window"]["stall_ns"] / 1e9
-    losses = [o["final_loss"] for o in outcomes if o["final_loss"] is not None]
-    spreads = [o["replica_spread"] for o in outcomes]
-    evaluations = measured.lead["evaluations"]
+    compute = slowest.window.compute_ns / 1e9
+    stall = slowest.window.stall_ns / 1e9
+    losses = [o.final_loss for o in outcomes if o.final_loss is not None]
+    spreads = [o.replica_spread for o in outcomes if o.replica_spread is not None]
+    evaluations = measured.outcomes[0].evaluations
     target = _reached(repetition.target, measured)
     steps = repetition.window
     return {
@@ -91,30 +99,28 @@ def trained(repetition: TrainingRepetition, measured: Measured, reported_steps: 
         "stall_s": stall / steps if throughout else None,
         "overhead_s": (seconds - compute - stall) / steps if throughout else None,
         "fastest_step_time_s": min(windows_s) / steps if repetition.uneven and not repetition.loses_workers else None,
-        "payload_bytes": sum(o["total"]["payload_bytes"] for o in outcomes),
-        "messages_sent": sum(o["total"]["messages_sent"] for o in outcomes),
+        "payload_bytes": sum(o.total.payload_bytes for o in outcomes),
+        "messages_sent": sum(o.total.messages_sent for o in outcomes),
         "blocks_lost_pct": _blocks_lost_pct(outcomes),
         "final_loss": statistics.fmean(losses) if losses else None,
-        "accuracy": evaluations[-1]["accuracy"] if evaluations else None,
-        "replica_spread": None if None in spreads else max(spreads),
+        "accuracy": evaluations[-1].accuracy if evaluations else None,
+        "replica_spread": max(spreads) if len(spreads) == len(outcomes) else None,
         "time_to_target_s": None if target is None else target.seconds,
         "steps_to_target": None if target is None else target.steps,
         **(_losses(repetition, outcomes, reported_steps) if repetition.loses_workers else {}),
     }
 
 
-def _begin_ns(measured: Measured, outcomes: Sequence[Mapping[str, Any]]) -> int:
+def _begin_ns(measured: MeasuredTraining) -> int:
     """When the first step began, also if all workers that made it were lost later."""
-    first = [row["end_ns"] - round(row["step_time_s"] * 1e9) for row in measured.rows[:1]]
-    return int(min([*first, *(o["window_begin_ns"] for o in outcomes)]))
+    first = [row.end_ns - round(row.step_time_s * 1e9) for row in measured.rows[:1]]
+    return min([*first, *(outcome.window_begin_ns for outcome in measured.outcomes)])
 
 
-def _losses(
-    repetition: TrainingRepetition, outcomes: Sequence[Mapping[str, Any]], reported_steps: int
-) -> dict[str, Any]:
+def _losses(repetition: TrainingRepetition, outcomes: Sequence[Outcome], reported_steps: int) -> dict[str, Any]:
     """The columns of a repetition that loses workers."""
-    histories = [outcome["epochs"] for outcome in outcomes]
-    found = recovered(
+    histories = [outcome.epochs for outcome in outcomes]
+    loss = recovered(
         histories,
         repetition.workers,
         repetition.steps,
@@ -123,11 +129,11 @@ def _losses(
         alike=repetition.own_pace,
     )
     return {
-        "counted_steps": found.counted,
-        "lost_steps": max(0, reported_steps - found.counted),
-        "membership_changes": found.changes,
-        "recovery_s": found.seconds,
-        "recovery_bytes": found.nbytes,
+        "counted_steps": loss.counted,
+        "lost_steps": max(0, reported_steps - loss.counted),
+        "membership_changes": loss.changes,
+        "recovery_s": loss.seconds,
+        "recovery_bytes": loss.nbytes,
     }
 
 
@@ -139,8 +145,8 @@ def _slowest(times_s: Sequence[float], windows_s: Sequence[float]) -> int:
     Args:
         times_s: step time of each worker. windows_s: length of its window.
     """
-    longest = [place for place, window_s in enumerate(windows_s) if window_s >= max(windows_s) - max(times_s)]
-    return max(longest, key=lambda place: (times_s[place], windows_s[place]))
+    longest = [index for index, window_s in enumerate(windows_s) if window_s >= max(windows_s) - max(times_s)]
+    return max(longest, key=lambda index: (times_s[index], windows_s[index]))
 
 
 def describe(cell: Cell, rep: int) -> Row:
@@ -153,21 +159,20 @@ def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
     if stats.sent_bytes is not None:
         return stats.sent_bytes
     return sum(
-        m["counters_after"]["device"]["tx_bytes"] - m["counters_before"]["device"]["tx_bytes"]
-        for m in measured.finished.values()
+        m.counters_after.device["tx_bytes"] - m.counters_before.device["tx_bytes"] for m in measured.finished.values()
     )
 
 
 def _counted(measured: Measured, name: str) -> int:
     return sum(
-        m["counters_after"]["tcp"].get(name, 0) - m["counters_before"]["tcp"].get(name, 0)
-        for m in measured.finished.values()
+        m.counters_after.tcp.get(name, 0) - m.counters_before.tcp.get(name, 0) for m in measured.finished.values()
     )
 
 
 def _window_change_pct(measured: Measured) -> float | None:
     """The change of TCP's windows while measuring, of the worker with the largest; None without connections."""
-    pairs = [m["outcome"]["tcp_windows"] for m in measured.finished.values() if "outcome" in m]
+    finished = measured.finished.values()
+    pairs = [report.outcome.tcp_windows for report in finished if isinstance(report, FinishedJob)]
     changes = [100.0 * end / begin - 100.0 for begin, end in pairs if begin]
     largest = max(changes, key=abs, default=None)
     return None if largest is None else round(largest, 1)
@@ -175,30 +180,26 @@ def _window_change_pct(measured: Measured) -> float | None:
 
 def cpu_wait_pct(measured: Measured, seconds: float) -> float | None:
     """The share of the time that a worker was ready to run but had no processor, in percent; maximum over workers."""
-    pairs = [
-        (m["counters_before"]["cpu_wait_ns"], m["counters_after"]["cpu_wait_ns"]) for m in measured.finished.values()
-    ]
-    waits = [after - before for before, after in pairs if after is not None]
+    pairs = [(m.counters_before.cpu_wait_ns, m.counters_after.cpu_wait_ns) for m in measured.finished.values()]
+    waits = [after - before for before, after in pairs if before is not None and after is not None]
     return round(max(waits) / 1e9 / seconds * 100, 2) if waits else None
 
 
-def _blocks_lost_pct(outcomes: Sequence[Mapping[str, Any]]) -> float | None:
+def _blocks_lost_pct(outcomes: Sequence[Outcome]) -> float | None:
     """The share of expected blocks that did not arrive in time, in percent; None without datagrams."""
-    expected = sum(o["total"]["blocks_expected"] for o in outcomes)
-    return 100.0 * sum(o["total"]["blocks_lost"] for o in outcomes) / expected if expected else None
+    expected = sum(o.total.blocks_expected for o in outcomes)
+    return 100.0 * sum(o.total.blocks_lost for o in outcomes) / expected if expected else None
 
 
 def udp_overflows(measured: Measured) -> int:
     """The number of datagrams lost in the workers' own sockets."""
-    return sum(
-        m["counters_after"]["udp_overflows"] - m["counters_before"]["udp_overflows"] for m in measured.finished.values()
-    )
+    return sum(m.counters_after.udp_overflows - m.counters_before.udp_overflows for m in measured.finished.values())
 
 
-def _reached(target: float | None, measured: Measured) -> Reached | None:
+def _reached(target: float | None, measured: MeasuredTraining) -> Reached | None:
     """When rank 0 reached `train.target`."""
-    rows = sorted((row for row in measured.rows if row["rank"] == 0), key=lambda row: row["step"])
+    rows = sorted(measured.rows, key=lambda row: row.step)
     if target is None or not rows:
         return None
-    begin_ns = round(rows[0]["end_ns"] - rows[0]["step_time_s"] * 1e9)
-    return reached(measured.lead["evaluations"], target, begin_ns)
+    begin_ns = round(rows[0].end_ns - rows[0].step_time_s * 1e9)
+    return reached(measured.outcomes[0].evaluations, target, begin_ns)

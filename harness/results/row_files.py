@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, cast, get_args
@@ -26,12 +26,12 @@ class RowFiles:
 
     def load(self, path: Path) -> Row:
         """The row in a file, for the caller to change. Raises: OSError; ValueError: the error in it."""
-        found = path.stat()
-        version = found.st_mtime_ns, found.st_size, found.st_ino
-        known = self._known.get(path)
-        if known is None or known[0] != version:
-            known = self._known[path] = version, _load(path)
-        return {**known[1]}
+        stat = path.stat()
+        version = stat.st_mtime_ns, stat.st_size, stat.st_ino
+        cached = self._known.get(path)
+        if cached is None or cached[0] != version:
+            cached = self._known[path] = version, _load(path)
+        return {**cached[1]}
 
     def find(self, path: Path) -> Row | None:
         """The row in a file; None if it is missing or not a row. Raises: OSError: it cannot be read just now."""
@@ -59,8 +59,8 @@ def parsed(text: str) -> Row:
     wrong = flaw(row)
     if wrong is not None:
         raise ValueError(wrong)
-    known = {key: printable(value) for key, value in row.items() if key in TYPES}  # not columns of an earlier version
-    return cast(Row, empty() | known)
+    columns = {key: printable(value) for key, value in row.items() if key in TYPES}  # not columns of an earlier version
+    return cast(Row, empty() | columns)
 
 
 def printable(value: Any) -> Any:
@@ -83,62 +83,42 @@ def flaw(row: object) -> str | None:
     absent = [name for name, kind in TYPES.items() if kind in _REQUIRED and row.get(name) is None and name != "cell"]
     if absent:
         return f"{absent[0]}: missing"
-    if row["status"] not in get_args(Status):
-        return f"status: expected {_either(get_args(Status))}, got {row['status']!r}"
+    *words, last = get_args(Status)
+    if row["status"] not in (*words, last):
+        return f"status: expected {', '.join(words)} or {last}, got {row['status']!r}"
     if row["status"] == "ok" and row.get("step_time_s") is None:
         return "step_time_s: missing"
     for name, kind in TYPES.items():
         expected = None if row.get(name) is None else _expected(kind, COLUMNS[name], row[name])
         if expected is not None:
             return f"{name}: expected {expected}, got {row[name]!r}"[:200]
-    return _flaw_of_parameters(row.get("params") or {}) or _flaw_of_law(row.get("law_inputs"))
-
-
-def _either(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+    for name, value in (row.get("params") or {}).items():  # those that choose a line style and a place in a legend
+        if name in {"delay", "period"} and not _is_count(value):
+            return f"params.{name}: expected a whole number, got {value!r}"[:200]
+    try:
+        PredictInputs.from_json(row.get("law_inputs") or {}) if row.get("law_inputs") else None
+    except (TypeError, ValueError) as error:
+        return f"law_inputs: {error}"[:200]
+    return None
 
 
 def _expected(kind: Any, column: Column, value: Any) -> str | None:
     """The type or range that was expected of a value; None if the value has it."""
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    if kind is Status or str in kinds:
-        return None if isinstance(value, str) else "a string"
-    if Mapping[str, Any] in kinds:
-        return None if isinstance(value, Mapping) else "an object"
-    if list[dict[str, Any]] in kinds:
-        return None if _is_events(value) else "a list of objects"
-    if list[str] in kinds:
-        return None if isinstance(value, list) and all(isinstance(item, str) for item in value) else "a list of strings"
+    for described, (text, fits) in _KINDS.items():
+        if described in kinds:
+            return None if fits(value) else text
     if int in kinds and not _is_count(value):
         return "a whole number"
-    if not _is_number(value):
-        return _bounds(column)
-    inside = (column.minimum is None or column.minimum <= value <= _MOST) and (
-        column.above is None or column.above < value <= _MOST
+    inside = _is_number(value) and (
+        (column.minimum is None or column.minimum <= value <= _MOST)
+        and (column.above is None or column.above < value <= _MOST)
     )
-    return None if inside else _bounds(column)
-
-
-def _bounds(column: Column) -> str:
+    if inside:
+        return None
     if column.above is not None:
         return f"a number above {column.above:g}"
     return "a number" if column.minimum is None else f"a number of at least {column.minimum:g}"
-
-
-def _flaw_of_parameters(params: Mapping[str, Any]) -> str | None:
-    """Check the parameters that choose an algorithm's line style and its place in a legend."""
-    for name in ("delay", "period"):
-        if name in params and not _is_count(params[name]):
-            return f"params.{name}: expected a whole number, got {params[name]!r}"[:200]
-    return None
-
-
-def _flaw_of_law(inputs: Mapping[str, Any] | None) -> str | None:
-    try:
-        PredictInputs.from_json(inputs or {}) if inputs else None
-    except (TypeError, ValueError) as error:
-        return f"law_inputs: {error}"[:200]
-    return None
 
 
 def _is_number(value: object) -> bool:
@@ -149,11 +129,28 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
-def _is_events(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, Mapping) and _is_event(item) for item in value)
-
-
-def _is_event(item: Mapping[str, Any]) -> bool:
+def _is_event(item: object) -> bool:
     """Whether it has the keys of `testbeds.base.Event` that are read; one that did not happen has no actual time."""
-    happened = item.get("actual_s") is None or _is_number(item["actual_s"])
-    return {"what", "actual_s"} <= item.keys() and happened and _is_number(item.get("asked_s"))
+    return (
+        isinstance(item, Mapping)
+        and {"what", "actual_s"} <= item.keys()
+        and (item["actual_s"] is None or _is_number(item["actual_s"]))
+        and _is_number(item.get("asked_s"))
+    )
+
+
+def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_KINDS: Mapping[Any, tuple[str, Callable[[object], bool]]] = {
+    Status: ("a string", _is_text),
+    str: ("a string", _is_text),
+    Mapping[str, Any]: ("an object", lambda value: isinstance(value, Mapping)),
+    list[dict[str, Any]]: ("a list of objects", _list_of(_is_event)),
+    list[str]: ("a list of strings", _list_of(_is_text)),
+}

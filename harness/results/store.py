@@ -39,6 +39,7 @@ import re
 import shutil
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
 
 
 @dataclass(frozen=True)
-class Found:
+class Content:
     """The content of a run's folder.
 
     Attributes:
@@ -85,9 +86,9 @@ class Found:
         """A sentence about the rows that are left out; None if there are none, or if several plans measured them."""
         if self.part or not self.earlier:
             return None
-        some = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
+        count = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
         verb = "is" if len(self.earlier) == 1 else "are"
-        return f"{some} of an earlier spec or another testbed {verb} not shown; `wanbench results --all` shows them"
+        return f"{count} of an earlier spec or another testbed {verb} not shown; `wanbench results --all` shows them"
 
 
 class RunFolder:
@@ -153,8 +154,8 @@ class RunFolder:
         Raises:
             SpecError: other code measured some finished repetitions.
         """
-        found = ((row["cell"], differs(row)) for row in self._all_rows([]) if row["status"] == "ok")
-        other = [(cell, what) for cell, what in found if what is not None]
+        differences = ((row["cell"], differs(row)) for row in self._all_rows([]) if row["status"] == "ok")
+        other = [(cell, what) for cell, what in differences if what is not None]
         if other:
             count = "1 repetition was" if len(other) == 1 else f"{len(other)} repetitions were"
             cell, what = other[0]
@@ -180,32 +181,26 @@ class RunFolder:
 
         Raises: OSError: it cannot be known, because what is there cannot be read just now.
         """
-        return any(self._finished(place, host) for place in self._places(cell, rep, host))
+        return any(self._finished(path, host) for path in self._places(cell, rep, host))
 
     def _places(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
         """Where a repetition can be. That of a one-worker cell, which each host measures, can be there per host."""
         folder = self.cell_folder(cell)
         return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
 
-    def _finished(self, place: Path, host: str | None) -> bool:
-        row = self._rows.find(place / "result.json")
+    def _finished(self, path: Path, host: str | None) -> bool:
+        row = self._rows.find(path / "result.json")
         return row is not None and host in {None, row.get("host") or host}
 
-    def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
-        """The errors of earlier tries of this repetition, oldest first."""
-        kept = self.cell_folder(cell).glob(f"rep-{rep}.failed-*")
-        found = sorted((path / "error.json" for path in kept), key=_try_number)
-        return [{"row": row} for path in found if (row := self._rows.find(path)) is not None]
+    def failures(self, cell: Cell, rep: int) -> list[Row]:
+        """The rows of earlier tries of this repetition, oldest first."""
+        errors = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
+        return [row for path in errors if (row := self._rows.find(path)) is not None]
 
-    def tries(self) -> dict[tuple[str, int], int]:
+    def tries(self) -> Counter[tuple[str, int]]:
         """The number of failed tries, by the name of the cell's folder and the repetition."""
-        found: dict[tuple[str, int], int] = {}
-        for path in self._errors():
-            rep = path.parent.name.removeprefix("rep-").partition(".")[0]
-            if rep.isdecimal():
-                key = path.parent.parent.name, int(rep)
-                found[key] = found.get(key, 0) + 1
-        return found
+        names = ((path.parts[-3], re.match(r"rep-(\d+)\.", path.parts[-2])) for path in self._errors())
+        return Counter((cell, int(rep[1])) for cell, rep in names if rep is not None)
 
     def begin(self, cell: Cell, rep: int) -> Path:
         """Make an empty folder to work in, and remove leftovers of an interrupted try."""
@@ -250,41 +245,42 @@ class RunFolder:
         """One row per repetition of the plan's cells, finished or failed. An unreadable one counts as not finished."""
         return self.read().rows
 
-    def read(self) -> Found:
+    def read(self) -> Content:
         """Read everything that the folder holds."""
         problems: list[str] = []
         rows = self._all_rows(problems)
         for row in rows:
             row["run"] = self.name
-        found = Found(rows, [], problems)
+        content = Content(rows, [], problems)
         with contextlib.suppress(SpecError):  # without a plan, all rows are kept
             planned = planning.read(self.path)
-            mine = {id(row) for row in rows if row["cell_key"] in planned.cells and row["rep"] < planned.repeats}
-            earlier = [row for row in rows if id(row) not in mine]
-            found = Found([row for row in rows if id(row) in mine], earlier, problems, planned.part)
-            for row in found.rows:  # an axis added later can change the names of the same cells
+            groups: dict[bool, list[Row]] = {True: [], False: []}
+            for row in rows:
+                groups[row["cell_key"] in planned.cells and row["rep"] < planned.repeats].append(row)
+            content = Content(groups[True], groups[False], problems, planned.part)
+            for row in content.rows:  # an axis added later can change the names of the same cells
                 cell = planned.cells[row["cell_key"]]
                 row["base_key"], row["axes"] = cell.base_key, cell.axes
-        for each in (found.rows, found.earlier):
-            rescale(each)
-            set_goodput(each)
-        return found
+        for part in (content.rows, content.earlier):
+            rescale(part)
+            set_goodput(part)
+        return content
 
     def _all_rows(self, problems: list[str]) -> list[Row]:
         if (self.path / RECORDED).is_file():
             return self._recorded(problems)
-        found = list(self._readable(self._results(), problems))
-        finished = {_what(row) for row in found}
+        results = list(self._readable(self._results(), problems))
+        finished = {_what(row) for row in results}
         failed = {_what(row): row for row in self._readable(self._errors(), problems)}
-        return found + [row for key, row in failed.items() if key not in finished]
+        return results + [row for key, row in failed.items() if key not in finished]
 
     def results(self) -> dict[Path, Row]:
         """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
-        found: dict[Path, Row] = {}
+        rows: dict[Path, Row] = {}
         for path in self._results():
             with contextlib.suppress(OSError, ValueError):
-                found[path.relative_to(self.path)] = self._rows.load(path)
-        return found
+                rows[path.relative_to(self.path)] = self._rows.load(path)
+        return rows
 
     def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:
@@ -338,8 +334,8 @@ def open_run(source: str | None, root: Path) -> RunFolder:
     for path in (Path(source), root / source):
         if (path / "manifest.json").is_file():
             return _openable(RunFolder(path))
-    known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
-    raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+    names = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
+    raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {names})")
 
 
 def _openable(folder: RunFolder) -> RunFolder:

@@ -67,9 +67,9 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
     ]  # fmt: skip
 
 
-def problems_text(found: Sequence[Objection]) -> str:
+def problems_text(problems: Sequence[Objection]) -> str:
     """The verdict on a run with problems, as "1 problem: do not publish yet"."""
-    return f"{len(found)} problem{'s' * (len(found) > 1)}: do not publish yet"
+    return f"{len(problems)} problem{'s' * (len(problems) > 1)}: do not publish yet"
 
 
 Verdicts = Iterator[tuple[str | None, str]]
@@ -318,7 +318,7 @@ CHECKS: Mapping[str, Check] = {
 def file_objections(folder: RunFolder) -> list[Objection]:
     """The files that were changed later, are damaged or missing, or contradict their row."""
     rows = folder.results()
-    texts = [(change.path, f"{change.path.name} {change.text}") for change in digests.changed(folder.path, rows)]
+    texts = [(path, f"{path.name} {text}") for path, text in digests.changed(folder.path, rows)]
     changed = {path for path, _ in texts}
     texts += [
         (path, text)
@@ -350,13 +350,13 @@ def _contradicted(file: Path, row: Row) -> Iterator[str]:
         yield f"{_STEPS} is missing, so nothing shows that these {row['steps']} steps were measured"
         return
     try:
-        known = _step_time_of(file, row)
+        seconds = _step_time_of(file, row)
     except (OSError, ValueError, KeyError, TypeError):
         return  # the digest shows the damage
-    if known is None:
+    if seconds is None:
         yield f"{_STEPS} lacks the {row['steps']} measured steps"
-    elif not math.isclose(known, row["step_time_s"], rel_tol=_ROUNDING):
-        yield f"the step time is {row['step_time_s']:.6g} s, but {known:.6g} s by {_STEPS}"
+    elif not math.isclose(seconds, row["step_time_s"], rel_tol=_ROUNDING):
+        yield f"the step time is {row['step_time_s']:.6g} s, but {seconds:.6g} s by {_STEPS}"
 
 
 def _step_time_of(file: Path, row: Row) -> float | None:

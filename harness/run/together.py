@@ -16,12 +16,10 @@ from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder, RunLock
-from wanbench.harness.run.auto import ThisHost, explained
-from wanbench.harness.run.host import check_host
+from wanbench.harness.run.host import ThisHost, check_host, explained
 from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.repetitions import Tally, pending
-from wanbench.harness.run.session import execute
+from wanbench.harness.run.session import Tally, execute, pending
 from wanbench.harness.spec.experiment import Spec
 
 _MOST_NAMES = 3

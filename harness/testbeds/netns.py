@@ -77,7 +77,7 @@ class NetnsTestbed(SlotTestbed):
 
     def serves(self, running: Group, wanted: Group) -> bool:
         """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
-        named = not wanted.hosts or wanted.hosts == running.hosts
+        named = running.is_named_like(wanted)
         return named and wanted.private_tmp == running.private_tmp and running.congestion == wanted.congestion
 
     def image(self, group: Group) -> str | None:

@@ -23,7 +23,7 @@ from itertools import chain, pairwise
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.iperf3 import Report, intervals, read_report
 from wanbench.harness.measure.ping import Pings, each_way, read_pings
-from wanbench.harness.spec.trace import (
+from wanbench.harness.spec.timeline import (
     COUNTS,
     LEAST_MBPS,
     LONGEST_S,

@@ -120,7 +120,7 @@ def test_udp_datagrams_of_a_segment_all_arrive(relay_lab, mbit):
     port = here.run(1, probing.handle, {"role": "listen", "address": worker_address(1)}).result()["port"]
     received = here.run(1, receive_segments, 400, 5)
     here.run(0, send_segments, (worker_address(1), port), 10).result()
-    assert [packets for *_, packets in received.result()] == [40] * 10
+    assert [packets for *_, packets, _ in received.result()] == [40] * 10
     stats = here.emulator.stats()
     assert (stats.packets, stats.bytes) == (400, 400 * 1500)
     assert stats.segments == (10 if mbit is None else 50), "8 packets last 0.25 ms at 400 Mbit/s"

@@ -139,6 +139,7 @@ class Algorithm(Parameters, Stateful):
 
     Attributes:
         kind, source, symbols: see `Parameters`.
+        examples: sets of parameters with which it is tested; the first also where one is enough.
         promises: the properties it claims; override as a property if they depend on parameters.
         state: names of the attributes that a checkpoint must hold besides w and m (see `Stateful`).
         least_workers: minimum number of workers.
@@ -153,6 +154,7 @@ class Algorithm(Parameters, Stateful):
     kind: ClassVar[str] = "local"
     error: ClassVar[type[ValueError]] = AlgorithmError
     source: ClassVar[str] = "training alone; the unit of scalability"
+    examples: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     least_workers: ClassVar[int] = 1
     without_a_peer: ClassVar[str] = "steps wait"
     when_lost: ClassVar[str] = (

@@ -16,15 +16,23 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
-PAUSED, STOPPED, THROTTLED, SWAPPED = "paused", "stopped", "throttled", "swapped"
+from wanbench.workloads.wire import Count
+
+PAUSED: Final = "paused"
+STOPPED: Final = "stopped"
+THROTTLED: Final = "throttled"
+SWAPPED: Final = "swapped"
 
 BEAT_S = 0.02
 LEAST_NS = 10_000_000  # shorter delays are those of a busy host, of which packets and steps tell
 _BEAT_NS = round(BEAT_S * 1e9)
 _COUNT_EVERY = 10  # beats: reading the counters of the kernel, and the list of processes
 _MOST = 2000  # losses that are kept
+
+
+Cause = Literal["paused", "stopped", "throttled", "swapped"]
 
 
 class Lost(NamedTuple):
@@ -36,9 +44,9 @@ class Lost(NamedTuple):
         begin_ns, end_ns: of the loss. For the last two causes it ends when it was read, and only its length is exact.
     """
 
-    cause: str
-    begin_ns: int
-    end_ns: int
+    cause: Cause
+    begin_ns: Count
+    end_ns: Count
 
 
 class Losses:
@@ -114,7 +122,7 @@ class Heartbeat:
 class _Meter:
     """The growth of a counter of the kernel."""
 
-    def __init__(self, cause: str, counter: Throttling | Swapping) -> None:
+    def __init__(self, cause: Cause, counter: Throttling | Swapping) -> None:
         self._cause, self._counter = cause, counter
         self._before_ns, self._total_ns = time.monotonic_ns(), counter.total_ns()
 

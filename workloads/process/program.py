@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from wanbench.workloads import imported
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process import agent, configuration
 from wanbench.workloads.process.control import Channel, ControlError, dial, listen, text
+from wanbench.workloads.process.finished import Counters, FinishedProgram, Processor
 from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.machine import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
@@ -39,7 +41,7 @@ class ProgramError(ValueError):
     """A program cannot be started."""
 
 
-def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
+def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counters]) -> None:
     """Run the processes of `request`, report the end of each, and return when all have ended.
 
     While they run, it obeys three commands: `signal` ("number"), after which nothing is started; `kill` ("again": True
@@ -75,10 +77,15 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
         processes.close()
         _close(services)
     changed = configuration.first_change(configured, configuration.read())
-    counts = {"counters_before": before, "counters_after": counters(), "changed": changed}
-    processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
-    finished = {"imports": imported.noted(request["imports"]), "lost": lost, "processor": processor}
-    channel.send({"cmd": "program", "event": "finished", **finished, **counts})
+    finished = FinishedProgram(
+        imports=imported.noted(request["imports"]),
+        lost=lost,
+        counters_before=before,
+        counters_after=counters(),
+        processor=Processor(heart.waited_ns / 1e9, _used_s() - used_before_s),
+        changed=changed,
+    )
+    channel.send({"cmd": "program", "event": "finished", **asdict(finished)})
 
 
 def _used_s() -> float:

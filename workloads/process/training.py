@@ -19,7 +19,8 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,14 +38,14 @@ from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.membership import Alone, Minority
 from wanbench.workloads.comm.regrouping import Regrouping
 from wanbench.workloads.comm.ring import RingComm
-from wanbench.workloads.loop import session
 from wanbench.workloads.loop.job import Job
+from wanbench.workloads.loop.train import Hooks, run
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
+from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.namespace import die_with_parent
 
 ROW_INTERVAL_S = 1.0
-Counters = Callable[[], dict[str, Any]]
 
 
 class Trainer:
@@ -58,9 +59,17 @@ class Trainer:
     """
 
     def __init__(
-        self, channel: Channel, job: Job, address: str, interface: str, counters: Counters, routed: str | None
+        self,
+        channel: Channel,
+        job: Job,
+        address: str,
+        interface: str,
+        counters: Callable[[], Counters],
+        routed: str | None,
     ) -> None:
         self._channel, self._job, self._counters = channel, job, counters
+        self._heart: Heartbeat | None = None
+        self._begun: Counters | None = None
         torch.set_num_threads(1)
         self._membership = None if job.deadline_s is None else membership(job, address)
         self._comm = self._join(address, interface)
@@ -72,7 +81,7 @@ class Trainer:
             return Alone()
         return join(self._job, address, interface) if self._membership is None else self._membership.first().comm
 
-    def run(self, before: dict[str, Any] | None = None) -> None:
+    def run(self, before: Counters | None = None) -> None:
         """Train, and tell the controller.
 
         Args:
@@ -81,36 +90,31 @@ class Trainer:
         if before is None:
             self._tell("joined")
             expect(self._channel, "go")
-        clock, begun = MonotonicClock(), dict(before or {})
         # A row that has left is known, even if the trainer is killed next; `run_mortal` sends them in batches.
         rows = RowStream(self._channel, self._job.told_steps, ROW_INTERVAL_S if self._membership is None else 0.0)
-        heart: list[Heartbeat] = []
-
-        def warm() -> None:
-            heart.append(Heartbeat())
-            counted = self._counters()
-            if before is None:
-                begun.update(counted)
-                self._tell("warm", now_ns=clock.now())
-            else:
-                begun["cpu_wait_ns"] = counted["cpu_wait_ns"]  # of this process
-
+        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), self._evaluating, self._windows)
         try:
-            outcome = session.run(
-                self._job,
-                self._comm,
-                clock,
-                rows.add,
-                warm=warm,
-                windows=self._windows,
-                evaluating=lambda: self._tell("evaluating"),  # many evaluations are no hang
-                membership=self._membership,
-            )
+            outcome = run(self._job, self._comm, MonotonicClock(), hooks, membership=self._membership)
         finally:
-            lost = [loss for beat in heart for loss in beat.stop()]
+            lost = [] if self._heart is None else self._heart.stop()
         rows.flush()
-        counters = {"counters_before": begun, "counters_after": self._counters()}
-        self._tell("finished", outcome=vars(outcome), imports=imported.noted(), lost=lost, **counters)
+        assert self._begun is not None, "training calls warm"
+        after, imports = self._counters(), imported.noted()
+        finished = FinishedJob(
+            outcome=outcome, imports=imports, lost=lost, counters_before=self._begun, counters_after=after
+        )
+        self._tell("finished", **asdict(finished))
+
+    def _warm(self, before: Counters | None) -> None:
+        self._heart = Heartbeat()
+        self._begun = counted = self._counters()
+        if before is None:
+            self._tell("warm", now_ns=time.monotonic_ns())
+        else:
+            self._begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
+
+    def _evaluating(self) -> None:
+        self._tell("evaluating")  # many evaluations are no hang
 
     def _windows(self) -> int:
         self._tell("warming")  # nor is a long warm-up
@@ -296,10 +300,10 @@ def _connections() -> Iterator[socket.socket]:
 # ---------------------------------------------------------------- a process that can be killed
 
 
-Train = Callable[[Channel, Job, dict[str, Any] | None], object]
+Train = Callable[[Channel, Job, Counters | None], object]
 
 
-def run_mortal(channel: Channel, job: Job, train: Train, counters: Counters) -> None:
+def run_mortal(channel: Channel, job: Job, train: Train, counters: Callable[[], Counters]) -> None:
     """Run a job until the controller says `leave`. It can be killed once all workers are warm.
 
     `kill` ("again": whether `restart` will follow) and `restart` are answered by "killed" and "restarted", with the
@@ -329,10 +333,10 @@ def run_mortal(channel: Channel, job: Job, train: Train, counters: Counters) -> 
 
 
 class _Mortal:
-    def __init__(self, channel: Channel, job: Job, train: Train, counters: Counters) -> None:
+    def __init__(self, channel: Channel, job: Job, train: Train, counters: Callable[[], Counters]) -> None:
         self._channel, self._job, self._train, self._counters = channel, job, train, counters
         self._rows = RowStream(channel)
-        self._before: dict[str, Any] | None = None
+        self._before: Counters | None = None
         self._pid: int | None = None
         self._trainer: Channel | None = None
         self._ended = False  # it has said its last word

@@ -26,6 +26,7 @@ from typing import Any
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import configuration, machine, namespace, probing, program, tun
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
+from wanbench.workloads.process.finished import Counters
 
 INTERFACE = "wan0"
 # What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
@@ -111,7 +112,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
     if command == "probe":
         return {"cmd": command, "role": message["role"], **probing.handle(message)}
     if command == "counters":
-        return {"cmd": command, **_counters()}
+        return {"cmd": command, **vars(_counters())}
     if command == "program":
         program.run(channel, message, _counters)
         return None
@@ -130,13 +131,8 @@ def _job(message: dict[str, Any]) -> Job:
         raise ControlError(f"control channel: invalid job: {error}") from None
 
 
-def _counters() -> dict[str, Any]:
-    return {
-        "device": tun.device_counters(INTERFACE),
-        "tcp": tun.tcp_counters(),
-        "udp_overflows": tun.udp_overflows(),
-        "cpu_wait_ns": namespace.cpu_wait_ns(),
-    }
+def _counters() -> Counters:
+    return Counters(tun.device_counters(INTERFACE), tun.tcp_counters(), tun.udp_overflows(), namespace.cpu_wait_ns())
 
 
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
@@ -145,7 +141,7 @@ def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> No
     _log_into(channel.take_fd())
     configured = configuration.read()
 
-    def train(channel: Channel, job: Job, before: dict[str, Any] | None = None) -> training.Trainer:
+    def train(channel: Channel, job: Job, before: Counters | None = None) -> training.Trainer:
         trainer = training.Trainer(channel, job, address, INTERFACE, _counters, routed)
         trainer.run(before)
         return trainer

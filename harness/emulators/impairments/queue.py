@@ -11,6 +11,8 @@ _TRAIN_MS = 50.0
 class Rate(Impairment):
     """The rate of one flow through all queues of its path."""
 
+    is_simulated = True
+
     def judge(self, observation: Observation) -> list[str]:
         row = observation.row
         return [] if row.rate_mbit is None else rate_reasons(row.measured_rate_mbit, row.rate_mbit, row.jitter_ms)

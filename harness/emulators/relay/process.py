@@ -26,7 +26,7 @@ from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, VIRTIO_BYTES, Segment
 from wanbench.harness.emulators.relay.switch import Port, Switch
 from wanbench.harness.emulators.serve import answer, main
-from wanbench.harness.process.ahead import run_ahead
+from wanbench.harness.process.priority import run_ahead
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.heartbeat import PAUSED, Losses, Lost
 from wanbench.workloads.process.namespace import set_timer_slack

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from heapq import heappop, heappush, heapreplace
 from itertools import count, islice
 
 from wanbench.harness.emulators.impairments.base import Impairment
-from wanbench.harness.emulators.impairments.loss import Losses
-from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue
+from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.relay.segment import VIRTIO_BYTES, Segment
 
 _DESTINATION = slice(VIRTIO_BYTES + 16, VIRTIO_BYTES + 20)
@@ -149,7 +149,20 @@ class Down(Stage):
 class DirectedPath(Stage):
     """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
 
-    __slots__ = ("bytes", "delay", "effects", "last", "longest", "losses", "lost", "packets", "queue", "rng", "up")
+    __slots__ = (
+        "bytes",
+        "delay",
+        "delays",
+        "fate",
+        "last",
+        "longest",
+        "lost",
+        "packets",
+        "passes",
+        "queue",
+        "rng",
+        "up",
+    )
 
     def __init__(self, link: Link, last: float) -> None:
         super().__init__()
@@ -159,41 +172,49 @@ class DirectedPath(Stage):
         self.rng = random.Random(0)
         self.packets = self.bytes = self.lost = 0
         self.longest = float("inf")  # IP bytes of a segment
-        self.losses: Losses | None = None
+        self.fate: Link | None = None  # what decides which packets pass
         self.configure(link)
 
     def restart(self, seed: str) -> None:
         """Restart the random numbers."""
         self.rng = random.Random(seed)
-        if self.losses is not None:
-            self.losses = Losses(*self.losses.values, self.rng)
+        if self.fate is not None:
+            self._decide(self.fate)
 
     def configure(self, link: Link) -> None:
         """Set the values for new packets."""
         self.delay = float(link.delay_ns)
-        self.effects = [
-            (impairment.relay, value)
+        self.delays = [
+            (impairment.delayed, value)
             for impairment, value in link.impairments()
-            if type(impairment).relay is not Impairment.relay
+            if type(impairment).delayed is not Impairment.delayed
         ]
         self.queue.configure(link.queue)
-        if not link.loss:
-            self.losses = None
-        elif self.losses is None or self.losses.values != (link.loss, link.loss_burst):
-            self.losses = Losses(link.loss, link.loss_burst, self.rng)
+        fate = replace(link, delay_ns=0, jitter_ns=0, queue=UNLIMITED)
+        if fate != self.fate:
+            self._decide(fate)
+
+    def _decide(self, fate: Link) -> None:
+        self.fate = fate
+        passes = (impairment.passing(fate, self.rng) for impairment, _ in fate.impairments())
+        self.passes = [passing for passing in passes if passing is not None]
 
     def survivors(self, segment: Segment) -> Iterable[Segment]:
-        """Return the packets that are not lost, as few segments."""
-        lost: Sequence[int] = self.losses.of(segment.packets) if self.losses is not None else ()
-        self.lost += len(lost)
-        return segment.without(lost) if lost else (segment,)
+        """Return the packets that go on, as few segments. Those that do not are lost."""
+        survivors = [segment]
+        for passing in self.passes:
+            passed = [piece for whole in survivors for piece in passing(whole)]
+            if passed != survivors:
+                self.lost += max(0, sum(s.packets for s in survivors) - sum(s.packets for s in passed))
+                survivors = passed
+        return survivors
 
     def send(self, segment: Segment) -> None:
         """Delay a segment. Nothing overtakes the one before it."""
         delay = self.delay
-        for effect, value in self.effects:
+        for delayed, value in self.delays:
             # Its last packet cannot overtake those before it, which leave within `span`.
-            delay = effect(value, self.rng, delay, segment.packets, segment.last - segment.first)
+            delay = delayed(value, self.rng, delay, segment.packets, segment.last - segment.first)
         due = max(self.last, segment.last + delay)
         segment.first += due - segment.last
         segment.last = self.last = due

@@ -49,8 +49,6 @@ class Sent:
 
 
 class BbrConnections(Connections):
-    """See the module."""
-
     def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
         super().__init__(tcp, count, paced=paced, seed=seed, name=name)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
@@ -59,7 +57,6 @@ class BbrConnections(Connections):
         self._round_trips = RoundTrips(count, seed, name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
-        """See `Connections.stall`."""
         load = self._at_pace(load)
         path = _rates(load)
         begin, wait_ns, held_ns = self._earlier.behind(index, ready)

@@ -103,15 +103,12 @@ class Epochs:
     # ---------------------------------------------------------------- called by workers
 
     def first(self, rank: int) -> View:
-        """See `Membership`."""
         return self._view(rank, [0] * len(self._epoch.members))
 
     def changes(self, rank: int) -> bool:
-        """See `Membership`."""
         return self._epoch.has_ended(rank)
 
     def regroup(self, rank: int, steps: int | None) -> View:
-        """See `Membership`."""
         if rank in self._epoch.members:
             self._notice(self._epoch, rank, "the membership changes")
         self._asking[rank] = asking = _Asking(steps, getcurrent(), self._joined_ns(rank))
@@ -123,7 +120,6 @@ class Epochs:
         return asking.view
 
     def close(self, rank: int) -> None:
-        """See `Membership`."""
         self._leave(rank)
 
     # ---------------------------------------------------------------- the protocol
@@ -227,19 +223,15 @@ class VirtualMembership:
         self._epochs, self._rank = epochs, rank
 
     def first(self) -> View:
-        """See `Membership`."""
         return self._epochs.first(self._rank)
 
     def changes(self) -> bool:
-        """See `Membership`."""
         return self._epochs.changes(self._rank)
 
     def regroup(self, steps: int | None) -> View:
-        """See `Membership`."""
         return self._epochs.regroup(self._rank, steps)
 
     def close(self) -> None:
-        """See `Membership`."""
         self._epochs.close(self._rank)
 
 

@@ -161,12 +161,10 @@ class Connections:
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
         window = self._after_idle(index, ready, load)
         bursts = self._bursts(index, ready, load, window)
-        slow = (load.flow_bytes > np.minimum(bursts.free, bursts.room)) & ~self._covers(
-            window, self._threshold[index], load
-        )
+        waits = load.flow_bytes > np.minimum(bursts.free, bursts.room)
+        slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
-            slow = slow | (losses > 0)
-        slow = slow | self._followed.among(index)
+            slow |= losses > 0
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
@@ -329,7 +327,7 @@ class Connections:
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
         window: Floats = self._window[index]
-        if not (self._tcp.ramp and self._tcp.slow_start_after_idle):
+        if not self._tcp.slow_start_after_idle:
             return window
         timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
         kept: Floats = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))

@@ -100,7 +100,9 @@ class _InItsOwn:
         except (EOFError, OSError):
             self._process = None
             connection.close()
-            raise RepFailed(f"the process of the simulation{_explained(server.end_of(pid))}") from None
+            end = server.end_of(pid)
+            why = ", as the kernel does when memory is short" if "SIGKILL" in end else ""
+            raise RepFailed(f"the process of the simulation{end}{why}") from None
         if training.jobs[0].runs_users_code:
             self._process = None
             connection.close()
@@ -120,7 +122,3 @@ def _arguments(training: Training) -> tuple[Sequence[Job], EmulatedNetwork, Sche
         training.network.socket_buffer_bytes / 2,
     )
     return training.jobs, training.network, training.schedule, tcp
-
-
-def _explained(end: str) -> str:
-    return f"{end}, as the kernel does when memory is short" if "SIGKILL" in end else end

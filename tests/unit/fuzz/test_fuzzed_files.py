@@ -12,7 +12,7 @@ from on_relay import expand
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.profile import profile_toml, read
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.spec.trace import read_trace
+from wanbench.harness.spec.timeline import read_trace
 from wanbench.harness.timeline.convert import convert
 from wanbench.netprofiles import ProfileError, load
 

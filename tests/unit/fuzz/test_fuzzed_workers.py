@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from on_relay import expand
 
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.results.row import Measured, trained
+from wanbench.harness.results.row import MeasuredTraining, trained
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.base import Group, Training, WorkerDied
 from wanbench.harness.testbeds.conversation import OfJob, OfProgram
@@ -115,7 +115,9 @@ def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
     try:
         done = slot.train(training)
         return trained(
-            CELL.repetition(0), Measured(done.steps.first_rank, done.finished, done.tcp), reported_steps=len(done.steps)
+            CELL.repetition(0),
+            MeasuredTraining(done.finished, done.tcp, done.steps.first_rank),
+            reported_steps=len(done.steps),
         )
     except RepFailed as error:
         failed = error

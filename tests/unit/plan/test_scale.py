@@ -6,11 +6,10 @@ import pytest
 from on_relay import expand
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.auto import SCALES, FixedHost
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity, makespan
 from wanbench.harness.plan.plan import Plan, make
-from wanbench.harness.plan.scale import SCALES
 from wanbench.harness.spec.experiment import Spec
 
 GIB = 1 << 30

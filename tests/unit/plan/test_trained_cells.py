@@ -79,5 +79,5 @@ def test_simulated_workers_learn_from_it(tmp_path, workload, chance, shards):
     train = f"[train]\nuntil = '60 steps'\nlr = 0.05\nmomentum = 0.9\nbatch_size = 8\nshards = '{shards}'\n\n[sweep]"
     cell = cell_of(f"name = '{workload}'\n{data}", "x.toml", ("[sweep]", train))
     found = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp())
-    assert found.outcomes[0].evaluations[-1]["accuracy"] > 2 * chance
-    assert found.outcomes[0].final_loss < 0.8 * found.steps.first_rank[0]["loss"]
+    assert found.outcomes[0].evaluations[-1].accuracy > 2 * chance
+    assert found.outcomes[0].final_loss < 0.8 * found.steps.first_rank[0].loss

@@ -230,7 +230,7 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([('"{H}"', '"{h}"')], "x.toml: workload.command: {h} in '{h}' is not an axis of this sweep; known names: H, "),
+        ([('"{H}"', '"{h}"')], "workload.command: {h} in '{h}' is not an axis of this sweep; did you mean 'H'?"),
         ([('"{H}"', '"{H}{wokers}"')], "did you mean 'workers'?"),
         ([('"{H}"', '"{"')], "x.toml: workload.command: '{': expected an axis in each pair of braces, such as"),
         ([('"{H}"', '"{H:03d}"')], "x.toml: workload.command: '{H:03d}': expected an axis in each pair of braces"),
@@ -251,7 +251,7 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
         ([('command = ["python", "t.py", "--H", "{H}"]', "command = []")], "x.toml: workload.command: expected"),
         (
             [("[sweep]", "[run]\ntestbed = 'virtual'\n[sweep]")],
-            "x.toml: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a",
+            "x.toml: run.testbed: a command cannot be simulated; `wanbench exec --describe -- CMD` turns it into a",
         ),
     ],
 )  # fmt: skip
@@ -267,8 +267,8 @@ def test_an_axis_that_nothing_reads_is_refused_with_a_near_miss(tmp_path):
     with pytest.raises(SpecError) as caught:
         cells(GOOD + 'rtts = ["1ms"]\n', where)
     assert str(caught.value) == (
-        f"{where}: sweep.rtts: nothing reads this axis; did you mean 'rtt'? put {{rtts}} into workload.command, or "
-        "read WANBENCH_RTTS in the script"
+        f"{where}: sweep.rtts: nothing reads this axis; put {{rtts}} into workload.command, or read "
+        "WANBENCH_RTTS in the script; did you mean 'rtt'?"
     )
     assert cells(GOOD + "K = [1]\n", where)
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -194,7 +195,7 @@ def test_what_is_stored_of_a_repetition_is_what_ran_whatever_was_edited_meanwhil
         edit("after")
         ran = {str(project.folder / file): digest(version) for file, version in report["ran"].items()}
         assert {path: whole for _, path, whole in report["imports"]} == ran, (seed, case)
-        stored, void = sources.used(cell.inputs, known, [report])
+        stored, void = sources.used(cell.inputs, known, [SimpleNamespace(imports=report["imports"])])
         script = digest(report["ran"]["train.py"])[:12]
         assert (void == []) == (project.on_disk() == report["ran"] and known["train.py"] == script), (seed, case, void)
         voided += bool(void)
@@ -290,7 +291,7 @@ def test_a_file_that_the_program_writes_is_no_source_and_one_that_runs_is(tmp_pa
 def test_ranks_that_ran_different_bytes_make_a_repetition_void(tmp_path):
     (tmp_path / "train.py").touch()
     cell = cell_of(tmp_path)
-    reports = [{"imports": [["lib", str(tmp_path / "lib.py"), 64 * letter]]} for letter in "ab"]
+    reports = [SimpleNamespace(imports=[("lib", str(tmp_path / "lib.py"), 64 * letter)]) for letter in "ab"]
     void = sources.used(cell.inputs, sources.known_before(cell.inputs), reports)[1]
     assert void == ["lib.py: its processes ran different versions of it"]
 

@@ -14,7 +14,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.program import Ended, play_timeline
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import changes_of
-from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 
 CUT = '[[timeline]]\nat = "20ms"\nwhere = 1\ncut = true\n'

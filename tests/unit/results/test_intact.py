@@ -12,7 +12,7 @@ from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is use
 from wanbench.harness import api
 from wanbench.harness.results import digests
 from wanbench.harness.results.record import record
-from wanbench.harness.results.steps import Steps, step_time_s
+from wanbench.harness.results.steps import ProgramStep, Steps, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import file_objections, files_not_known
 
@@ -54,7 +54,7 @@ def test_a_run_as_it_was_written_is_intact(run):
 def test_a_window_begins_with_its_first_step_and_not_where_the_step_before_ended(tmp_path):
     steps = Steps()
     for step, end_s in enumerate((1.0, 2.5, 3.5)):  # TCP's windows were read for half a second
-        steps.add({"rank": 0, "step": step, "end_ns": int(end_s * 1e9), "step_time_s": 1.0})
+        steps.add(ProgramStep(0, step, int(end_s * 1e9), 1.0))
     steps.write(tmp_path / "steps.parquet")
     assert step_time_s(tmp_path / "steps.parquet", 1, 2) == pytest.approx(1.0, rel=1e-9)
 

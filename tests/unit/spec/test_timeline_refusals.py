@@ -6,8 +6,7 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.timeline import KINDS
-from wanbench.harness.spec.trace import VALUES, read_trace
+from wanbench.harness.spec.timeline import KINDS, VALUES, read_trace
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.netprofiles import UnitError
 

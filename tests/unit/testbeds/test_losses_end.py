@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from traffic import network as network_with
 
 from wanbench.harness.testbeds.base import Group, Trained, Training
 from wanbench.harness.testbeds.training import _follow
+from wanbench.workloads.process.finished import FinishedJob
 
 
 def test_workers_tell_their_last_step_at_once_if_the_network_loses_packets():
@@ -43,7 +45,7 @@ def test_losses_end_when_all_workers_have_ended_their_last_step():
             yield rank, message
         for rank in (0, 1):
             seen.append(len(emulator.updates))
-            yield rank, {"event": "finished"}
+            yield rank, {"event": "finished", **dict.fromkeys(field.name for field in fields(FinishedJob))}
 
     emulator = Emulator()
     two = [SimpleNamespace(steps=5)] * 2

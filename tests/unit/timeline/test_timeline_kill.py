@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,9 +17,9 @@ from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, play_timeline, watch
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change, changes_of, described
-from wanbench.harness.timeline.file import read_timeline, schedule_for_program
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
+from wanbench.workloads.process.finished import FinishedProgram
 
 S = 1_000_000_000
 FOR_A_WHILE = 'at = "20ms"\nfor = "30ms"\nwhere = 1\nkill = true'
@@ -132,7 +133,11 @@ class Handle:
 
 
 def finished(rank):
-    return rank, {"cmd": "program", "event": "finished"}
+    return rank, {
+        "cmd": "program",
+        "event": "finished",
+        **dict.fromkeys(field.name for field in fields(FinishedProgram)),
+    }
 
 
 def exited(rank, code=0, process=0):

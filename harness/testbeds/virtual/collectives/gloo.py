@@ -23,8 +23,6 @@ _NOTE_BYTES = 48
 
 
 class Gloo(Plan):
-    """See the module."""
-
     operations_per_channel = GLOO_OPERATIONS_PER_CHANNEL
     paced, asks = False, True
 

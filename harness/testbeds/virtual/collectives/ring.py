@@ -17,8 +17,6 @@ from wanbench.workloads.comm.blocks import chunk_count
 
 
 class Ring(Plan):
-    """See the module."""
-
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
         count = len(self.ranks)

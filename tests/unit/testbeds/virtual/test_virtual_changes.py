@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from algorithm_examples import KINDS, written
 from small_spec import edited, swept
 from virtual_world import MS, NO_RAMP, star
 
@@ -19,7 +20,6 @@ from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
-from wanbench.workloads.algorithms import registry
 
 S = 1_000_000_000
 
@@ -115,15 +115,6 @@ def test_after_a_change_to_a_shorter_delay_no_message_overtakes():
 # ---------------------------------------------------------------- cells
 
 PARTITION = '\n[[timeline]]\nat = "1s"\nfor = "8s"\nwhere = 3\ncut = true\n'
-# Parameters by kind, for kinds whose defaults are not enough.
-PARAMETERS = {
-    "delayed": "delay = 2", "sparse": "period = 2", "dts": "delay = 2, period = 2", "dga": "delay = 2, period = 2",
-    "localsgd": "period = 2", "cocod": "period = 2", "overlap-localsgd": "period = 2", "diloco": "period = 2",
-    "streaming-diloco": "period = 2, fragments = 2", "eager-diloco": "period = 2", "sparseloco": "period = 2",
-    "olco3": "staleness = 1, period = 2",
-    "ecdpsgd": "compression = 'qsgd'", "async-local-sgd": "period = 2",
-    "halos": "period = 2, merges = 2",
-}  # fmt: skip
 
 
 def cell_of(algorithms: str, timeline: str, **more: str):
@@ -144,14 +135,10 @@ def step_times(cell) -> dict[int, list[float]]:
     return found
 
 
-def with_parameters(kind: str) -> str:
-    return f"{kind} = {{ {PARAMETERS.get(kind, '')} }}"
-
-
-@pytest.mark.parametrize("kind", [kind for kind in registry.kinds() if kind != "local"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_algorithm_waits_for_a_lost_peer_or_continues_as_it_promises(kind):
     """8 s without worker 3: a step that waits lasts as long, minus the steps that delay and period allow."""
-    cell = cell_of(with_parameters(kind), PARTITION)
+    cell = cell_of(written(kind), PARTITION)
     algorithm = cell.algorithm()
     longest = max(max(times) for times in step_times(cell).values())
     if algorithm.promises.goes_on:

@@ -144,7 +144,7 @@ def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
     """
     few = {"steps": 5, "window_begin": 0, "window_steps": 5}
     averaging, rps, sharing, ssgd = (
-        [(o.final_loss, [e["accuracy"] for e in o.evaluations], o.replica_spread) for o in outcomes(text, **few)]
+        [(o.final_loss, [e.accuracy for e in o.evaluations], o.replica_spread) for o in outcomes(text, **few)]
         for text in ("localsgd = { period = 1 }", "rps = {}", "gradient-sharing = {}", "ssgd = {}")
     )
     assert rps == [(pytest.approx(loss, rel=1e-5), accuracy, 0.0) for loss, accuracy, _ in averaging]
@@ -157,6 +157,6 @@ def test_with_loss_both_learn_and_the_replicas_of_rps_stay_closer():
     for found in (rps, sharing):
         lost, expected = (sum(o.total[name] for o in found) for name in ("blocks_lost", "blocks_expected"))
         assert lost / expected == pytest.approx(0.1, abs=0.02)
-        assert found[0].evaluations[-1]["accuracy"] > 0.8
+        assert found[0].evaluations[-1].accuracy > 0.8
     spreads = [max(o.replica_spread for o in found) for found in (rps, sharing)]
     assert 0 < 2 * spreads[0] < spreads[1]

@@ -53,7 +53,7 @@ def step_times(cell):
 
 def test_each_worker_computes_for_its_own_time_in_every_step():
     cell = cell_of("ssgd")
-    computed_s = [each.window["compute_ns"] / 1e9 / cell.window for each in by_rank(cell)]
+    computed_s = [each.window.compute_ns / 1e9 / cell.window for each in by_rank(cell)]
     assert computed_s == pytest.approx([0.3, 0.39, 0.78, 1.71], rel=0.01)
 
 

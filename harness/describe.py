@@ -1,11 +1,13 @@
-"""Measure a training script alone on this host, and describe it as a workload by numbers."""
+"""`exec --describe`: measure a training script alone on this host, and describe it as a workload by numbers."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import socket
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ _NS = 1e9
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Description:
     """The measured values of a script.
 
     Attributes:
@@ -53,7 +55,7 @@ class Calibration:
         )
 
 
-def calibrate(command: Sequence[str]) -> Calibration:
+def describe(command: Sequence[str]) -> Description:
     """Run the command to its end as the only worker of its group, and measure its optimizer's steps.
 
     Its output is written to stderr.
@@ -68,7 +70,7 @@ def calibrate(command: Sequence[str]) -> Calibration:
         return summarised(read_steps(steps), read_model(steps), memory_mib)
 
 
-def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Calibration:
+def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Description:
     """Compute the values from the ends of the steps. Raises: SpecError."""
     if model is None:
         raise SpecError(
@@ -83,7 +85,7 @@ def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_m
     middle = sorted(durations)[cut : len(durations) - cut]
     mean = statistics.fmean(durations)
     cv = statistics.pstdev(middle) / statistics.fmean(middle)
-    return Calibration(model["params"], model["tensors"], mean, cv, len(durations), memory_mib)
+    return Description(model["params"], model["tensors"], mean, cv, len(durations), memory_mib)
 
 
 def _group_of_one() -> dict[str, str]:
@@ -98,17 +100,10 @@ def _group_of_one() -> dict[str, str]:
 def _run(command: Sequence[str], added: Mapping[str, str]) -> int:
     """Run the command. Return its largest resident memory in MiB. Raises: HostError."""
     try:
-        pid = os.posix_spawnp(
-            command[0],
-            list(command),
-            {**os.environ, **added},
-            file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)],
-        )
+        code = subprocess.run(command, env={**os.environ, **added}, stdout=2).returncode
     except OSError as error:
         raise HostError(f"{command[0]}: {error.strerror}") from None
-    _, status, usage = os.wait4(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
     if code != 0:
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         raise HostError(f"{command[0]} {how}; nothing was measured")
-    return usage.ru_maxrss // 1024
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024

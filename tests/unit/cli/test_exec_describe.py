@@ -1,13 +1,13 @@
-"""`calibrate`: turn the measured steps of a real script into a workload."""
+"""`exec --describe`: turn the measured steps of a real script into a workload."""
 
 import sys
 import tomllib
 
 import pytest
-from command_line import as_it_was  # noqa: F401
+from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand
 
-from wanbench.harness.calibrate import Calibration, calibrate, summarised
+from wanbench.harness.describe import Description, describe, summarised
 from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.spec.experiment import Spec
 
@@ -57,7 +57,7 @@ def test_a_script_without_steps_is_reported_in_one_line():
 
 
 def test_the_table_is_a_workload_of_a_spec(tmp_path):
-    table = Calibration(650, 2, 0.0213, 0.05, 34, 300).to_toml(["python", "a\nb.py"])
+    table = Description(650, 2, 0.0213, 0.05, 34, 300).to_toml(["python", "a\nb.py"])
     assert tomllib.loads(table)["workload"] == {"params": 650, "tensors": 2, "step_time": "21.300ms", "step_cv": 0.05}
     rest = '[algorithms]\nssgd = {}\n[sweep]\nrtt = ["10ms"]\n'
     spec = Spec.from_toml(f'schema = 1\nname = "x"\n{table}{rest}', "x.toml")
@@ -66,15 +66,32 @@ def test_the_table_is_a_workload_of_a_spec(tmp_path):
 
 def test_a_data_parallel_script_is_measured_alone_and_unchanged(tmp_path, capfd):
     (tmp_path / "train.py").write_text(SCRIPT)
-    found = calibrate([sys.executable, str(tmp_path / "train.py")])
+    found = describe([sys.executable, str(tmp_path / "train.py")])
     assert (found.params, found.tensors, found.steps) == (650, 2, 34)
     assert found.step_time_s > 0.02
     assert found.memory_mib > 50
     assert capfd.readouterr().out == ""  # stdout holds only the table
 
 
+def test_the_command_prints_the_table(tmp_path, capfd):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    told = wanbench("exec", "--describe", "--", sys.executable, "train.py").stdout
+    assert tomllib.loads(told)["workload"]["params"] == 650
+
+
+def test_without_it_a_network_is_needed():
+    assert "Missing option '--profile'" in refused("exec", "--", "true")
+    assert "Missing option '-n' / '--workers'" in refused("exec", "--profile", "world4", "--", "true")
+
+
+def test_the_earlier_command_names_the_option():
+    assert refused("calibrate", "--", "python", "train.py").endswith(
+        "calibrate: is now an option; use `wanbench exec --describe -- CMD`"
+    )
+
+
 def test_a_script_that_fails_is_reported_in_one_line(tmp_path):
     with pytest.raises(HostError, match=r"python\S* ended with status 3; nothing was measured$"):
-        calibrate([sys.executable, "-c", "raise SystemExit(3)"])
+        describe([sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(HostError, match=r"^no-such-program: No such file or directory$"):
-        calibrate(["no-such-program"])
+        describe(["no-such-program"])
