@@ -385,16 +385,13 @@ class DirectComm:
 
     def _send(self, operation: Operation, sends: Iterable[Send]) -> None:
         """Send chunks of an operation; the first one of a rank says what it is."""
-        frames = []
+        frames, sequence = [], operation.sequence
         for send in sends:
             says = send.number == 0 and send.kind != GATHER
             about = operation.about([send.chunk]).encode() if says else b""
-            body, flushed, order = (
-                bytes_of(send.chunk),
-                partial(self._has_left_for, operation, send),
-                operation.sequence,
-            )
-            frames.append((send.peer, Frame(send.kind, order, body, flushed, order, send.number, send.last, about)))
+            flushed = partial(self._has_left_for, operation, send)
+            frame = Frame(send.kind, sequence, bytes_of(send.chunk), flushed, sequence, send.number, send.last, about)
+            frames.append((send.peer, frame))
         if frames:
             self._mesh.send_all(frames)
 
