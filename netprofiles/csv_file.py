@@ -139,12 +139,12 @@ def _rows(header: Sequence[str], lines: Lines) -> Iterator[Row]:
 def _round_trips(sites: Sequence[str], lines: Lines) -> Iterator[Row]:
     """The lines of a matrix: a local RTT for each site that has one, and a path for each pair."""
     rtts: dict[Pair, list[tuple[str, Delay]]] = defaultdict(list)
-    place = {site: number for number, site in enumerate(sites)}
+    position = {site: number for number, site in enumerate(sites)}
     for where, (src, *cells) in lines:
         for dst, cell in zip(sites, cells, strict=True):
             rtt = _quantity(f"{where}, {dst}", RTT, "" if cell.lower() in _NO_RTT else cell.removesuffix("ms").strip())
             if isinstance(rtt, Delay):
-                first, second = sorted((src, dst), key=place.__getitem__)
+                first, second = sorted((src, dst), key=position.__getitem__)
                 rtts[first, second].append((where, rtt))
     for (src, dst), measured in rtts.items():
         where, _ = measured[0]
@@ -189,7 +189,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
         return _quantity(where, impairment, cells.get(impairment.column, ""))
 
     if not cells["dst"]:
-        values = {each.key: value for each in STATED_OF_SITES if (value := read(each)) is not None}
+        values = {stated.key: value for stated in STATED_OF_SITES if (value := read(stated)) is not None}
         return Row(where, cells["src"], "", values)
     delay = RTT.column if RTT.column in cells else ONE_WAY.column
     if not cells[delay]:

@@ -52,7 +52,7 @@ def _site_row(site: Site) -> dict[str, Any]:
         "city": site.city,
         "up_mbps": site.up.mbit if site.up else None,
         "down_mbps": site.down.mbit if site.down else None,
-        **dict.fromkeys(each.column for each in (RTT, *IMPAIRMENTS.values())),
+        **dict.fromkeys(impairment.column for impairment in (RTT, *IMPAIRMENTS.values())),
         "rtt_ms": site.local_rtt.ms,
         **_origin(site.provenance),
     }
@@ -68,7 +68,7 @@ def _path_row(path: Path, rtt: Delay) -> dict[str, Any]:
         "up_mbps": None,
         "down_mbps": None,
         "rtt_ms": rtt.ms,
-        **{each.column: value.shown if value else None for each, value in path.values()},
+        **{impairment.column: value.shown if value else None for impairment, value in path.values()},
         **_origin(path.provenance),
     }
 

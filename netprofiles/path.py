@@ -102,17 +102,17 @@ class Path:
 
 
 IMPAIRMENTS: Mapping[str, Impairment] = {
-    each.name: each.metadata["impairment"] for each in fields(Path) if "impairment" in each.metadata
+    item.name: item.metadata["impairment"] for item in fields(Path) if "impairment" in item.metadata
 }
 """The impairments by the name of their field in `Path`, in the order of the fields."""
 
-STATED: tuple[Impairment, ...] = (RTT, *(each for each in IMPAIRMENTS.values() if each is not ONE_WAY))
+STATED: tuple[Impairment, ...] = (RTT, *(value for value in IMPAIRMENTS.values() if value is not ONE_WAY))
 """The values that a file gives for a path; a one-way delay can replace the RTT."""
 
-EFFECTS: tuple[Impairment, ...] = tuple(each for each in STATED if each.about is not None)
+EFFECTS: tuple[Impairment, ...] = tuple(value for value in STATED if value.about is not None)
 """The impairments that act on each packet, also on uniform networks."""
 
-PATH_VALUES = tuple(each.key for each in STATED)
+PATH_VALUES = tuple(value.key for value in STATED)
 
 
 class SamePaths(Mapping[Pair, Path]):

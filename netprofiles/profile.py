@@ -155,8 +155,8 @@ def uniform(
     site_origin = dict.fromkeys(("up", "down", "local_rtt") if rate else ("local_rtt",), given)
     stated = (effect.key for effect in EFFECTS if effect.always_stored or effect.key in effects)
     path_origin = dict.fromkeys((RTT.key, *stated), given)
-    others: dict[str, Any] = dict(effects)
-    like = Path("w0", "w1", Delay(rtt.ns // 2), **others, provenance=path_origin)
+    values: dict[str, Any] = dict(effects)
+    like = Path("w0", "w1", Delay(rtt.ns // 2), **values, provenance=path_origin)
     return Profile(
         name="uniform",
         description=f"Sites of one worker each ({sites}), all {rtt} apart.",
@@ -223,8 +223,8 @@ def _path_json(path: Path) -> dict[str, object]:
         "src": path.src,
         "dst": path.dst,
         **{
-            each.plain: value.plain if value else None
-            for each, value in path.values()
-            if each.always_stored or (value and value.plain)
+            impairment.plain: value.plain if value else None
+            for impairment, value in path.values()
+            if impairment.always_stored or (value and value.plain)
         },
     }

@@ -168,13 +168,13 @@ class _Reader:
 
     def tables(self, key: str) -> list[_Table]:
         value = self.data.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ProfileError(f"{self.file}: {key} is not a list of tables; expected [[{key}]]")
         return [_Table(f"{self.file}: {key}[{index}]", each) for index, each in enumerate(value)]
 
     def notes(self) -> tuple[str, ...]:
         value = self.data.get("notes", [])
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ProfileError(f"{self.file}: notes is invalid; expected a list of texts in quotes")
         return tuple(value)
 

@@ -156,5 +156,5 @@ def number(what: str, value: object, factor: float = 1.0) -> float:
 
 def separators(text: str) -> str:
     """Return what is wrong with a number that has separators, as the end of a message; empty if it has none."""
-    found = _SEPARATED.search(text)
-    return f"; {found[1]!r} separates digits, expected {_NUMBERS}" if found else ""
+    separator = _SEPARATED.search(text)
+    return f"; {separator[1]!r} separates digits, expected {_NUMBERS}" if separator else ""

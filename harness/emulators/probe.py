@@ -505,9 +505,14 @@ def judge(
         reasons=(),
     )
     observation = Observation(link, row, len(delays), sum(a.copies for a in alone), tolerance, paths_judged)
-    reasons = [reason for impairment in IMPAIRMENTS.values() for reason in impairment.judge(observation)]
-    reasons += [f"{row.inversions} packets were overtaken"] if row.inversions else []
-    return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in reasons))
+    return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in _reasons(observation)))
+
+
+def _reasons(observation: Observation) -> Iterator[str]:
+    for impairment in IMPAIRMENTS.values():
+        yield from impairment.judge(observation)
+    if observation.row.inversions:
+        yield f"{observation.row.inversions} packets were overtaken"
 
 
 def _spread(values: Sequence[float]) -> float | None:

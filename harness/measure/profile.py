@@ -153,12 +153,12 @@ def _unknown_losses(paths: Mapping[Pair, Sequence[Reading]]) -> Iterator[str]:
 
 
 def _alone(site: str, paths: Mapping[Pair, Sequence[Reading]]) -> Iterator[Reading]:
-    return (each for (src, _), readings in paths.items() if src == site for each in readings if each.rate_mbps)
+    return (reading for (src, _), readings in paths.items() if src == site for reading in readings if reading.rate_mbps)
 
 
 def _round_trips(pair: Pair, paths: Mapping[Pair, Sequence[Reading]]) -> list[Reading]:
     """The pings in the other direction, if this one has none: a round trip is the same from both ends."""
-    if any(each.rtt_ms is not None for each in paths[pair]):
+    if any(reading.rtt_ms is not None for reading in paths[pair]):
         return []
     return [each for each in paths.get(pair[::-1], ()) if each.rtt_ms is not None]
 
@@ -174,18 +174,18 @@ def _ways(pair: Pair, readings: Sequence[Reading]) -> Iterator[tuple[Pair, list[
 
 
 def _notes(site: str, found: Iterable[AtOnce], stated: Mapping[str, Rate]) -> Iterator[str]:
-    for each in found:
-        if each.key in stated:
-            yield f"{site}, {each.key}: the rate is stated; {each.summary}."
-        elif not each.shared:
-            yield f"{site}, {each.key}: no shared link was seen; {each.summary}."
+    for link in found:
+        if link.key in stated:
+            yield f"{site}, {link.key}: the rate is stated; {link.summary}."
+        elif not link.shared:
+            yield f"{site}, {link.key}: no shared link was seen; {link.summary}."
 
 
 def _site(site: str, stated: Mapping[str, Rate], found: Iterable[AtOnce], sources: dict[str, str]) -> str:
     cells = [f"name = {toml_text.value(site)}", *(f'{key} = "{rate}"' for key, rate in stated.items())]
-    for each in found:
-        if each.shared and each.key not in stated:
-            cells += _measured(each.key, f"{each.rate_mbps:g}Mbit", each.summary, sources)
+    for link in found:
+        if link.shared and link.key not in stated:
+            cells += _measured(link.key, f"{link.rate_mbps:g}Mbit", link.summary, sources)
     return f"  {{ {', '.join(cells)} }},"
 
 
@@ -235,13 +235,13 @@ def compare(site: str, alone: Iterable[Reading], at_once: Iterable[Reading]) -> 
         SpecError: a path was not measured alone, the numbers of flows differ, or the paths were not measured at once.
     """
     alone, at_once = list(alone), list(at_once)
-    found = []
+    links = []
     for key, back in (("up", False), ("down", True)):
         together = {reading.server: reading for reading in at_once if reading.back is back}
         by_server = {reading.server: reading for reading in alone if reading.back is back}
         if together:
-            found.append(_sums(f"{site}, {key}", key, by_server, together))
-    return found
+            links.append(_sums(f"{site}, {key}", key, by_server, together))
+    return links
 
 
 def _sums(where: str, key: str, alone: Mapping[str, Reading], at_once: Mapping[str, Reading]) -> AtOnce:
@@ -257,7 +257,7 @@ def _sums(where: str, key: str, alone: Mapping[str, Reading], at_once: Mapping[s
     begins = [reading.begun_s for reading in at_once.values()]
     if (apart := max(begins) - min(begins)) > _APART_S:
         raise SpecError(f"{where}: the measurements at once began {apart} s apart; expected {_APART_S} s at most")
-    rate, alone_rate = (sum(each.rate_mbps or 0 for each in found) for found in (at_once.values(), each_alone))
+    rate, alone_rate = (sum(each.rate_mbps or 0 for each in readings) for readings in (at_once.values(), each_alone))
     sources = "; ".join(reading.source for reading in at_once.values())
     summary = f"{len(at_once)} paths reached {rate:g} Mbit/s at once and {alone_rate:g} Mbit/s alone ({sources})"
     return AtOnce(key, rate, rate < _CLEARLY_SLOWER * alone_rate, summary)

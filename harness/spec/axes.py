@@ -106,9 +106,9 @@ def _check_axis(key: str, where: str, command: bool) -> None:
     if command and is_commands_own(key):
         return
     table, dot, _ = key.partition(".")
-    known = (*_OWN, *SHORT_AXES)
-    if not dot and key not in known:
-        hint = did_you_mean(key, known, f"expected a dotted key or one of {', '.join(sorted(known))}")
+    names = (*_OWN, *SHORT_AXES)
+    if not dot and key not in names:
+        hint = did_you_mean(key, names, f"expected a dotted key or one of {', '.join(sorted(names))}")
         raise SpecError(f"{where}: sweep.{key}: unknown axis{hint}")
     if dot and table not in _TABLES:
         near = did_you_mean(table, _TABLES, f"expected a key of {', '.join(_TABLES)}")
@@ -165,5 +165,5 @@ def _choices(table: Mapping[str, Any]) -> int:
 
 def _alternatives(value: Any) -> int:
     if isinstance(value, list):
-        return sum(_alternatives(each) for each in value)
+        return sum(_alternatives(item) for item in value)
     return _choices(value) if isinstance(value, Mapping) else 1

@@ -130,8 +130,8 @@ class Spec(Table):
         Raises:
             SpecError: a key or a value is wrong; one line each.
         """
-        if (found := flaw(data)) is not None:
-            raise SpecError(f"{where}: {found}")
+        if (problem := flaw(data)) is not None:
+            raise SpecError(f"{where}: {problem}")
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -169,9 +169,9 @@ def drop_dotted(data: dict[str, Any], key: str) -> None:
     for name in tables:
         table = table.get(name) if isinstance(table, dict) else None
     if not isinstance(table, dict) or last not in table:
-        known = list(_dotted(data))
-        ending = [name for name in known if name.endswith(f".{key}")]
-        near = did_you_mean(key, known, f"did you mean {ending[0]!r}?" if ending else f"keys: {', '.join(known)}")
+        keys = list(_dotted(data))
+        ending = [name for name in keys if name.endswith(f".{key}")]
+        near = did_you_mean(key, keys, f"did you mean {ending[0]!r}?" if ending else f"keys: {', '.join(keys)}")
         raise SpecError(f"--drop {key}: the spec does not set this key{near}")
     del table[last]
 

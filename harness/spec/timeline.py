@@ -20,9 +20,9 @@ from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
 from wanbench.netprofiles.user_file import number, read_table, read_text
 
 TIME = "time_s"
-TRACED = {each.column: each for each in (RTT, ONE_WAY, *EFFECTS, RATE)}
+TRACED = {value.column: value for value in (RTT, ONE_WAY, *EFFECTS, RATE)}
 VALUES = tuple(TRACED)
-COUNTS = {column for column, each in TRACED.items() if each.unit is Packets}  # of packets in a row; 0 is none
+COUNTS = {column for column, value in TRACED.items() if value.unit is Packets}  # of packets in a row; 0 is none
 MOST_LINES = 2000
 LONGEST_S, LEAST_MBPS, MOST_MBPS = 10**6, 1e-6, 10**6  # limits of all times, delays and rates; nanoseconds fit 64 bits
 MOST_PACKETS = 10**6
@@ -35,7 +35,7 @@ _SPANS: Mapping[type[Quantity], tuple[float, float]] = {
     Ratio: (0, 100),
     Packets: (1, MOST_PACKETS),
 }
-_RANGES = {TIME: (0, LONGEST_S), **{column: _SPANS[each.unit] for column, each in TRACED.items()}}
+_RANGES = {TIME: (0, LONGEST_S), **{column: _SPANS[value.unit] for column, value in TRACED.items()}}
 
 KINDS = ("rtt", "one_way", *(effect.key for effect in EFFECTS), "rate", "cut", "traffic", "trace", "slow", "kill")
 _DONE = {"slow": "slow", "kill": "killed"}
@@ -247,8 +247,8 @@ def _check_columns(names: Iterable[str]) -> None:
     given = list(names)
     unknown = [name for name in given if name not in (TIME, *VALUES)]
     if unknown or TIME not in given or len(given) < 2:
-        known = f"{TIME} and at least one of {', '.join(VALUES)}"
-        raise ValueError(f"expected the columns {known}, got {_shown(given)}")
+        columns = f"{TIME} and at least one of {', '.join(VALUES)}"
+        raise ValueError(f"expected the columns {columns}, got {_shown(given)}")
     if len(set(given)) < len(given):
         raise ValueError(f"two columns have the same name; keep one: {_shown(given)}")
     if "rtt_ms" in given and "one_way_ms" in given:

@@ -350,7 +350,7 @@ class ResolvedSchedule:
 
     def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
         """Return the disjoint outages (begin, end) of each directed path, in order."""
-        found: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
+        outages: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
         lossy = ResolvedSchedule(
             self._schedule, {i: spans for i, spans in self._known.items() if _is_lossy(self._schedule.changes[i])}
         )
@@ -360,10 +360,10 @@ class ResolvedSchedule:
                 if link.loss >= 1:
                     open_.setdefault(pair, time)
                 elif pair in open_:
-                    found.setdefault(pair, []).append((open_.pop(pair), time))
+                    outages.setdefault(pair, []).append((open_.pop(pair), time))
         for pair, begin in open_.items():
-            found.setdefault(pair, []).append((begin, None))
-        return found
+            outages.setdefault(pair, []).append((begin, None))
+        return outages
 
 
 def _ending(change: Change) -> str:

@@ -79,10 +79,10 @@ class Stack:
     def index(self, device: str) -> int:
         """Return the interface index of a device. Raises: KernelError."""
         if device not in self._index:
-            found = self.routes.link_lookup(ifname=device)
-            if not found:
+            indices = self.routes.link_lookup(ifname=device)
+            if not indices:
                 raise KernelError(f"{self.name}: {device}: device does not exist")
-            self._index[device] = found[0]
+            self._index[device] = indices[0]
         return self._index[device]
 
     def made(self, device: str) -> None:
@@ -216,12 +216,12 @@ class Kernel:
 
     def routers(self) -> list[Thing]:
         """Return how the routers are configured, without the values of their qdiscs. Raises: KernelError, OSError."""
-        found: list[Thing] = []
+        things: list[Thing] = []
         for name, stack in self._routers.items():
             _setns(stack.fd, _CLONE_NEWNET, name)
-            for place, kind, words, values in configuration.read():
-                found.append((f"{place} of router {name}", kind, words, b"" if kind == "qdisc" else values))
-        return found
+            for where, kind, words, values in configuration.read():
+                things.append((f"{where} of router {name}", kind, words, b"" if kind == "qdisc" else values))
+        return things
 
     def close(self) -> None:
         """Release everything."""

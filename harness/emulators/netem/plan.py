@@ -432,8 +432,8 @@ def shape_command(shape: Shape) -> str:
             return f"{_tc('qdisc', at)} {parent} bfifo limit {limit}"
         case Netem(at, limit=limit, rate=rate):
             delay = f" delay {us(shape.link.delay_ns)}"
-            others = "".join(impairment.tc(shape.link) for impairment, _ in shape.link.impairments())
-            return f"{_tc('qdisc', at)} {parent} netem limit {limit}{delay}{others} rate {_bit(rate)}"
+            options = "".join(impairment.tc(shape.link) for impairment, _ in shape.link.impairments())
+            return f"{_tc('qdisc', at)} {parent} netem limit {limit}{delay}{options} rate {_bit(rate)}"
 
 
 def _tc(kind: str, at: End) -> str:

@@ -34,7 +34,7 @@ from wanbench.harness.emulators.netem.plan import (
     worker_device,
 )
 from wanbench.harness.emulators.netem.plugin import netem_values
-from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.emulators.plan import NO_NETWORK, EmulatedNetwork
 from wanbench.harness.emulators.serve import answer, main
 from wanbench.workloads.process.configuration import Thing, first_change
 from wanbench.workloads.process.control import Channel
@@ -65,29 +65,29 @@ def check(kernel: Kernel, shapes: Iterable[Shape]) -> None:
     by_device: dict[End, list[Shape]] = defaultdict(list)
     for shape in shapes:
         by_device[shape.at].append(shape)
-    for at, wanted in by_device.items():
+    for at, expected in by_device.items():
         qdiscs = {message["handle"]: message for message in kernel.qdiscs(at)}
         classes = {message["handle"]: message for message in kernel.classes(at)}
-        for shape in wanted:
+        for shape in expected:
             table, handle = (
                 (classes, _ROOT + shape.minor) if isinstance(shape, Class) else (qdiscs, leaf_of(shape.minor))
             )
             _compare(shape, None if handle not in table else _values(shape, table[handle]))
 
 
-def _compare(shape: Shape, found: Mapping[str, Any] | None) -> None:
+def _compare(shape: Shape, kernel_values: Mapping[str, Any] | None) -> None:
     kind = KINDS[type(shape)] + (" class" if isinstance(shape, Class) else "")
     where = f"{shape.at} ({shape.path}): {kind}"
-    if found is None:
+    if kernel_values is None:
         raise KernelError(f"{where}: does not exist in the kernel")
-    for name, wanted in _wanted(shape).items():
-        actual, grain = found[name], 0.0
+    for name, expected in _wanted(shape).items():
+        actual, grain = kernel_values[name], 0.0
         if name in ("burst", "cburst") and isinstance(shape, Class):
             grain = shape.rate * _BURST_GRAIN_S + 1
         if name == "seed" and actual is None:
             continue  # a kernel before 6.6 uses its own random generator
-        if actual is None or abs(actual - wanted) > grain:
-            raise KernelError(f"{where}: {name}: expected {wanted}, the kernel has {actual}")
+        if actual is None or abs(actual - expected) > grain:
+            raise KernelError(f"{where}: {name}: expected {expected}, the kernel has {actual}")
 
 
 def _wanted(shape: Shape) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def _wanted(shape: Shape) -> dict[str, Any]:
         return keywords(shape)
     unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
     never = dict.fromkeys(("gap", "duplicate", "corrupt", "burst_survival", "loss_between_bursts"), 0)
-    wanted = never | keywords(shape)
-    return {name: value for name, value in wanted.items() if name not in unseen}
+    expected = never | keywords(shape)
+    return {name: value for name, value in expected.items() if name not in unseen}
 
 
 def _values(shape: Shape, message: Any) -> dict[str, Any]:
@@ -129,10 +129,6 @@ class Count(NamedTuple):
     def __sub__(self, other: Count) -> Count:
         return Count(self.packets - other.packets, self.bytes - other.bytes, self.dropped - other.dropped)
 
-    def __add__(self, other: object) -> Count:
-        assert isinstance(other, Count)
-        return Count(self.packets + other.packets, self.bytes + other.bytes, self.dropped + other.dropped)
-
 
 _NONE = Count(0, 0, 0)
 _Counts = dict[tuple[End, int], Count]
@@ -143,42 +139,37 @@ class Meter:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._network: EmulatedNetwork | None = None
+        self._network = NO_NETWORK
         self._since = time.monotonic()
         self._base: _Counts = {}
 
-    def placed(self, network: EmulatedNetwork | None) -> None:
-        """Note that all devices are new and count from zero. None means that there are none."""
+    def placed(self, network: EmulatedNetwork) -> None:
+        """Note that all devices are new and count from zero."""
         self._network, self._base = network, {}
 
     def report(self, *, reset: bool) -> dict[str, Any]:
         """Return the fields of `emulator.EmulatorStats`."""
         seconds, network = time.monotonic() - self._since, self._network
-        now = {} if network is None else self._counts(network)
+        now = self._counts(network)
         counts: _Counts = defaultdict(lambda: _NONE)
         counts.update({key: count - self._base.get(key, _NONE) for key, count in now.items()})
         if reset:
             self._since, self._base = time.monotonic(), now
-        paths = [] if network is None else _paths(network, counts)
-        sites = [] if network is None else _sites(network, counts)
-        delivered = _NONE
-        for rank in range(0 if network is None else network.workers):
-            assert network is not None
-            device = worker_device(network, rank)
-            for minor in (ONLY, LOCAL):
-                delivered += counts[device, minor]
-        refused = delivered.dropped + sum(count.dropped for (_, minor), count in counts.items() if minor == _LINK)
+        paths, sites = _paths(network, counts), _sites(network, counts)
+        last = [worker_device(network, rank) for rank in range(network.workers)]
+        delivered = [counts[device, minor] for device in last for minor in (ONLY, LOCAL)]
+        devices = [count for (_, minor), count in counts.items() if minor == _LINK]
         return {
             "emulator": "netem",
             "seconds": seconds,
-            "packets": delivered.packets,
-            "bytes": delivered.bytes,
+            "packets": sum(count.packets for count in delivered),
+            "bytes": sum(count.bytes for count in delivered),
             "drops": {
                 "up": sum(site["up_dropped"] for site in sites),
                 "path": sum(path["dropped"] for path in paths),
                 "down": sum(site["down_dropped"] for site in sites),
                 "loss": sum(path["lost"] for path in paths),
-                "refused": refused,
+                "refused": sum(count.dropped for count in (*delivered, *devices)),
             },
             "not_ipv4": None,
             "paths": [path for path in paths if path["packets"] or path["dropped"] or path["lost"]],
@@ -242,7 +233,7 @@ class NetemProcess:
         self._parent = parent
         self._kernel = Kernel()
         self._meter = Meter(self._kernel)
-        self._network: EmulatedNetwork | None = None  # as placed and shaped
+        self._network = NO_NETWORK  # as placed and shaped
         self._seed = 0
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._routers: list[Thing] = []
@@ -284,23 +275,23 @@ class NetemProcess:
 
     def _shape(self, network: EmulatedNetwork, seed: int) -> None:
         """Send each shape that changed, with all its attributes, and read all shapes back."""
-        wanted = {(type(shape), shape.at, shape.minor): shape for shape in shapes(network, seed)}
+        expected = {(type(shape), shape.at, shape.minor): shape for shape in shapes(network, seed)}
         before = self._shapes
         try:
-            for key, shape in wanted.items():
+            for key, shape in expected.items():
                 if before.get(key) != shape:
                     self._kernel.shape(shape, exists=key in before)
-            check(self._kernel, wanted.values())
+            check(self._kernel, expected.values())
         except ValueError:
             self._forget()  # a half-built network is useless
             raise
-        self._network, self._seed, self._shapes = network, seed, wanted
+        self._network, self._seed, self._shapes = network, seed, expected
 
     def _forget(self) -> None:
         """Remove the network. The next one is built from scratch."""
-        self._network, self._shapes, self._routers = None, {}, []
+        self._network, self._shapes, self._routers = NO_NETWORK, {}, []
         self._kernel.tear_down()
-        self._meter.placed(None)
+        self._meter.placed(NO_NETWORK)
 
 
 def _serve(control_fd: int, parent: int) -> None:

@@ -187,7 +187,7 @@ def found_since(looked: float, asleep: float, wake: float | None, woken: float) 
 def evenly(count: int, since: float, until: float) -> Iterator[float]:
     """The arrivals of this many packets between `since` and `until`, the last one now."""
     step = (until - since) / count if count else 0.0
-    return (until - left * step for left in range(count - 1, -1, -1))
+    return (until - remaining * step for remaining in range(count - 1, -1, -1))
 
 
 def _now() -> float:
@@ -234,13 +234,13 @@ class Relay:
     def _read(self, readable: Iterable[int], since: float, until: float) -> None:
         """Take what the workers sent between two times, in the order in which it arrived."""
         longest = max(_READING_NS, _READING_SHARE * (until - since))
-        found: list[tuple[float, Port, bytes]] = []
+        arrivals: list[tuple[float, Port, bytes]] = []
         for port in [self._ports[fd] for fd in readable if fd in self._ports]:
             packets = self._read_port(port, longest)
-            found += zip(evenly(len(packets), since, until), repeat(port), packets, strict=False)
-        found.sort(key=itemgetter(0))
+            arrivals += zip(evenly(len(packets), since, until), repeat(port), packets, strict=False)
+        arrivals.sort(key=itemgetter(0))
         accept = self._switch.accept
-        for arrived, port, data in found:
+        for arrived, port, data in arrivals:
             accept(data, port, arrived)
 
     def _read_port(self, port: Port, longest: float) -> list[bytes]:

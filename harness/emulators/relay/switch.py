@@ -18,7 +18,7 @@ from heapq import heappop, heappush, heapreplace
 from itertools import count, islice
 
 from wanbench.harness.emulators.impairments.base import Impairment
-from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
+from wanbench.harness.emulators.plan import NO_NETWORK, UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.relay.segment import VIRTIO_BYTES, Segment
 
 _DESTINATION = slice(VIRTIO_BYTES + 16, VIRTIO_BYTES + 20)
@@ -60,22 +60,22 @@ class TailDrop:
         if start < first:
             start = first
         if segment.packets == 1:
-            left = start + segment.nbytes * ns
-            if left - first > self.buffer_ns:
+            departure = start + segment.nbytes * ns
+            if departure - first > self.buffer_ns:
                 self.busy = start
                 return False
-            self.busy = segment.first = segment.last = left
+            self.busy = segment.first = segment.last = departure
             return True
         head_left = start + segment.head * ns
-        left = max(start + segment.nbytes * ns, last + segment.tail * ns)
+        departure = max(start + segment.nbytes * ns, last + segment.tail * ns)
         if segment.tail < segment.head:  # a short last packet can have to wait for the one before it
-            left = max(left, segment.at(segment.packets - 2) + (segment.head + segment.tail) * ns)
+            departure = max(departure, segment.at(segment.packets - 2) + (segment.head + segment.tail) * ns)
         # The backlog grows or shrinks evenly while the packets arrive, so it is largest at one of the ends.
-        if left - last > self.buffer_ns or head_left - first > self.buffer_ns:
+        if departure - last > self.buffer_ns or head_left - first > self.buffer_ns:
             self.busy = start
             return False
-        segment.first, segment.last = head_left, left
-        self.busy = left
+        segment.first, segment.last = head_left, departure
+        self.busy = departure
         return True
 
     def admit_some(self, segment: Segment) -> Iterable[Segment]:
@@ -83,7 +83,7 @@ class TailDrop:
         if segment.packets == 1:
             self.drops += 1
             return ()
-        left: list[float] = []
+        departures: list[float] = []
         lost: list[int] = []
         for index in range(segment.packets):
             nbytes = segment.tail if index == segment.packets - 1 else segment.head
@@ -91,11 +91,11 @@ class TailDrop:
             due = max(self.busy, arrival) + nbytes * self.ns_per_byte
             if due - arrival <= self.buffer_ns:
                 self.busy = due
-                left.append(due)
+                departures.append(due)
             else:
                 lost.append(index)
         self.drops += len(lost)
-        leaving, pieces = iter(left), list(segment.without(lost))
+        leaving, pieces = iter(departures), list(segment.without(lost))
         for piece in pieces:
             dues = list(islice(leaving, piece.packets))
             piece.first, piece.last = dues[0], dues[-1]
@@ -253,7 +253,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.ports: dict[int, Port] = {}
-        self.network: EmulatedNetwork | None = None
+        self.network = NO_NETWORK
         self.paths: dict[tuple[int, int], DirectedPath] = {}  # by site numbers; (a, a) is local
         self.ups: list[TailDrop] = []
         self.downs: list[Down] = []
@@ -315,8 +315,6 @@ class Switch:
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
         self._addresses = {port.address for port in self.ports.values()}
-        if self.network is None:
-            return
         site_of = self.network.site_of
         placed = [port for rank, port in self.ports.items() if rank < len(site_of)]
         for port in self.ports.values():
@@ -352,7 +350,7 @@ class Switch:
 
     def path_counters(self) -> list[dict[str, object]]:
         """The fields of `emulator.PathStats` for every path that carried or dropped a packet."""
-        sites = () if self.network is None else self.network.sites
+        sites = self.network.sites
         return [
             {
                 "src": sites[src],
@@ -368,7 +366,7 @@ class Switch:
 
     def site_counters(self) -> list[dict[str, object]]:
         """The fields of `emulator.SiteStats`."""
-        sites = () if self.network is None else self.network.sites
+        sites = self.network.sites
         return [
             {"site": site, "up_dropped": up.drops, "down_dropped": down.queue.drops}
             for site, up, down in zip(sites, self.ups, self.downs, strict=True)
