@@ -112,9 +112,7 @@ def simulate(
     """Run the jobs of all ranks on one simulated clock.
 
     Args:
-        jobs: jobs by rank, equal except for the rank.
-        network: the network between the workers.
-        tcp: the modelled features of TCP.
+        jobs: by rank, equal except for the rank. network: between the workers. tcp: the modelled features of TCP.
         shuffle, stopped: see `Simulation`.
         changing: changes of the network during training.
 
