@@ -16,7 +16,6 @@ from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Qu
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
@@ -65,7 +64,7 @@ def step_time_s(cell: TrainingCell, repeats: int) -> float:
     """Return the median over repetitions of the slowest worker's step time."""
     times = []
     for rep in range(repeats):
-        outcomes = simulate(jobs(cell, rep, ""), network_of(cell), Tcp()).outcomes.values()
+        outcomes = simulate(cell.repetition(rep).jobs, cell.emulated_network, Tcp()).outcomes.values()
         times.append(max(o.window_end_ns - o.window_begin_ns for o in outcomes) / 1e9 / cell.window)
     return statistics.median(times)
 

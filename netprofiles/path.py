@@ -17,7 +17,13 @@ from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Packets, Quanti
 ProvenanceKind = Literal["measured", "inferred", "assumed", "fitted", "given"]
 PROVENANCE_KINDS: tuple[str, ...] = get_args(ProvenanceKind)
 
-SITE_VALUES = ("up", "down", "local_rtt")
+# The values that a file gives for a site. They are read and shown like those of a path.
+STATED_OF_SITES = (
+    Impairment("up", Rate, "site up"),
+    Impairment("down", Rate, "site down"),
+    Impairment("local_rtt", Delay, "local RTT"),
+)
+SITE_VALUES = tuple(value.key for value in STATED_OF_SITES)
 
 Pair = tuple[str, str]
 

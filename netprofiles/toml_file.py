@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, TypeVar, cast
 
-from wanbench.netprofiles.csv_file import read_rows
+from wanbench.netprofiles.csv_file import PathValues, add_path, read_rows, values_of
 from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import (
@@ -49,8 +49,7 @@ from wanbench.netprofiles.path import (
 )
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import NO_DELAY, Delay, Rate
-from wanbench.netprofiles.user_file import parse_toml
-from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
+from wanbench.netprofiles.user_file import parse_toml, read_text
 
 SCHEMA = 1
 

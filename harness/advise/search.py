@@ -10,16 +10,26 @@ from statistics import median
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
 from wanbench.harness.advise.question import REFERENCE, Question
-from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
+from wanbench.harness.advise.ranking import (
+    Candidate,
+    Measured,
+    advisable,
+    first,
+    one_of_each,
+    promising,
+    ranked,
+    shortlist,
+    weighed,
+    without_risk,
+)
 from wanbench.harness.advise.reproduce import emulation_spec
-from wanbench.harness.advise.shortlist import Candidate, first, promising, shortlist, weighed
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.errors import CellsFailed, HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.host import ThisHost
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 
@@ -96,7 +106,10 @@ def search(question: Question, library: Library, options: Options) -> Found:
         without_learning=tuple(library.without_learning),
         others=library.others,
     )
-    return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
+    if options.emulate == 0:
+        return found
+    first_ones = one_of_each(advisable(simulated))[: options.emulate]
+    return replace(found, emulated=emulate(question, first_ones, without_risk(simulated)[0], options))
 
 
 def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:
@@ -142,12 +155,6 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
         if row["status"] == "ok" and row["step_time_s"] is not None:
             times.setdefault(row["cell_key"], []).append(row["step_time_s"])
     return {key: median(each) for key, each in times.items()}
-
-
-def _emulated(found: Found, options: Options) -> Emulated:
-    """Emulate the first candidates of different settings beside `ssgd`."""
-    chosen = one_of_each(advisable(found.simulated))[: options.emulate]
-    return emulate(found.question, chosen, without_risk(found.simulated)[0], options)
 
 
 def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured | None, options: Options) -> Emulated:

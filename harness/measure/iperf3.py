@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.netprofiles.table import number
+from wanbench.netprofiles.user_file import number
 
 _BEGIN = re.compile(r"^[ \t]*\{", re.MULTILINE)
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b", re.IGNORECASE)  # as C prints it; JSON has no such word

@@ -7,15 +7,22 @@ evidence.jsonl. Both are read in the same way. Data that are missing or cannot b
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wanbench.harness.results.disk import write_json
 from wanbench.harness.results.store import RunFolder, rep_folder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from wanbench.harness.emulators.emulator import EmulatorStats
+    from wanbench.harness.emulators.plan import EmulatedNetwork
+    from wanbench.harness.results.row import Measured
+    from wanbench.workloads.comm.meter import Message
+    from wanbench.workloads.loop.job import Evaluated
 
 FILE = "evidence.jsonl"
 EVALUATIONS = "evaluations.parquet"
@@ -192,3 +199,44 @@ def _tightest(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float |
 
 def _mbit(bytes_per_s: float | None) -> float | None:
     return None if bytes_per_s is None else bytes_per_s * 8 / 1e6
+
+
+def write_network(
+    folder: Path,
+    network: EmulatedNetwork,
+    measured: Measured,
+    report: Mapping[str, Any] | None,
+    stats: EmulatorStats | None = None,
+    host: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the configured and probed values of the network, and its counters if it was emulated."""
+    values = {"configured": network.to_json(), "probe": report, "tcp": measured.tcp}
+    if stats is not None:
+        counters = {str(rank): vars(message.counters_after) for rank, message in measured.finished.items()}
+        values |= {"emulator": stats.to_json(), "workers": counters, "host": host}
+    write_json(folder / "network.json", values)
+
+
+def write_events(folder: Path, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write the changes of the timeline, and return them for the row."""
+    write_json(folder / "events.json", events)
+    return events
+
+
+def write_evaluations(folder: Path, evaluations: Sequence[Evaluated]) -> None:
+    """Write the evaluations of rank 0 as Parquet, one row per evaluation. Write no file if there are none."""
+    import pandas as pd
+
+    if evaluations:
+        pd.DataFrame(map(vars, evaluations)).to_parquet(folder / EVALUATIONS, index=False)
+
+
+def write_messages(folder: Path, messages: Sequence[Message]) -> None:
+    """Write the messages of rank 0 as Parquet, one row per message. Write no file if there are none."""
+    import pandas as pd
+
+    if messages:
+        frame = pd.DataFrame(map(vars, messages))
+        frame.astype({"ended_ns": "Int64", "collected_ns": "Int64"}).to_parquet(
+            folder / "messages.parquet", index=False
+        )

@@ -13,7 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +23,7 @@ from typing import Any, Literal
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
+from wanbench.harness.run.manifest import content
 from wanbench.harness.testbeds.docker import daemon
 from wanbench.harness.testbeds.docker.testbed import image_name
 
@@ -39,7 +40,7 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 # Runs in a separate process, which enters a private network and tries what a worker and a relay would do.
 _TRY = """
 import json, os
-from wanbench.workloads.process import namespace, route, tun
+from wanbench.workloads.process import namespace, tun
 found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
 try:
     os.setpriority(os.PRIO_PROCESS, 0, -20)
@@ -56,7 +57,7 @@ else:
         found["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
-            if found["tun"] is not None or not route.set_congestion("wan0", "10.77.0.1", name):
+            if found["tun"] is not None or not namespace.set_congestion("wan0", "10.77.0.1", name):
                 namespace.set_tcp({"congestion": name})
             found["tcp"].append(name)
         except ValueError:
@@ -84,17 +85,8 @@ class HostCheck:
 def examine() -> list[HostCheck]:
     """Run every check. This takes about two seconds and leaves nothing behind."""
     tried = _tried()
-    parts: tuple[Callable[[], Iterator[HostCheck]], ...] = (
-        _software,
-        lambda: _namespaces(tried),
-        lambda: _tun(tried),
-        _netem,
-        lambda: _tcp(tried),
-        _docker,
-        _processors,
-        lambda: _priority(tried),
-    )
-    findings = [finding for part in parts for finding in part()]
+    parts = (_software, _namespaces, _tun, _netem, _tcp, _docker, _processors, _priority)
+    findings = [finding for part in parts for finding in part(tried)]
     if can_run(findings):
         return findings
     # What works beside one missing part does not work beside all of them.
@@ -125,7 +117,7 @@ def _tried() -> dict[str, Any]:
     return answer
 
 
-def _software() -> Iterator[HostCheck]:
+def _software(_: dict[str, Any]) -> Iterator[HostCheck]:
     try:
         torch = version("torch")
     except PackageNotFoundError:
@@ -140,8 +132,8 @@ def _namespaces(tried: dict[str, Any]) -> Iterator[HostCheck]:
         how = "as root" if os.geteuid() == 0 else "without root"
         yield HostCheck("namespaces", "ok", f"private networks can be created, {how}")
         return
-    found, advice = _split(why)
-    fix = _allow_namespaces(why, _command(advice))
+    found, command = _split(why)
+    fix = _allow_namespaces(why, command)
     yield HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
 
 
@@ -191,14 +183,14 @@ def _tun(tried: dict[str, Any]) -> Iterator[HostCheck]:
     yield HostCheck("TUN device", "missing", found, fix, meanwhile)
 
 
-def _netem() -> Iterator[HostCheck]:
+def _netem(_: dict[str, Any]) -> Iterator[HostCheck]:
     why = choice.why_no_netem()
     if why is None:
         yield HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
         return
-    found, advice = _split(why)
+    found, command = _split(why)
     lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
-    fix = _module(lacking[2], lacking[1]) if lacking else _command(advice)
+    fix = _module(lacking[2], lacking[1]) if lacking else command
     if fix is None and lacking:
         found += ", and no module to load"
         if _SCRIPTS.is_dir():
@@ -221,14 +213,14 @@ def _module(name: str, option: str) -> str | None:
 
 
 def _distribution() -> str:
-    for line in (_read("/etc/os-release") or "").splitlines():
+    for line in (content("/etc/os-release") or "").splitlines():
         if line.startswith("ID="):
             return line.removeprefix("ID=").strip('"')
     return ""
 
 
 def _tcp(tried: dict[str, Any]) -> Iterator[HostCheck]:
-    host = _read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
+    host = content("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
     usable = ", ".join(tried["tcp"]) or "none"
     text = f"the host uses {host}; private networks can use {usable}"
     if tried["namespace"] is not None:
@@ -240,14 +232,13 @@ def _tcp(tried: dict[str, Any]) -> Iterator[HostCheck]:
     yield HostCheck("TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion")
 
 
-def _docker() -> Iterator[HostCheck]:
+def _docker(_: dict[str, Any]) -> Iterator[HostCheck]:
     why = daemon.why_not()
     if why is None:
         yield HostCheck("Docker", "ok", daemon.describe())
         yield from _image()
         return
-    found, advice = _split(why)
-    fix = _command(advice)
+    found, fix = _split(why)
     if "another kernel" in why or "remaps users" in why:
         fix = "docker compose run --rm wanbench doctor  # run wanbench in a container, too"
     elif "usermod" in why:
@@ -276,8 +267,8 @@ def _image() -> Iterator[HostCheck]:
     yield HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
 
 
-def _processors() -> Iterator[HostCheck]:
-    cores, memory = os.cpu_count() or 1, _memory_gib()
+def _processors(_: dict[str, Any]) -> Iterator[HostCheck]:
+    cores, memory = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
         found = f"{text}: workers, emulator and controller share it"
@@ -290,7 +281,7 @@ def _processors() -> Iterator[HostCheck]:
         )
     else:
         yield HostCheck("processors", "ok", text)
-    governors = {_read(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    governors = {content(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     slow = sorted(str(name) for name in governors - {"performance", None})
     if slow:
         yield HostCheck(
@@ -318,28 +309,12 @@ def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
     )
 
 
-def _command(advice: str | None) -> str | None:
-    """Return the command in the advice of an error line."""
-    found = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice or "")
-    return found[0].strip() if found else None
-
-
 def _split(why: str) -> tuple[str, str | None]:
-    """Split an error line into its problem and its remedy, without its alternative (`or use --...`)."""
+    """Split an error line into its problem and the command of its remedy, without its alternative (`or use --...`)."""
     text = re.sub(r"[;,] or use --\w+ \w+$", "", why).removeprefix("netem: ").removeprefix("docker: ")
-    found, mark, fix = text.partition("; ")
+    found, mark, advice = text.partition("; ")
     if not mark:
-        found, mark, fix = text.partition("): ")
+        found, mark, advice = text.partition("): ")
         found += mark.rstrip(": ")
-    return found, fix or None
-
-
-def _memory_gib() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return None
+    command = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice)
+    return found, command[0].strip() if command else None

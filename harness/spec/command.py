@@ -7,7 +7,6 @@ built-in one: `ddp-H8`.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import os
@@ -22,7 +21,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.experiment import Spec
-from wanbench.netprofiles import Delay
+from wanbench.netprofiles import Delay, did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
@@ -55,7 +54,7 @@ def check(spec: Spec, axes: Values, where: str) -> None:
         )
     if spec.run.testbed == "virtual":
         raise SpecError(
-            f"{where}: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a "
+            f"{where}: run.testbed: a command cannot be simulated; `wanbench exec --describe -- CMD` turns it into a "
             "workload by numbers, which can"
         )
     seen: dict[str, str] = {}
@@ -85,12 +84,10 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
         named = any(key == name for argument in command for name in _placeholders(argument, where))
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
-            known = ["workers", *SHORT_AXES]
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            near = did_you_mean(key, ["workers", *SHORT_AXES])
             raise SpecError(
-                f"{where}: sweep.{key}: nothing reads this axis; {hint}put {{{key}}} into workload.command, or read "
-                f"{variable(key)} in the script"
+                f"{where}: sweep.{key}: nothing reads this axis{near or ';'} put {{{key}}} into workload.command, or "
+                f"read {variable(key)} in the script"
             )
 
 
@@ -133,10 +130,9 @@ def filled(command: Sequence[str], values: Values, where: str) -> list[str]:
     for argument in command:
         for name in _placeholders(argument, where):
             if name not in values:
-                close = difflib.get_close_matches(name, list(values), 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(sorted(values))}"
+                hint = did_you_mean(name, values, f"known names: {', '.join(sorted(values))}")
                 raise SpecError(
-                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep; {hint} "
+                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep{hint} "
                     "(braces are written {{ and }})"
                 )
     return ["".join(_parts(argument, values)) for argument in command]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from wanbench.netprofiles import did_you_mean
 
 _EXPECTED = {
     "string_type": "a string in quotes",
@@ -67,15 +68,13 @@ def _explain(items: list[Any], location: tuple[str | int, ...], model: type[Base
     kind, value = items[0]["type"], items[0].get("input")
     if kind == "extra_forbidden":
         known = _known_keys(model, location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), known, 1)
-        return f"unknown key; {f'did you mean {close[0]!r}?' if close else 'known keys: ' + ', '.join(known)}"
+        return f"unknown key{did_you_mean(str(location[-1]), known, 'known keys: ' + ', '.join(known))}"
     if kind == "missing":
         return f"this key is required{_HOW.get(str(location[-1]), '') if len(location) == 1 else ''}"
     if kind == "value_error":
         return str(items[0]["msg"]).removeprefix("Value error, ")
     words = [word for item in items for word in re.findall("'([^']*)'", item.get("ctx", {}).get("expected", ""))]
-    close = difflib.get_close_matches(str(value), words, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(str(value), words)
     return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{hint}"
 
 

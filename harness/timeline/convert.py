@@ -23,7 +23,7 @@ from itertools import chain, pairwise
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.iperf3 import Report, intervals, read_report
 from wanbench.harness.measure.ping import Pings, each_way, read_pings
-from wanbench.harness.spec.trace import (
+from wanbench.harness.spec.timeline import (
     COUNTS,
     LEAST_MBPS,
     LONGEST_S,
@@ -36,7 +36,7 @@ from wanbench.harness.spec.trace import (
 )
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
-from wanbench.netprofiles.table import number, read_table
+from wanbench.netprofiles.user_file import number, read_table
 
 _RATE, _RTT, _LOSS = "rate_mbps", "rtt_ms", "loss_pct"
 _DELAYS = (_RTT, "one_way_ms")

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue, queue_of
-from wanbench.harness.spec.timeline import ends_of
-from wanbench.harness.spec.trace import LONGEST_S, TIME, TRACED, Point
+from wanbench.harness.spec.timeline import LONGEST_S, TIME, TRACED, Point, ends_of
 from wanbench.harness.timeline.changes import Change, rank_of
 from wanbench.netprofiles import Delay, Packets, Profile, Rate, Ratio
 from wanbench.netprofiles.errors import did_you_mean

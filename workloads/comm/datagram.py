@@ -20,10 +20,9 @@ from typing import cast
 
 import torch
 
-from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Terms, Vector
 from wanbench.workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.mesh import Mesh
 from wanbench.workloads.comm.tensors import bytes_of
 
@@ -39,7 +38,7 @@ Datagram = tuple[int, bytes, memoryview]
 
 
 class UdpExchange:
-    """See `workloads.comm.exchange.Exchange`. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
+    """An `Exchange` over UDP. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
 
     def __init__(self, number: int, receives: Mapping[int, torch.Tensor], terms: Terms, timeout_s: float) -> None:
         self.number, self.terms = number, terms
@@ -169,7 +168,7 @@ class Datagrams:
         self._thread.start()
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> UdpExchange:
-        """Begin an exchange. See `workloads.comm.exchange.LossyComm`."""
+        """Begin an exchange, as `LossyComm` says."""
         with self._lock:
             number = self._issued
             exchange = UdpExchange(number, cast(Mapping[int, torch.Tensor], receives), terms, self._timeout_s)

@@ -14,7 +14,7 @@ import socket
 import struct
 from pathlib import Path
 
-from wanbench.workloads.process.netlink import IFF_UP, RTM_SETLINK, ask, attribute
+from wanbench.workloads.process.namespace import IFF_UP, RTM_SETLINK, ask, attribute
 
 _TUNSETIFF, _TUNGETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x800454D2, 0x400454D0, 0x400454D8
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
@@ -56,8 +56,8 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queu
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
     """
-    wanted = os.environ.get("WANBENCH_OFFLOAD") != "off"
-    fd = _open(name, _IFF_VNET_HDR if wanted else 0)
+    offload = os.environ.get("WANBENCH_OFFLOAD") != "off"
+    fd = _open(name, _IFF_VNET_HDR if offload else 0)
     if passes_segments(fd) and not _offload(fd):
         os.close(fd)
         fd = _open(name, 0)

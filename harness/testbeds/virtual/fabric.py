@@ -20,9 +20,8 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_a
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import NEVER
-from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError, Terms
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.mesh import UNSENT_BYTES, UNSENT_S
 
 Paces = Callable[[int], Sequence[Sequence[float | None]]]

@@ -21,7 +21,7 @@ from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
-from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Stall, Tcp
+from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
 _NO_TCP = Tcp(ramp=False)
@@ -272,7 +272,9 @@ class Route:
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
-        stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
+        stall = None
+        if connections is not None and (self._network.tcp.ramp or losses is not None):
+            stall = connections.stall(self._index, begin, self._load, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = np.maximum(end if stall is None else stall.behind(end), last)
@@ -302,27 +304,24 @@ class Route:
                 end = end + flying.late
             if flying.stalled:
                 end = connections.in_order(self._index, flying.begin, end)
-        if flying.near is None or self._far is None:
-            return end
-        flying.near[self._far] = end
-        return flying.near
+        return self._with_near(flying, end)
 
     def reached_ns(self, flying: Flying) -> Ints:
         """When the first byte of each message is at the down queue of its site."""
-        if flying.near is None or self._far is None:
-            return flying.begin
-        reached = flying.near.copy()
-        reached[self._far] = flying.begin
-        return reached
+        return self._with_near(flying, flying.begin)
 
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
         """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
         begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        return self._with_near(flying, begin), self._with_near(flying, end)
+
+    def _with_near(self, flying: Flying, far: Ints) -> Ints:
+        """Times of the messages between sites, beside the arrival of those within a site."""
         if flying.near is None or self._far is None:
-            return begin, end
-        begins, ends = flying.near.copy(), flying.near.copy()
-        begins[self._far], ends[self._far] = begin, end
-        return begins, ends
+            return far
+        times = flying.near.copy()
+        times[self._far] = far
+        return times
 
     @property
     def drain_ns(self) -> Ints:
@@ -336,13 +335,6 @@ class Route:
     def left_ns(self, flying: Flying) -> int:
         """When the last byte of the messages between sites had left, with jitter; 0 if there are none."""
         return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
-
-    def _stall(
-        self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None
-    ) -> Stall | None:
-        if not self._network.tcp.ramp and losses is None:
-            return None
-        return connections.stall(self._index, ready, self._load, losses, tail_lost)
 
 
 def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:

@@ -9,9 +9,8 @@ import pytest
 
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
-from wanbench.harness.gate.provenance import OwnFiles
 from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
-from wanbench.harness.gate.sides import opened, recorded
+from wanbench.harness.gate.sides import OwnFiles, opened, recorded
 
 
 def git(folder, *arguments) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbench.harness.gate.provenance import HOOK, OtherFiles, OwnFiles
+from wanbench.harness.gate.sides import HOOK, OtherFiles, OwnFiles
 
 LINE = "import mypkg.helper; print(mypkg.helper.version)"
 # What setuptools installs for a project that is no plain folder of packages.

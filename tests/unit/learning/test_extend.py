@@ -9,8 +9,7 @@ from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixtu
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import recording as recordings
-from wanbench.harness.learning.extend import extended
-from wanbench.harness.learning.recording import read
+from wanbench.harness.learning.recording import extended, read
 
 DESIGN = """\
 schema = 1

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES, Cubic, Reno
-from wanbench.harness.testbeds.virtual.packets import Way
-from wanbench.harness.testbeds.virtual.sender import Sender
+from wanbench.harness.testbeds.virtual.sender import Sender, Way
 from wanbench.harness.testbeds.virtual.streams import Stream
 
 MS, S, RTT_MS = 1e6, float(SEGMENT_BYTES), 100.0
