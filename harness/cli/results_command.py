@@ -41,7 +41,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
               wanbench results latency-sweep --sort -scalability
     """
     from wanbench.harness.results.store import open_run
-    from wanbench.harness.show.headline import headline
+    from wanbench.harness.show.best import best_text
     from wanbench.harness.show.tables import render, timeline_table, write_parquet
 
     folder = open_run(run_source, out)
@@ -57,7 +57,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     opening = (
-        "\n".join(filter(None, [headline(shown), timeline_table(rows)]))
+        "\n".join(filter(None, [best_text(shown), timeline_table(rows)]))
         if form in ("table", "pivot") and not earlier
         else ""
     )
