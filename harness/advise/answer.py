@@ -21,7 +21,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.load import worker_bytes
 from wanbench.harness.run.progress import clock
-from wanbench.harness.show.grid import size
+from wanbench.harness.text import size
 
 _DAY_S = 86_400
 _BINDS = {

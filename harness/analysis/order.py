@@ -1,9 +1,15 @@
-"""The order of algorithms and of axis values in tables, legends and figures. Pure."""
+"""The order of axes, algorithms and values in tables, legends and figures. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+# The axes besides the algorithm, the preferred for the columns of a table first.
+AXES = (
+    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "payload_scale",
+    "channels", "workload", "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
+)  # fmt: skip
 
 # Families in the order of a legend. Other kinds follow alphabetically.
 KINDS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
-from wanbench.harness.show.grid import some
+from wanbench.harness.text import some
 
 MOST = 10
 _NAMED = 5  # cells that get their own annotation

@@ -11,8 +11,8 @@ from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.verdict import Judgement, Verdict
-from wanbench.harness.show.grid import some
 from wanbench.harness.spec.tables import Requirement
+from wanbench.harness.text import some
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]

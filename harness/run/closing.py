@@ -8,7 +8,7 @@ from pathlib import Path
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.rep.program import Ended
 from wanbench.harness.results.columns import Row
-from wanbench.harness.show.grid import size
+from wanbench.harness.text import size
 
 _SILENT_BYTES = 2_000  # of a worker: some connections and no messages
 _CAUSES = {

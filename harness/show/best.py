@@ -12,7 +12,8 @@ from wanbench.harness.analysis.best import TIE_SHARE, NetworkStandings, Standing
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, axis_value, provenance
 from wanbench.harness.results.verify import ACCURACY_BAND
 from wanbench.harness.show.figures.names import data_set
-from wanbench.harness.show.grid import fitted, left_out, plain, sent, some, width_of_output
+from wanbench.harness.show.grid import fitted, left_out, width_of_output
+from wanbench.harness.text import plain, sent, some
 
 _NAMED = 6
 _DROP = ("parameters", "equally fast", "sent per step\nper worker")

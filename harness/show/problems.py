@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wanbench.harness.results.verify import Objection
-from wanbench.harness.show.grid import some
+from wanbench.harness.text import some
 
 _NAMED = 3
 

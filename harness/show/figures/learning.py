@@ -17,6 +17,7 @@ from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, as_line, styles, wanbench_style
+from wanbench.harness.text import seconds
 
 Curve = Mapping[str, Sequence[float]]
 Key = tuple[str, str]  # label and kind
@@ -106,7 +107,7 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     timed = apart or racing
     side_by_side = timed and width_in > COLUMN_IN
     labels = {
-        key: f"{name} ({seconds_text(courses[key].end_s[-1])})" if side_by_side else name.replace(" + ", "\n+ ")
+        key: f"{name} ({seconds(courses[key].end_s[-1])})" if side_by_side else name.replace(" + ", "\n+ ")
         for key, name in names.items()
     }
     ends = [
@@ -130,13 +131,13 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
-        seconds = sheet.panel(1, f"{data_set}: accuracy (%)")
+        by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
         for key, course in courses.items():
-            _draw(seconds, course, "end_s", looks[key], key[0], "end {:g}")
+            _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
         times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
-        logarithmic(seconds.xaxis, min(times) / 1.1, max(times) * 1.1)
-        seconds.set_xlabel("seconds, logarithmic")
-        seconds.set_ylim(steps.get_ylim())
+        logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
+        by_time.set_xlabel("seconds, logarithmic")
+        by_time.set_ylim(steps.get_ylim())
     return sheet.figure
 
 
@@ -256,7 +257,7 @@ def _finding(courses: Courses, names: Mapping[Key, str], apart: bool) -> str:
         )
     else:
         slow, fast = (pick(courses, key=lambda key: courses[key].accuracy[-1]) for pick in (max, min))
-    first, second = (f"to {courses[key].result} in {seconds_text(courses[key].end_s[-1])}" for key in (slow, fast))
+    first, second = (f"to {courses[key].result} in {seconds(courses[key].end_s[-1])}" for key in (slow, fast))
     if courses[slow].step[-1] != courses[fast].step[-1]:
         first, second = (f"{text} ({courses[key].step[-1]:g} steps)" for text, key in ((first, slow), (second, fast)))
     text = f"{names[slow]} trains {first}"
@@ -272,8 +273,8 @@ def _race(courses: Courses, names: Mapping[Key, str]) -> str:
     }
     slow = min(times, key=lambda key: (key[1] != "ssgd", -times[key]))
     fast = min(times, key=lambda key: times[key])
-    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds_text(times[slow])}"
-    return text if slow == fast else f"{text}; {names[fast]} after {seconds_text(times[fast])}"
+    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds(times[slow])}"
+    return text if slow == fast else f"{text}; {names[fast]} after {seconds(times[fast])}"
 
 
 def _finding_by_time(by_network: Mapping[str, Courses], names: Mapping[Key, str]) -> str:
@@ -282,11 +283,6 @@ def _finding_by_time(by_network: Mapping[str, Courses], names: Mapping[Key, str]
     slow = min(courses, key=lambda key: (key[1] != "ssgd", -courses[key].end_s[-1]))
     fast = min(courses, key=lambda key: courses[key].end_s[-1])
     where = f"At {network.removeprefix('RTT ')}" if network.startswith("RTT ") else f"On {network}"
-    first, second = (f"{seconds_text(courses[key].end_s[-1])} ({courses[key].result})" for key in (slow, fast))
+    first, second = (f"{seconds(courses[key].end_s[-1])} ({courses[key].result})" for key in (slow, fast))
     text = f"{where}, {names[slow].replace(chr(10), ' ')} takes {first} to train"
     return text if slow == fast else f"{text}; {names[fast].replace(chr(10), ' ')} {second}"
-
-
-def seconds_text(seconds: float) -> str:
-    """A time in a title: "42 s", "7.0 s"."""
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
-from wanbench.harness.analysis.labels import AXES
-from wanbench.harness.analysis.order import absent, by_value
+from wanbench.harness.analysis.order import AXES, absent, by_value
 from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of, provenance
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
-from wanbench.harness.show.grid import plain, sent
+from wanbench.harness.text import plain, sent
 
 Row = Mapping[str, Any]
 Place = tuple[str, Any]  # cell, and the group of hosts that its line has

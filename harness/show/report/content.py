@@ -16,8 +16,16 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.pooling import grouped, remarks
-from wanbench.harness.analysis.summary import AXIS_TITLES, COLUMNS, AnalysisError, cells, frame, rate_text, records
+from wanbench.harness.analysis.summary import (
+    AXIS_TITLES,
+    COLUMNS,
+    AnalysisError,
+    cells,
+    frame,
+    grouped,
+    records,
+    remarks,
+)
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
@@ -27,7 +35,6 @@ from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.figures.hover import inline_svg
 from wanbench.harness.show.figures.map import MAP_FILE, MapData, read_map
 from wanbench.harness.show.figures.style import PAGE_IN
-from wanbench.harness.show.grid import plain
 from wanbench.harness.show.report.cells import cell_line, header, shown_axes, valid_reps, view_of
 from wanbench.harness.show.report.checks import (
     environment_of,
@@ -38,6 +45,7 @@ from wanbench.harness.show.report.checks import (
     verdict_of,
 )
 from wanbench.harness.show.tables import in_json
+from wanbench.harness.text import plain, rate
 
 _MOST_FIGURES = 16
 _MOST_BARS = 1000  # of one figure: nobody reads more, and a page of them is slow
@@ -222,7 +230,7 @@ def map_on_page(folder: Path) -> MapOnPage | None:
         row,
         {
             "rtts": [f"{rtt_ms:.3g} ms" for rtt_ms in data.rtts_ms],
-            "rates": [rate_text(float(f"{mbit:.3g}")) for mbit in data.mbits],
+            "rates": [rate(float(f"{mbit:.3g}")) for mbit in data.mbits],
             "names": names,
             "best": [names.index(name) for line in data.names for name in line],
             "gains": [float(f"{gain:.2g}") for line in data.gains for gain in line],

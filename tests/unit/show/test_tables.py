@@ -13,8 +13,8 @@ import synthetic_rows
 
 from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.show.best import best_text
-from wanbench.harness.show.grid import sent, size
 from wanbench.harness.show.tables import as_table, objects_as_csv, render, write_parquet
+from wanbench.harness.text import sent, size
 
 WIDE = 250
 
