@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value
+from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.summary import AnalysisError, Beside, Pivot, axis_value, cells, frame, own_host, records
 
 Row = Mapping[str, Any]
@@ -97,14 +97,14 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     fixed = [axis for axis in known if axis not in free]
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for line in lines:
-        key = (line["algorithm"], *(_comparable(line[axis]) for axis in fixed))
+        key = (line["algorithm"], *(comparable(line[axis]) for axis in fixed))
         groups.setdefault(key, {})[str(line[by])] = line
     values = {value for group in groups.values() for value in group}
     if len(values) < 2:
         only = f"only {values.pop()}" if values else "no valid result"
         raise AnalysisError(f"--by {by}: expected at least two values of {by}, found {only}")
     base = min(values, key=lambda value: (value == "virtual", value))
-    swept = [axis for axis in fixed if len({_comparable(line[axis]) for line in lines}) > 1]
+    swept = [axis for axis in fixed if len({comparable(line[axis]) for line in lines}) > 1]
     pairs = [
         _pair(group[base], group[head], base, head, swept)
         for group in groups.values()
@@ -142,7 +142,7 @@ def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequenc
     law = base["predicted_step_time_s"]
     return Pair(
         algorithm=base["algorithm"],
-        where={axis: _comparable(base[axis]) for axis in swept},
+        where={axis: comparable(base[axis]) for axis in swept},
         base=base_value,
         head=head_value,
         base_s=float(base["step_time_s"]),
@@ -157,13 +157,6 @@ def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequenc
 
 def _ends(line: Row) -> tuple[float, float] | None:
     return (float(line["step_time_s_min"]), float(line["step_time_s_max"])) if line["repeats"] > 1 else None
-
-
-def _comparable(value: Any) -> Any:
-    """A value in which NaN equals NaN, and numbers have one type."""
-    if absent(value):
-        return None
-    return float(value) if isinstance(value, float) else value
 
 
 def _order(pair: Pair) -> tuple[object, ...]:

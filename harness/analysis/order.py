@@ -24,6 +24,11 @@ def absent(value: object) -> bool:
     return value is None or value != value
 
 
+def comparable(value: Any) -> Any:
+    """A value in which NaN equals NaN."""
+    return None if absent(value) else value
+
+
 def by_value(value: object) -> tuple[int, float, str]:
     """Sort key of a value: numbers by size, then words, then None and NaN."""
     if absent(value):

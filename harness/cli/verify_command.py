@@ -51,8 +51,15 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
     """
     from wanbench.harness.results import intact, planned
     from wanbench.harness.results.store import open_run
-    from wanbench.harness.results.verify import RULES, meaning, not_applicable, objections, problems_text, unmeasured
-    from wanbench.harness.show.problems import grouped
+    from wanbench.harness.results.verify import (
+        RULES,
+        meaning,
+        not_applicable,
+        objections,
+        problem_lines,
+        problems_text,
+        unmeasured,
+    )
 
     folder = open_run(run_source, out)
     rows = rows_of(folder)
@@ -68,11 +75,11 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
             if rule == "accuracy" and exempt is None and unmeasured(rows):
                 names = ", ".join(unmeasured(rows))
                 show_entry(_INDENT, f"not measured: {names} does not train a model; publish its speeds only")
-            for line in grouped(mine, folder.name):
+            for line in problem_lines(mine, folder.name):
                 show_entry(_INDENT, line)
         mine, why = [one for one in found if one.rule == intact.RULE], intact.unknown(folder)
         show_entry(_head("REFUSED" if mine else "-" if why else "ok", intact.RULE), intact.MEANING)
-        for line in (*grouped(mine, folder.name), *([f"not known: {why}"] if why else [])):
+        for line in (*problem_lines(mine, folder.name), *([f"not known: {why}"] if why else [])):
             show_entry(_INDENT, line)
     if found:
         raise CellsFailed(f"{folder.path}: {problems_text(found)}")

@@ -14,6 +14,7 @@ from wanbench.harness.results.consistency import contradictions
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.results.scalability import host_of
 from wanbench.harness.spec.command import looks_like_a_file
+from wanbench.harness.text import some
 
 MIN_REPS = 3
 MIN_STEPS = 20
@@ -23,6 +24,7 @@ MAX_EVENT_LATE_S = 0.1
 ACCURACY_BAND = 0.02
 LOSS_BAND = 1.10
 _REAL = ("netns", "docker")
+_NAMED = 3  # cells of a problem
 
 Row = Mapping[str, Any]
 
@@ -56,6 +58,14 @@ _EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
 def problems_text(found: Sequence[Objection]) -> str:
     """The verdict on a run with problems, as "1 problem: do not publish yet"."""
     return f"{len(found)} problem{'s' * (len(found) > 1)}: do not publish yet"
+
+
+def problem_lines(found: Sequence[Objection], run: str) -> list[str]:
+    """One line for each distinct text, after the first few cells that it concerns, or the run."""
+    cells: dict[str, list[str]] = {}
+    for objection in found:
+        cells.setdefault(objection.text, []).append(objection.cell or run)
+    return [f"{some(names, _NAMED)}: {text}" for text, names in cells.items()]
 
 
 Verdicts = Iterator[tuple[str | None, str]]

@@ -101,20 +101,12 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
     looks = _looks(curves)
     names = {key: human(*key, curves[key][0]) for key in courses}
-    # Where workers make steps at their own pace, only the ends are at the same time.
     apart = _paces_differ(courses, 1)
+    # Where workers make steps at their own pace, only the ends are at the same time.
     racing = not apart and _paces_differ(courses, 2)
     timed = apart or racing
     side_by_side = timed and width_in > COLUMN_IN
-    labels = {
-        key: f"{name} ({seconds(courses[key].end_s[-1])})" if side_by_side else name.replace(" + ", "\n+ ")
-        for key, name in names.items()
-    }
-    ends = [
-        End(labels[key], as_line(looks[key]), course.step[-1], 100 * course.accuracy[-1], course.result)
-        for key, course in courses.items()
-    ]
-    ends = marked(ends, "step {:g}")
+    ends = marked(_ends(courses, looks, names, side_by_side), "step {:g}")
     strip, panel_in = strip_in([end.text for end in ends]), max(1.9, least_in([end.text for end in ends]))
     more = "; in parentheses: time of the last step" if side_by_side else ""
     finding = _race(courses, names) if racing else _finding(courses, names, apart)
@@ -124,21 +116,43 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    for key, course in courses.items():
-        _draw(steps, course, "step", looks[key], key[0], "step {:g}")
-    steps.set_xlim(left=0)
-    steps.set_ylim(top=101)
-    steps.set_xlabel("step")
+    _by_step(steps, courses, looks)
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
-        for key, course in courses.items():
-            _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
         times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
-        logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
-        by_time.set_xlabel("seconds, logarithmic")
+        _by_time(by_time, courses, looks, times)
         by_time.set_ylim(steps.get_ylim())
     return sheet.figure
+
+
+def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str], side_by_side: bool) -> list[End]:
+    """The end of each curve; beside a panel over time, its name says the seconds."""
+    return [
+        End(
+            f"{names[key]} ({seconds(course.end_s[-1])})" if side_by_side else names[key].replace(" + ", "\n+ "),
+            as_line(looks[key]),
+            course.step[-1],
+            100 * course.accuracy[-1],
+            course.result,
+        )
+        for key, course in courses.items()
+    ]
+
+
+def _by_step(axes: Axes, courses: Courses, looks: Mapping[Key, Style]) -> None:
+    for key, course in courses.items():
+        _draw(axes, course, "step", looks[key], key[0], "step {:g}")
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=101)
+    axes.set_xlabel("step")
+
+
+def _by_time(axes: Axes, courses: Courses, looks: Mapping[Key, Style], times: Sequence[float]) -> None:
+    for key, course in courses.items():
+        _draw(axes, course, "end_s", looks[key], key[0], "end {:g}")
+    logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
+    axes.set_xlabel("seconds, logarithmic")
 
 
 def learning_points(curves: Curves) -> list[Point]:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
+from wanbench.harness.results.verify import Objection
 from wanbench.harness.show.best import best_note, best_row, best_sentence, best_titles
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.figures.hover import inline_svg
@@ -71,35 +73,26 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
 
     The page names files that cannot be read.
     """
-
-    def link_to(file: Path) -> str:
-        return quote(os.path.relpath(file, path.parent).replace(os.sep, "/"))
-
+    link_to = partial(_relative, path.parent)
     stored = folder.read()
     named = [{**row, "run": folder.name} for row in stored.rows]
     rows = grouped(named, across_hosts=across_hosts)
     table = frame(rows)
     summary = records(cells(table)) if len(table) else []
     broken, why_unjudged = objections_to(folder, rows)
-    verdict, text = verdict_of(rows, broken, why_unjudged)
     notes = [f"{stored.note[0].upper()}{stored.note[1:]}"] if stored.note else []
     notes += [remark for _, remark in remarks(named, across_hosts=across_hosts)]
-    if not rows and (folder.path / "result.json").is_file():
-        text, notes = "A run of `wanbench exec`. Its result is in result.json, its network in network.json.", []
-    figures, figures_left = _figures(rows, folder)
     drawn_map, map_problems = _map(folder)
     axes, reps = shown_axes(table), valid_reps(rows)
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
     return SimpleNamespace(
         run=folder.name,
         description=_description(folder),
-        verdict=verdict,
-        verdict_text=" ".join([text, *(f"{note}." for note in notes)]),
+        **_verdict(folder, rows, broken, why_unjudged, notes),
         counts=[(status, sum(row["status"] == status for row in rows)) for status in ("ok", "invalid", "failed")],
         facts=_facts(summary),
         **_best(rows),
-        figures=figures,
-        figures_left=figures_left,
+        **_figures(rows, folder),
         header=header(axes),
         lines=[cell_line(line, axes, reps.get((line["cell"], line["hosts"]), ()), folder, link_to) for line in summary],
         view=view_of(summary, axes),
@@ -114,6 +107,21 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         raw=[(name, link_to(folder.path / name)) for name in _RAW if (folder.path / name).exists()],
         results=_results(rows),
     )
+
+
+def _relative(base: Path, file: Path) -> str:
+    """The address of a file in a link on a page in the folder `base`."""
+    return quote(os.path.relpath(file, base).replace(os.sep, "/"))
+
+
+def _verdict(
+    folder: RunFolder, rows: Sequence[Row], broken: Sequence[Objection], why_unjudged: str | None, notes: Sequence[str]
+) -> dict[str, str]:
+    """Whether the run can be published, and the sentences under its name."""
+    verdict, text = verdict_of(rows, broken, why_unjudged)
+    if not rows and (folder.path / "result.json").is_file():
+        text, notes = "A run of `wanbench exec`. Its result is in result.json, its network in network.json.", []
+    return {"verdict": verdict, "verdict_text": " ".join([text, *(f"{note}." for note in notes)])}
 
 
 def _best(rows: Sequence[Row]) -> dict[str, Any]:
@@ -154,7 +162,7 @@ class Drawn:
     svg: Markup
 
 
-def _figures(rows: Sequence[Row], folder: RunFolder) -> tuple[list[Drawn], int]:
+def _figures(rows: Sequence[Row], folder: RunFolder) -> dict[str, Any]:
     """The figures, and the number of those that are left out."""
     drawings = gallery(rows, folder.name, Evidence(folder))
     # If there are too many figures, the single ones are kept: trade-off, learning, timeline, network.
@@ -164,7 +172,7 @@ def _figures(rows: Sequence[Row], folder: RunFolder) -> tuple[list[Drawn], int]:
     dropped = {id(d) for d in many} - {id(d) for d in readable[:room]}
     kept = [d for d in drawings if id(d) not in dropped]
     drawn = [Drawn(d.title, Markup(inline_svg(d.draw(PAGE_IN), f"f{index}", d.title))) for index, d in enumerate(kept)]
-    return drawn, len(dropped)
+    return {"figures": drawn, "figures_left": len(dropped)}
 
 
 def _description(folder: RunFolder) -> str:
