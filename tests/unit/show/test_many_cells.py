@@ -18,7 +18,7 @@ from wanbench.harness.show.report import cells, content
 
 
 def test_the_page_finds_the_repetitions_of_a_cell_without_going_through_those_of_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(content, "_figures", lambda *_: ((), 0))
+    monkeypatch.setattr(content, "_figures", lambda *_: {"figures": [], "figures_left": 0})
 
     def page(folder, _made):
         return content.content_of(folder, folder.path / "report.html")
