@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from functools import partial
 
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.plan.auto import FixedHost
@@ -40,8 +41,12 @@ def all_reduce_ms(network: EmulatedNetwork, collective: str, nbytes: int) -> flo
     """Simulate one all-reduce that all workers join at the same time."""
     simulation = Simulation()
     fabric = SimulatedFabric(simulation, VirtualNetwork(network), collective, 1)
+
+    def join(rank: int) -> None:
+        fabric.wait(fabric.collective(rank, 0, nbytes, gathers=False), rank)
+
     for rank in range(network.workers):
-        simulation.spawn(rank, lambda rank=rank: fabric.wait(fabric.all_reduce(rank, 0, nbytes), rank))  # type: ignore[misc]
+        simulation.spawn(rank, partial(join, rank))
     simulation.run()
     return simulation.now / 1e6
 

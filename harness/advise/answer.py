@@ -18,12 +18,12 @@ from wanbench.harness.advise.flips import Flip, Uplinks, flips, shared
 from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
 from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
 from wanbench.harness.advise.reproduce import ADVICE, emulation_spec, snippet, trial
-from wanbench.harness.advise.search import Found
+from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
-from wanbench.harness.show.grid import size
 from wanbench.harness.show.tables import objects_as_csv
+from wanbench.harness.text import size
 
 _DAY_S = 86_400
 _BINDS = {
@@ -51,7 +51,7 @@ class Answer:
             is recorded.
     """
 
-    found: Found
+    found: SearchResult
     no_risk: Measured
     advised: Measured
     runner_up: Measured | None
@@ -63,7 +63,7 @@ class Answer:
     uplinks: Uplinks | None = None
 
 
-def answer(found: Found, minutes: float) -> Answer:
+def answer(found: SearchResult, minutes: float) -> Answer:
     """Choose from what was measured.
 
     Args:
@@ -92,7 +92,7 @@ def answer(found: Found, minutes: float) -> Answer:
     )
 
 
-def _simulated(found: Found, advised: Measured) -> Measured:
+def _simulated(found: SearchResult, advised: Measured) -> Measured:
     """The simulated measurement of a setting."""
     key = advised.candidate.cell.key
     return next(each for each in found.simulated if each.candidate.cell.key == key)
@@ -221,7 +221,7 @@ def to_json(found: Answer) -> dict[str, Any]:
     }
 
 
-def _plain(one: Measured | None, found: Found) -> dict[str, Any] | None:
+def _plain(one: Measured | None, found: SearchResult) -> dict[str, Any] | None:
     if one is None:
         return None
     cell, evidence = one.candidate.cell, one.candidate.evidence
@@ -252,7 +252,7 @@ def _source(source: Source) -> dict[str, Any]:
     return plain
 
 
-def speedup(one: Measured, found: Found) -> float:
+def speedup(one: Measured, found: SearchResult) -> float:
     """Simulated time of `ssgd` on gloo over the time to the target of a setting."""
     return found.baseline.step_time_s / one.to_target_s
 
@@ -286,7 +286,7 @@ def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "files", ", ".join(files)
 
 
-def _asked(found: Found) -> Iterator[tuple[str, str]]:
+def _asked(found: SearchResult) -> Iterator[tuple[str, str]]:
     """The question, and what limits what people run today."""
     question, cell = found.question, found.question.reference
     assert cell.workload.step_time_s is not None
@@ -363,7 +363,7 @@ def _target(limits: Any) -> str:
     return f"within {100 * limits.accuracy_drop:g} point{'s' * (limits.accuracy_drop != 0.01)} of its accuracy"
 
 
-def _setting(one: Measured, found: Found) -> str:
+def _setting(one: Measured, found: SearchResult) -> str:
     how = "emulated" if any(each is one for each in found.emulated.measured) else "simulated"
     more = one.candidate.evidence.more_steps
     steps = ""

@@ -53,7 +53,7 @@ class Emulated:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """All that an answer is made of.
 
     Attributes:
@@ -89,7 +89,7 @@ class Options:
     say: Callable[[str], None] = print
 
 
-def search(question: Question, library: Library, options: Options) -> Found:
+def search(question: Question, library: Library, options: Options) -> SearchResult:
     """Find the answer. Raises: SpecError, HostError, CellsFailed."""
     cells, left_out = candidates(question, settings(library.settings))
     weighed_ = weighed(cells, library)
@@ -97,7 +97,7 @@ def search(question: Question, library: Library, options: Options) -> Found:
     chosen = shortlist(weighed_)
     options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
-    found = Found(
+    found = SearchResult(
         question,
         weighed_,
         left_out,

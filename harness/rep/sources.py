@@ -33,6 +33,7 @@ _PATTERNS = (
     "harness/emulators/**/*.py",
     "harness/testbeds/**/*.py",
     "harness/timeline/*.py",
+    "harness/plan/pacing.py",
     "harness/plan/repetition.py",
     "harness/rep/*.py",
     "harness/results/row.py",

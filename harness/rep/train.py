@@ -46,16 +46,8 @@ def measure(
     rendezvous = control / f"{repetition.name}-{time.monotonic_ns()}"
     before = sources.known_before(repetition.inputs)
     with HostMeter() as meter:
-        training = Training(
-            jobs=[replace(job, rendezvous=str(rendezvous)) for job in repetition.jobs],
-            group=group_of(repetition),
-            network=repetition.network,
-            schedule=repetition.schedule,
-            patience_s=repetition.patience_s,
-            folder=folder,
-            warm=meter.start,
-            tcp_ramp=repetition.tcp_ramp,
-        )
+        jobs = tuple(replace(job, rendezvous=str(rendezvous)) for job in repetition.jobs)
+        training = Training(replace(repetition, jobs=jobs), group_of(repetition), folder, meter.start)
         try:
             done = slot.train(training)
         finally:

@@ -7,10 +7,10 @@ evidence.jsonl. Both are read in the same way. Data that are missing or cannot b
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wanbench.harness.results.disk import write_json
 from wanbench.harness.results.store import RunFolder, rep_folder
@@ -34,6 +34,7 @@ _PATH_FIELDS = (
 )  # fmt: skip
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Evidence:
@@ -51,25 +52,21 @@ class Evidence:
         `loss`, the mean over ranks since the last evaluation, None before the first step. None if the workload does not
         train a model.
         """
-        found: dict[str, list[Any]] | None = self._of(row, CURVE)
-        return found
+        return self._of(row, CURVE, _curve)
 
     def trace(self, row: Row) -> dict[str, Any] | None:
         """The `first` measured step, and the columns of `steps` and `messages` of rank 0, in nanoseconds."""
-        found: dict[str, Any] | None = self._of(row, TRACE)
-        return found
+        return self._of(row, TRACE, _trace)
 
     def network(self, row: Row) -> list[dict[str, Any]] | None:
         """One entry per directed path: its configuration, and the values that the probe measured, if it ran."""
-        found: list[dict[str, Any]] | None = self._of(row, NETWORK)
-        return found
+        return self._of(row, NETWORK, _network)
 
     def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
         """`slowest`, the worker that finished last, and `fastest`, the first to finish among the workers with the usual
         number of steps. Each has its `rank`, and for each step `end_s` since the start and `step_time_s`.
         """
-        found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
-        return found
+        return self._of(row, PACE, _pace)
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int, str | None], dict[str, Any]] | None:
@@ -85,11 +82,11 @@ class Evidence:
                 continue
         return found
 
-    def _of(self, row: Row, what: str) -> Any:
+    def _of(self, row: Row, what: str, read: Callable[[Path, Row], T | None]) -> T | None:
         if self._recorded is not None:
-            return self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
+            recorded: T | None = self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
+            return recorded
         rep = rep_folder(self.path / "cells" / str(row["cell"]), row["rep"], row.get("host"))
-        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
             return read(rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):

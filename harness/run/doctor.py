@@ -13,7 +13,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -85,8 +84,8 @@ class HostCheck:
 def examine() -> list[HostCheck]:
     """Run every check. This takes about two seconds and leaves nothing behind."""
     tried = _tried()
-    parts = (_software, _namespaces, _tun, _netem, _tcp, _docker, _processors, _priority)
-    findings = [finding for part in parts for finding in part(tried)]
+    checks = (_software, _namespaces, _tun, _netem, _tcp, _docker, _image, _processors, _governor, _priority)
+    findings = [finding for check in checks if (finding := check(tried)) is not None]
     if can_run(findings):
         return findings
     # What works beside one missing part does not work beside all of them.
@@ -117,24 +116,22 @@ def _tried() -> dict[str, Any]:
     return answer
 
 
-def _software(_: dict[str, Any]) -> Iterator[HostCheck]:
+def _software(_: dict[str, Any]) -> HostCheck:
     try:
         torch = version("torch")
     except PackageNotFoundError:
-        yield HostCheck("software", "missing", "torch is not installed", "make setup")
-        return
-    yield HostCheck("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
+        return HostCheck("software", "missing", "torch is not installed", "make setup")
+    return HostCheck("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
 
 
-def _namespaces(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _namespaces(tried: dict[str, Any]) -> HostCheck:
     why = tried["namespace"]
     if why is None:
         how = "as root" if os.geteuid() == 0 else "without root"
-        yield HostCheck("namespaces", "ok", f"private networks can be created, {how}")
-        return
+        return HostCheck("namespaces", "ok", f"private networks can be created, {how}")
     found, command = _split(why)
     fix = _allow_namespaces(why, command)
-    yield HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
+    return HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
 
 
 def _allow_namespaces(why: str, command: str | None) -> str:
@@ -165,29 +162,27 @@ def _apparmor_profile() -> str:
     return f"{install}  # once: allows every program of this Python interpreter{narrower}"
 
 
-def _tun(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _tun(tried: dict[str, Any]) -> HostCheck:
     why = choice.why_no_relay() or tried["tun"]
     if why is None:
         works = "this user can open /dev/net/tun: the relay emulator works"
         if tried["offload"]:
-            yield HostCheck("TUN device", "ok", works)
+            return HostCheck("TUN device", "ok", works)
         else:
             slow = ", but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
-            yield HostCheck("TUN device", "note", works + slow)
-        return
+            return HostCheck("TUN device", "note", works + slow)
     found, _ = _split(why)
     meanwhile = "--emulator netem, if the kernel has it; --testbed virtual"
     fix = _module("tun", "CONFIG_TUN")
     if "denied" in why.lower() or "not permitted" in why.lower():
         fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
-    yield HostCheck("TUN device", "missing", found, fix, meanwhile)
+    return HostCheck("TUN device", "missing", found, fix, meanwhile)
 
 
-def _netem(_: dict[str, Any]) -> Iterator[HostCheck]:
+def _netem(_: dict[str, Any]) -> HostCheck:
     why = choice.why_no_netem()
     if why is None:
-        yield HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
-        return
+        return HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
     found, command = _split(why)
     lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
     fix = _module(lacking[2], lacking[1]) if lacking else command
@@ -195,7 +190,7 @@ def _netem(_: dict[str, Any]) -> Iterator[HostCheck]:
         found += ", and no module to load"
         if _SCRIPTS.is_dir():
             fix = "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel"
-    yield HostCheck("netem", "missing", found, fix, "--emulator relay")
+    return HostCheck("netem", "missing", found, fix, "--emulator relay")
 
 
 def _module(name: str, option: str) -> str | None:
@@ -219,25 +214,24 @@ def _distribution() -> str:
     return ""
 
 
-def _tcp(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _tcp(tried: dict[str, Any]) -> HostCheck | None:
+    if tried["namespace"] is not None:
+        return None
     host = content("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
     usable = ", ".join(tried["tcp"]) or "none"
     text = f"the host uses {host}; private networks can use {usable}"
-    if tried["namespace"] is not None:
-        return
     if "reno" in tried["tcp"]:
-        yield HostCheck("TCP", "ok", text)
-        return
+        return HostCheck("TCP", "ok", text)
     fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
-    yield HostCheck("TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion")
+    return HostCheck(
+        "TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion"
+    )
 
 
-def _docker(_: dict[str, Any]) -> Iterator[HostCheck]:
+def _docker(_: dict[str, Any]) -> HostCheck:
     why = daemon.why_not()
     if why is None:
-        yield HostCheck("Docker", "ok", daemon.describe())
-        yield from _image()
-        return
+        return HostCheck("Docker", "ok", daemon.describe())
     found, fix = _split(why)
     if "another kernel" in why or "remaps users" in why:
         fix = "docker compose run --rm wanbench doctor  # run wanbench in a container, too"
@@ -249,10 +243,12 @@ def _docker(_: dict[str, Any]) -> Iterator[HostCheck]:
         fix = "sudo service docker start"
         if _SCRIPTS.is_dir():
             fix += "  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
-    yield HostCheck("Docker", "missing", found, fix, "--testbed netns")
+    return HostCheck("Docker", "missing", found, fix, "--testbed netns")
 
 
-def _image() -> Iterator[HostCheck]:
+def _image(_: dict[str, Any]) -> HostCheck | None:
+    if daemon.why_not() is not None:
+        return None
     name = image_name(None)
     try:
         with closing(daemon.Daemon()) as running:
@@ -262,45 +258,43 @@ def _image() -> Iterator[HostCheck]:
         registry = "without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
         fix = f"make image  # in a clone of the repository; {registry}"
         found = f"--testbed docker has no image {name!r}"
-        yield HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
-        return
-    yield HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
+        return HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
+    return HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
 
 
-def _processors(_: dict[str, Any]) -> Iterator[HostCheck]:
+def _processors(_: dict[str, Any]) -> HostCheck:
     cores, memory = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
-        found = f"{text}: workers, emulator and controller share it"
-        yield HostCheck(
-            "processors",
-            "note",
-            found,
-            None,
-            "workloads by numbers, which only sleep; --testbed virtual",
+        found, meanwhile = (
+            f"{text}: workers, emulator and controller share it",
+            "workloads by numbers, which only sleep",
         )
-    else:
-        yield HostCheck("processors", "ok", text)
+        return HostCheck("processors", "note", found, None, f"{meanwhile}; --testbed virtual")
+    return HostCheck("processors", "ok", text)
+
+
+def _governor(_: dict[str, Any]) -> HostCheck | None:
     governors = {content(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     slow = sorted(str(name) for name in governors - {"performance", None})
-    if slow:
-        yield HostCheck(
-            "governor",
-            "note",
-            f"processors change their speed ({', '.join(slow)}), so step times vary more",
-            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-            "more repetitions: --set run.repeats=5",
-        )
+    if not slow:
+        return None
+    return HostCheck(
+        "governor",
+        "note",
+        f"processors change their speed ({', '.join(slow)}), so step times vary more",
+        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        "more repetitions: --set run.repeats=5",
+    )
 
 
-def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _priority(tried: dict[str, Any]) -> HostCheck:
     if tried["priority"]:
-        yield HostCheck("priority", "ok", "the relay has priority over the workers")
-        return
+        return HostCheck("priority", "ok", "the relay has priority over the workers")
     fix = None  # root is refused only by its container
     if os.geteuid() != 0:
         fix = 'echo "$USER - nice -20" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
-    yield HostCheck(
+    return HostCheck(
         "priority",
         "note",
         "no right to a higher priority: when processors are busy, the relay can deliver packets a few ms late",

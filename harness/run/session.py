@@ -115,9 +115,8 @@ def execute(
         jobs: maximum number of repetitions at a time, or None. host: its processors and memory.
         draw: redraw the figures as results come in.
 
-    Raises:
-        HostError: the host cannot emulate. OSError: the results cannot be written.
-        Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
+    Raises: HostError: the host cannot emulate. OSError: the results cannot be written. Interrupted: Ctrl-C or SIGTERM;
+        finished repetitions are kept.
     """
     tally = Tally()
     if not todo:

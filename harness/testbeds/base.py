@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wanbench.harness.emulators.emulator import EmulatorStats
-from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
-from wanbench.workloads.loop.job import Job
+from wanbench.harness.timeline.schedule import ResolvedSchedule
 from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.finished import FinishedJob
 
@@ -76,27 +75,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Training:
-    """What the workers of a slot train, and on which network.
+    """A training run in a slot.
 
     Attributes:
-        jobs: jobs by rank, equal except for the rank.
+        repetition: what the workers train, and on which network.
         group: the workers.
-        network: the network between them.
-        schedule: changes of the network; None for none.
-        patience_s: time without any message after which the workers count as hung.
         folder: folder for their output.
         warm: called when all workers begin their first step; not called if the testbed is simulated.
-        tcp_ramp: whether the simulated TCP has a growing window.
     """
 
-    jobs: Sequence[Job]
+    repetition: TrainingRepetition
     group: Group
-    network: EmulatedNetwork
-    schedule: Schedule | None
-    patience_s: float
     folder: Path
     warm: Callable[[], None]
-    tcp_ramp: bool = True
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class WorkerSlot:
     def train(self, training: Training) -> Trained:
         """Train with these workers."""
         trained = train(self, training)
-        self._imported = training.jobs[0].runs_users_code
+        self._imported = training.repetition.jobs[0].runs_users_code
         return trained
 
     def prepare(self, group: Group) -> Sequence[Worker]:

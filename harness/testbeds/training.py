@@ -24,14 +24,14 @@ _STACK_LINES = 8
 
 def train(slot: WorkerSlot, training: Training) -> Trained:
     """Let the workers of a slot train. Raises: RepFailed, HostError."""
-    player: Player | None = None
+    player, schedule = None, training.repetition.schedule
     try:
         handles = slot.prepare(training.group)
         trained, restarts = Trained(tcp=set_tcp(handles, dict(training.group.tcp))), [0] * len(handles)
-        if training.schedule is not None:
-            restarts = training.schedule.restarts()
-            player = Player(training.schedule, slot.emulator, workers=CommandedWorkers(handles, trained.done_ns))
-        talks = [OfJob(job, restarts[job.rank]) for job in training.jobs]
+        if schedule is not None:
+            restarts = schedule.restarts()
+            player = Player(schedule, slot.emulator, workers=CommandedWorkers(handles, trained.done_ns))
+        talks = [OfJob(job, restarts[job.rank]) for job in training.repetition.jobs]
         _begin(slot, training, handles, talks)
         _follow(slot, training, talks, trained, player)
         for handle in handles:
@@ -71,12 +71,12 @@ def _begin(slot: WorkerSlot, training: Training, handles: Sequence[Worker], talk
     Connections must open at their true delay. TCP remembers the shortest round trip that it has seen: after a start
     without delay it sends bursts of 64 kB for minutes, BBR limits its window, and CUBIC leaves slow start at once.
     """
-    slot.emulator.apply(training.network.without_loss())
-    for handle, job in zip(handles, training.jobs, strict=True):
+    slot.emulator.apply(training.repetition.network.without_loss())
+    for handle, job in zip(handles, training.repetition.jobs, strict=True):
         with _log(training.folder, job.rank).open("ab") as log:
             handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])
     _await(slot, training, talks, "joined")
-    slot.emulator.apply(training.network, seed=training.jobs[0].seed)
+    slot.emulator.apply(training.repetition.network, seed=training.repetition.jobs[0].seed)
     for handle in handles:
         handle.send({"cmd": "go"})
 
@@ -89,7 +89,7 @@ def _follow(
     After the last step, replicas are compared on the unchanged network without its losses: at 30 % loss a TCP
     connection can be silent for minutes.
     """
-    workers = Attendance(len(training.jobs), training.jobs[0].steps)
+    workers = Attendance(len(training.repetition.jobs), training.repetition.jobs[0].steps)
     ended = False
     for rank, message in _heard(slot, training, talks):
         event = message["event"]
@@ -113,14 +113,14 @@ def _follow(
             ended = True
             if player is not None:
                 player.stop()
-            slot.emulator.update(training.network.without_loss())
+            slot.emulator.update(training.repetition.network.without_loss())
         if player is not None:
             player.check()
 
 
 def _heard(slot: WorkerSlot, training: Training, talks: Sequence[OfJob]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the messages of all workers. Raises: as `WorkerSlot.events`, also for one that could not be said now."""
-    for rank, message in slot.events(len(training.jobs), training.patience_s):
+    for rank, message in slot.events(len(training.repetition.jobs), training.repetition.patience_s):
         talks[rank].hear(message)
         yield rank, message
 
@@ -131,7 +131,7 @@ def _await(slot: WorkerSlot, training: Training, talks: Sequence[OfJob], event: 
     for rank, message in _heard(slot, training, talks):
         if message.get("event") == event:
             heard[rank] = message
-        if len(heard) == len(training.jobs):
+        if len(heard) == len(training.repetition.jobs):
             break
     return heard
 
@@ -139,9 +139,9 @@ def _await(slot: WorkerSlot, training: Training, talks: Sequence[OfJob], event: 
 def _failed(error: Exception, slot: WorkerSlot, training: Training, cut: str) -> RepFailed:
     """Clean up, and return the failure with a stack if workers hung, else with the output of the failed worker."""
     if isinstance(error, TimeoutError):
-        stopped = slot.diagnose(len(training.jobs))
-        tail = _stack(training.folder, len(training.jobs))
-        reasons = [f"hung: no message from any worker for {training.patience_s:.0f} s", cut, stopped]
+        stopped = slot.diagnose(len(training.repetition.jobs))
+        tail = _stack(training.folder, len(training.repetition.jobs))
+        reasons = [f"hung: no message from any worker for {training.repetition.patience_s:.0f} s", cut, stopped]
     else:
         tail = _lines(training.folder, error.rank)[-_LOG_TAIL_LINES:] if isinstance(error, WorkerDied) else []
         reasons = [str(error), cut]

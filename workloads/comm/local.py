@@ -65,15 +65,9 @@ class Threads:
         """Sleep in real time."""
         time.sleep(ns / 1e9)
 
-    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> _Flight:
-        """Join an all_reduce. If ranks disagree, this and all waits for it raise CommError."""
-        return self._join("all_reduce", rank, sequence, nbytes)
-
-    def all_gather(self, rank: int, sequence: int, nbytes: int) -> _Flight:
-        return self._join("all_gather", rank, sequence, nbytes)
-
-    def _join(self, collective: str, rank: int, sequence: int, nbytes: int) -> _Flight:
-        name = f"{collective} {sequence}"
+    def collective(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> _Flight:
+        """Join an all_reduce or an all_gather. If ranks disagree, this and all waits for it raise CommError."""
+        name = f"{'all_gather' if gathers else 'all_reduce'} {sequence}"
         with self.together:
             flight = self._collectives.get(sequence)
             if flight is None:
@@ -178,7 +172,7 @@ class LocalComm(MemoryComm):
         """See `MemoryComm`. `vector` belongs to the operation and is NaN until `wait` returns."""
         given = vector.clone()
         vector.mul_(float("nan"))
-        return self._collective(self.group.fabric.all_reduce, given, [vector], gather=False)
+        return self._collective(given, [vector], gathers=False)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
         """See `MemoryComm`. Lost blocks are NaN in the receiver's vector."""

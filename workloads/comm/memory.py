@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-from wanbench.workloads.comm.base import CommError, Terms, Vector, Work
+from wanbench.workloads.comm.base import CommError, Terms, Vector, Work, nbytes_of
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.work import first_ended
 
@@ -40,11 +40,12 @@ class Fabric(Protocol):
     def sleep(self, rank: int, ns: int) -> None:
         """Let `ns` pass for this worker while others run."""
 
-    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Any:
-        """Join all_reduce number `sequence` for this worker. Raises: CommError, if sizes differ."""
+    def collective(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Any:
+        """Join collective number `sequence` for this worker: an all_gather or an all_reduce.
 
-    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Any:
-        """Join an all_gather, likewise; all collectives share one numbering."""
+        Raises:
+            CommError: sizes differ.
+        """
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Any:
         """Send message `number` from `src` to `dst`."""
@@ -100,7 +101,7 @@ class MemoryGroup:
         self.datagrams: dict[tuple[int, int, int], Vector] = {}
         self.ended: set[tuple[int, int, int]] = set()
 
-    def contribute(self, sequence: int, rank: int, vector: Vector, *, gather: bool) -> None:
+    def contribute(self, sequence: int, rank: int, vector: Vector, *, gathers: bool) -> None:
         """Add a contribution. It is read when the last rank contributes, so it must not change until its wait."""
         slot = self.slots.setdefault(sequence, _Slot())
         slot.contributions[rank] = vector
@@ -108,7 +109,7 @@ class MemoryGroup:
             return
         first, *rest = (slot.contributions[peer] for peer in range(self.world_size))
         slot.contributions = {}
-        if gather:
+        if gathers:
             slot.results = [first.clone(), *(other.clone() for other in rest)]
             return
         mean = first.clone()
@@ -223,11 +224,11 @@ class MemoryComm:
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
         """Replace `vector` with its mean over all ranks; all ranks get the same bits."""
-        return self._collective(self.group.fabric.all_reduce, vector, [vector], gather=False)
+        return self._collective(vector, [vector], gathers=False)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MemoryWork:
         """Fill `parts` with the vectors of all ranks, in the order of ranks."""
-        return self._collective(self.group.fabric.all_gather, vector, parts, gather=True)
+        return self._collective(vector, parts, gathers=True)
 
     def now(self) -> int:
         """Nanoseconds of the fabric's clock."""
@@ -238,7 +239,7 @@ class MemoryComm:
         key = (self.rank, dst, tag * _PER_TAG + self._sent[dst, tag])
         self._sent[dst, tag] += 1
         self.group.messages[key] = vector.clone()
-        return self._issued(MemoryWork(self, self.group.fabric.message(*key, _nbytes(vector))))
+        return self._issued(MemoryWork(self, self.group.fabric.message(*key, nbytes_of(vector))))
 
     def recv(self, vector: Vector, src: int, tag: int = 0) -> MemoryWork:
         """Fill `vector` with the next message from rank `src` with this tag."""
@@ -269,7 +270,7 @@ class MemoryComm:
         for peer, vector in sends.items():
             cut, key = _cut(vector, terms), (self.rank, peer, number)
             if cut.count:
-                leaving[peer] = cut.datagrams, _nbytes(vector)
+                leaving[peer] = cut.datagrams, nbytes_of(vector)
                 if key in self.group.ended:
                     self.group.ended.discard(key)
                 else:
@@ -282,23 +283,17 @@ class MemoryComm:
     def close(self) -> None:
         """Release nothing."""
 
-    def _collective(
-        self, join: Callable[[int, int, int], Any], vector: Vector, into: Sequence[Vector], *, gather: bool
-    ) -> MemoryWork:
+    def _collective(self, vector: Vector, into: Sequence[Vector], *, gathers: bool) -> MemoryWork:
         sequence = self._collectives
         self._collectives += 1
         with self.group.fabric.together:
-            flight = join(self.rank, sequence, _nbytes(vector))
-            self.group.contribute(sequence, self.rank, vector, gather=gather)
+            flight = self.group.fabric.collective(self.rank, sequence, nbytes_of(vector), gathers=gathers)
+            self.group.contribute(sequence, self.rank, vector, gathers=gathers)
         return self._issued(MemoryWork(self, flight, partial(self.group.collect, sequence, into)))
 
     def _issued(self, work: AnyWork) -> AnyWork:
         """Return each issued operation; subclasses can record it."""
         return work
-
-
-def _nbytes(vector: Vector) -> int:
-    return vector.numel() * vector.element_size()
 
 
 def _cut(vector: Vector, terms: Terms) -> Blocks:

@@ -9,5 +9,5 @@ Layout
     namespace.py   a private network stack; tun.py: its device; configuration.py: what was changed in it
     heartbeat.py   notices when a worker or its program did not run, and what held it back
     probing.py     the worker's part of measuring the network
-    control.py     the control channel: JSON lines and file descriptors
+    control.py     the control channel: JSON lines and file descriptors; finished.py: the last message of a worker
 """

@@ -131,7 +131,7 @@ def enter_private_network() -> None:
     become_namespace_root()
     unshare(_CLONE_NEWNET, "new network namespace")
     try:
-        _loopback_up()
+        bring_up("lo")
     except OSError as error:
         raise NamespaceError(f"new network namespace: lo: {error.strerror}{_remedy(errno.EPERM)}") from error
     _disable_ipv6()
@@ -161,8 +161,10 @@ def _read_sysctl(name: str) -> str | None:
         return None
 
 
-def _loopback_up() -> None:
-    ask(RTM_SETLINK, struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex("lo"), IFF_UP, IFF_UP))
+def bring_up(device: str, attributes: bytes = b"") -> None:
+    """Bring a device up, with these attributes. Raises: OSError."""
+    link = struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(device), IFF_UP, IFF_UP)
+    ask(_RTM_SETLINK, link + attributes)
 
 
 def _disable_ipv6() -> None:
@@ -383,7 +385,8 @@ def _add_rule(priority: int, table: int, action: int, attributes: bytes) -> None
 
 # ---------------------------------------------------------------- rtnetlink
 
-RTM_SETLINK, IFF_UP = 19, 0x1
+IFF_UP = 0x1
+_RTM_SETLINK = 19
 ACKNOWLEDGED, REPLACE_OR_CREATE, LISTED = 0x4, 0x100 | 0x400, 0x300
 _REQUEST, _ERROR, _DONE = 0x1, 2, 3
 _HEADER = struct.Struct("IHHII")

@@ -54,9 +54,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
             (path of the Unix socket; None if the rendezvous crosses the network), port, host (True on the worker whose
             program opens the rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr.
             With `stdin` there is another one before, for the first process. With `inherit`, each env is added to the
-            environment of this process. `agent` is the path of the socket for commands of other workers
-            (`workloads.process.agent`), which get `agent_env`; a worker that has one runs until it is signalled,
-            unless it has processes.
+            environment of this process. `agent` and `agent_env`: see `_services`.
         counters: a function without arguments, called before and after the program.
 
     Raises:
@@ -238,7 +236,11 @@ def _start(spec: dict[str, Any], cwd: str, given: int, out: int, err: int) -> su
 
 
 def _services(request: dict[str, Any]) -> list[tuple[socket.socket, Callable[[], None]]]:
-    """Open the sockets of this worker. Return each with what serves it."""
+    """Open the sockets of this worker. Return each with what serves it.
+
+    `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which get `agent_env`.
+    A worker that has one runs until it is signalled, unless it has processes.
+    """
     services: list[tuple[socket.socket, Callable[[], None]]] = []
     if request["door"] is not None:
         door = _open_door(request)

@@ -33,7 +33,7 @@ INTERFACE = "wan0"
 TRAINING = "wanbench.workloads.process.training"
 
 
-def main(channel: Channel, request: Mapping[str, Any]) -> None:
+def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
     """Become a machine with its own network, send its attachment to the controller, then serve until end of file.
 
     Args:
@@ -41,6 +41,7 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
             `congestion` of all connections to peers or None, only used if this side makes the device; `name` of this
             host; `hosts`, the address of each name; `private_tmp`, as in `machine.enter`.
     """
+    channel = Channel(sock)
     address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     try:
@@ -57,7 +58,7 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
 
 
 def open_attachment(kind: str, address: str, congestion: str | None) -> tuple[int, str | None]:
-    """Open what joins this worker to the others; see `main`.
+    """Open what joins this worker to the others; see `serve_forked`.
 
     Return the descriptor, and the congestion control that the route to the others has, if it was set.
 
@@ -163,8 +164,3 @@ def _log_into(fd: int) -> None:
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
-
-
-def serve_forked(sock: socket.socket, request: dict[str, Any]) -> None:
-    """Run a newly forked worker."""
-    main(Channel(sock), request)

@@ -59,7 +59,7 @@ class BbrConnections(Connections):
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
         load = self._at_pace(load)
         path = _rates(load)
-        begin, wait_ns, held_ns = self._earlier.behind(index, ready)
+        begin, wait_ns, held_ns = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
         known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
         slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
@@ -71,10 +71,10 @@ class BbrConnections(Connections):
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
         first = ready + wait_ns + held_ns
-        silent = self._earlier.acknowledged_ns(index) <= first
+        silent = self._last.acknowledged_ns(index) <= first
         last = self._round_trips.last_ns(index, first, drained + stall, silent, load)
         stall = np.rint(last - drained).astype(np.int64) + again
-        self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
+        self._last.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
         return Stall(again, np.rint(drained + stall).astype(np.int64))
 
     def _start(self, connection: int, message: Sent, rtt_ns: float, path: float) -> int:

@@ -54,7 +54,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ConnectionPath:
     """The path of a message for its connection.
 
     Attributes:
@@ -121,7 +121,7 @@ class Sender:
         self.missing: list[Sent] = []
         self.again: deque[Sent] = deque()
         self._unsent: deque[tuple[float, bool]] = deque()  # (bytes, whether the packet is lost)
-        self._way = Way(0.0, 0.0)
+        self._path = ConnectionPath(0.0, 0.0)
         self._paced_ns = 0.0  # when a paced sender may send again
         self._number = 0
         self._pipe = 0.0
@@ -155,23 +155,28 @@ class Sender:
         return self._recovery is None and not (self.missing or self.again or self._probing)
 
     def take_over(
-        self, now: float, sent_ns: float, queue_ns: float, flying: list[tuple[float, float, float]], way: Way
+        self,
+        now: float,
+        sent_ns: float,
+        queue_ns: float,
+        flying: list[tuple[float, float, float]],
+        path: ConnectionPath,
     ) -> None:
         """Begin at `now` at the latest, with what was sent before.
 
         Args:
             sent_ns: when something was last sent. queue_ns: when the queue is empty, or a paced sender may send.
             flying: what is on its way: (bytes, when the first and the last of them are acknowledged).
-            way: of the bytes.
+            path: of the bytes.
         """
         self.now, self.sent_ns = min(now, sent_ns), sent_ns
-        self.queue_ns, self._paced_ns = queue_ns, queue_ns if way.paced else 0.0
+        self.queue_ns, self._paced_ns = queue_ns, queue_ns if path.paced else 0.0
         for nbytes, first_ns, last_ns in flying:
             parts = max(1, min(PARTS, round(nbytes / SEGMENT_BYTES)))
             for part in range(1, parts + 1):
                 acked_ns = first_ns + (last_ns - first_ns) * part / parts
                 self._number += 1
-                self.flying.append(Sent(self._number, nbytes / parts, acked_ns - way.rtt_ns, acked_ns))
+                self.flying.append(Sent(self._number, nbytes / parts, acked_ns - path.rtt_ns, acked_ns))
             self._pipe += nbytes
         self._note_use(limited=self._pipe + 1 >= self.window)
 
@@ -187,15 +192,15 @@ class Sender:
             self._happen(at)
         self.now = max(self.now, until)
 
-    def send(self, ready: float, nbytes: float, losses: int, tail_lost: bool, way: Way) -> float:
+    def send(self, ready: float, nbytes: float, losses: int, tail_lost: bool, path: ConnectionPath) -> float:
         """Send a message that is ready at `ready`. Return when all of it has left the narrowest queue.
 
         Args:
             losses: number of its lost packets. tail_lost: whether the last packet is one of them.
         """
-        self._way = way
+        self._path = path
         if not self._smoothed_ns:
-            self._smoothed_ns = way.rtt_ns
+            self._smoothed_ns = path.rtt_ns
         self.advance(ready)
         if self.quiet and self.now > self.sent_ns:
             self.rules.resumed(self.now - self.sent_ns)
@@ -225,11 +230,11 @@ class Sender:
             return False
         if not (self.calm and self.flying and self._blocked()):
             return False
-        way, before, (nbytes, lost) = self._way, self.window, self._unsent[0]
-        period_ns = way.rtt_ns + self.flying[0].nbytes * way.ns_per_byte
-        if self.flying[-1].acked_ns - self.flying[0].acked_ns > way.rtt_ns or self.queue_ns > self.now + way.rtt_ns:
+        path, before, (nbytes, lost) = self._path, self.window, self._unsent[0]
+        period_ns = path.rtt_ns + self.flying[0].nbytes * path.ns_per_byte
+        if self.flying[-1].acked_ns - self.flying[0].acked_ns > path.rtt_ns or self.queue_ns > self.now + path.rtt_ns:
             return False
-        most = min(way.full, math.inf if way.paced else way.room)
+        most = min(path.full, math.inf if path.paced else path.room)
         limits = most, self._largest
         self.window, count, sent = pass_rounds(self.rules, before, limits, nbytes - before, self.now, period_ns)
         if not count:
@@ -270,7 +275,7 @@ class Sender:
     def _transmit(self) -> None:
         if self.again:
             old = self.again.popleft()
-            self._put(old.nbytes, again=True, lost=self._way.loss > 0 and self.random.next() < self._way.loss)
+            self._put(old.nbytes, again=True, lost=self._path.loss > 0 and self.random.next() < self._path.loss)
             return
         nbytes, lost = self._unsent.popleft()
         if lost:
@@ -278,7 +283,7 @@ class Sender:
             return
         fits = self.window - self._pipe
         most = self.window / PARTS
-        if self._way.paced and self._way.ns_per_byte:
+        if self._path.paced and self._path.ns_per_byte:
             nbytes -= self._skip(nbytes)
             most = max(most, BURST_BYTES, BURST_NS / self._pace())
         part = max(1, min(int(fits / SEGMENT_BYTES + 1e-9), int(most / SEGMENT_BYTES))) * SEGMENT_BYTES
@@ -290,11 +295,11 @@ class Sender:
     def _pace(self) -> float:
         """How many nanoseconds for each byte Linux's pacing waits."""
         gain = SLOW_START_GAIN if self.window < self.threshold / 2 else GAIN
-        return max(self._way.ns_per_byte, self._smoothed_ns / gain / max(self.window, self._pipe))
+        return max(self._path.ns_per_byte, self._smoothed_ns / gain / max(self.window, self._pipe))
 
     def _skip(self, nbytes: float) -> float:
         """Send bytes that neither the window nor a loss delays; leave those of a round trip."""
-        full = self._way.full
+        full = self._path.full
         skipped = nbytes - 2 * full
         if (
             skipped <= full
@@ -303,31 +308,31 @@ class Sender:
             or self._recovery is not None
         ):
             return 0.0
-        self.now = self.queue_ns = self._paced_ns = max(self.now, self.queue_ns) + skipped * self._way.ns_per_byte
+        self.now = self.queue_ns = self._paced_ns = max(self.now, self.queue_ns) + skipped * self._path.ns_per_byte
         self.flying.clear()
         self._pipe = 0.0
         return skipped
 
     def _put(self, nbytes: float, *, again: bool, lost: bool) -> None:
         """Put bytes into the queue, or what it has room for."""
-        way = self._way
-        waiting = max(0.0, self.queue_ns - self.now) / way.ns_per_byte if way.ns_per_byte else 0.0
-        overflow = waiting + nbytes - way.room
-        if overflow > 1 and not way.paced:
+        path = self._path
+        waiting = max(0.0, self.queue_ns - self.now) / path.ns_per_byte if path.ns_per_byte else 0.0
+        overflow = waiting + nbytes - path.room
+        if overflow > 1 and not path.paced:
             dropped = min(nbytes, math.ceil(overflow / SEGMENT_BYTES) * float(SEGMENT_BYTES))
             if dropped < nbytes:
                 self._put(nbytes - dropped, again=again, lost=lost)
             self._lose(dropped, again=again)
             return
-        self.queue_ns = max(self.queue_ns, self.now) + nbytes * way.ns_per_byte
-        if way.paced and way.ns_per_byte:
+        self.queue_ns = max(self.queue_ns, self.now) + nbytes * path.ns_per_byte
+        if path.paced and path.ns_per_byte:
             gap_ns = nbytes * self._pace()
             self._paced_ns = self.now + gap_ns - min(gap_ns / 2, self.now - self._paced_ns)
         if lost:
             self._lose(nbytes, again=again)
             return
         self.latest_ns = max(self.latest_ns, self.queue_ns)
-        self.flying.append(self._sent(nbytes, self.queue_ns + way.rtt_ns, again=again))
+        self.flying.append(self._sent(nbytes, self.queue_ns + path.rtt_ns, again=again))
         self._note_use(limited=self._pipe + 1 >= self.window)
 
     def _lose(self, nbytes: float, *, again: bool) -> None:
@@ -348,7 +353,7 @@ class Sender:
         at = self.flying[0].acked_ns if self.flying else math.inf
         doubted = [sent.doubted_ns for sent in self.missing if sent.doubted_ns < math.inf]
         if doubted:
-            at = min(at, min(doubted) + self._way.rtt_ns / 4)
+            at = min(at, min(doubted) + self._path.rtt_ns / 4)
         if (self.again or self._unsent) and self.now < self._paced_ns and not self._blocked():
             at = min(at, self._paced_ns)
         return at if at < math.inf else self._timer_ns()
@@ -357,7 +362,7 @@ class Sender:
         timeout = min((self._smoothed_ns + MIN_TIMEOUT_NS) * 2.0**self._timeouts, MAX_TIMEOUT_NS)
         if self._probing or self._recovery is not None:
             return self._heard_ns + timeout
-        alone = len(self.missing) == 1 and self._way.paced  # gloo has another message in flight, which reveals it
+        alone = len(self.missing) == 1 and self._path.paced  # gloo has another message in flight, which reveals it
         probe_ns = 2 * self._smoothed_ns + (MIN_TIMEOUT_NS if alone else 0)
         return max(self.now, min(self.missing[0].sent_ns + timeout, self._heard_ns + probe_ns))
 
@@ -365,7 +370,7 @@ class Sender:
         self.now = max(self.now, at)
         if self.flying and self.flying[0].acked_ns <= at:
             self._acknowledge(self.flying.popleft())
-        elif doubted := [sent for sent in self.missing if sent.doubted_ns + self._way.rtt_ns / 4 <= at]:
+        elif doubted := [sent for sent in self.missing if sent.doubted_ns + self._path.rtt_ns / 4 <= at]:
             self._mark(doubted)
         elif not self.flying and self.missing and at == self._timer_ns():
             self._time_out()
@@ -376,7 +381,7 @@ class Sender:
             self._probing = True
             last = self.missing.pop()
             self._pipe -= last.nbytes
-            self._put(last.nbytes, again=True, lost=self._way.loss > 0 and self.random.next() < self._way.loss)
+            self._put(last.nbytes, again=True, lost=self._path.loss > 0 and self.random.next() < self._path.loss)
             return
         self._timeouts += 1
         self._probing, self._reducing = False, False
@@ -401,7 +406,7 @@ class Sender:
         for other in self.missing:
             if other.number < sent.number:
                 other.later += max(1.0, sent.nbytes / SEGMENT_BYTES)
-                other.doubted_ns = min(other.doubted_ns, max(self.now - self._way.rtt_ns / 4, other.sent_ns + rtt_ns))
+                other.doubted_ns = min(other.doubted_ns, max(self.now - self._path.rtt_ns / 4, other.sent_ns + rtt_ns))
                 if other.later >= _DUPLICATES or self._recovery is not None or self._probing:
                     lost.append(other)
         probed, self._probing = self._probing and sent.again, self._probing and not sent.again
@@ -431,7 +436,7 @@ class Sender:
         if self._reducing:
             self._reduce(sent.nbytes, extra=float(SEGMENT_BYTES) if sent.again else 0.0, least=0.0)
         else:
-            self._grow(sent.nbytes, self._way.rtt_ns)
+            self._grow(sent.nbytes, self._path.rtt_ns)
         if self._recovered():
             if self._reducing:
                 self.window = self.threshold
@@ -454,7 +459,7 @@ class Sender:
 
     def _grow(self, acked: float, rtt_ns: float) -> None:
         if self.window < self.threshold:
-            if self.rules.slow_start_ends(self.window, acked, self.now, rtt_ns, paced=self._way.paced):
+            if self.rules.slow_start_ends(self.window, acked, self.now, rtt_ns, paced=self._path.paced):
                 self.threshold = self.window
             elif self.window < 2 * self._most:
                 self.window = min(self.window + acked, max(self.threshold, self.window), self._largest)
@@ -486,23 +491,23 @@ class Message:
 
     Attributes:
         ready: when it begins. nbytes: of it. losses: number of its lost packets.
-        tail_lost: whether the last packet is one of them. way: its path.
+        tail_lost: whether the last packet is one of them. path: of the connection.
     """
 
     ready: float
     nbytes: float
     losses: int
     tail_lost: bool
-    way: Way
+    path: ConnectionPath
 
     @property
     def draws(self) -> bool:
         """Whether random numbers decide what is lost: of it, or of what is sent again of it."""
-        return self.losses > 0 or (self.way.loss > 0 and not self.way.paced)
+        return self.losses > 0 or (self.path.loss > 0 and not self.path.paced)
 
     def by(self, sender: Sender) -> float:
         """Send it. Return when all of it has left the narrowest queue."""
-        return sender.send(self.ready, self.nbytes, self.losses, self.tail_lost, self.way)
+        return sender.send(self.ready, self.nbytes, self.losses, self.tail_lost, self.path)
 
 
 @dataclass

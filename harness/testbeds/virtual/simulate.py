@@ -112,9 +112,7 @@ def simulate(
     """Run the jobs of all ranks on one simulated clock.
 
     Args:
-        jobs: jobs by rank, equal except for the rank.
-        network: the network between the workers.
-        tcp: the modelled features of TCP.
+        jobs: by rank, equal except for the rank. network: between the workers. tcp: the modelled features of TCP.
         shuffle, stopped: see `Simulation`.
         changing: changes of the network during training.
 
@@ -196,6 +194,7 @@ class _Workers:
 
     def _run(self, job: Job) -> None:
         emit: Emit = self.steps.add
+        warm: Callable[[], None] = _nothing
         if self._changing is not None:
             emit = self._changing.watch_steps(job, emit)
             if not job.returned:

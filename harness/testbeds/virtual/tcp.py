@@ -17,7 +17,7 @@ The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has 
 * Packets lost in an outage are sent again by a probe after two round trips, and then after timeouts that begin at RTT +
   200 ms and double each time, as in Linux. After a timeout the window restarts at one segment.
 
-Messages of a connection follow one another: they share its window, and the buffer of its narrowest queue (`Earlier`).
+Messages of a connection follow one another and share its window and the buffer of its narrowest queue (`LastMessages`).
 Connections that are followed packet by packet share a sender while they are in equal state.
 
 Not modelled: delayed acknowledgements, and the bytes and the queueing of acknowledgements in the opposite direction.
@@ -48,13 +48,13 @@ from wanbench.harness.testbeds.virtual.congestion import (
 from wanbench.harness.testbeds.virtual.sender import (
     MIN_TIMEOUT_NS,
     PARTS,
+    ConnectionPath,
     Followed,
     FollowedConnections,
     Group,
     Lost,
     Message,
     Sender,
-    Way,
     alike,
     attempts,
 )
@@ -141,7 +141,7 @@ class Connections:
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
         self._followed = FollowedConnections(count, lambda connection: Stream(key(seed, *name, connection)))
-        self._earlier = Earlier(count, paced=paced)
+        self._last = LastMessages(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
@@ -175,7 +175,7 @@ class Connections:
         groups += self._begin(slow, messages, index, window, ready, load)
         last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
         self._window[index] = after
-        self._earlier.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
+        self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
         left = np.rint(drained + stall).astype(np.int64)
         sent = self._follow(groups, index, ready, load, (losses, tail_lost), left)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
@@ -272,7 +272,7 @@ class Connections:
         positions = np.flatnonzero(slow & ~self._followed.among(index))
         if not len(positions):
             return []
-        state = [window, self._threshold[index], self._last_sent[index], *self._earlier.state(index, ready)]
+        state = [window, self._threshold[index], self._last_sent[index], *self._last.state(index, ready)]
         if self._cubic:
             state.append(np.array([str(self._cubic.get(connection)) for connection in index.tolist()]))
         groups = []
@@ -284,8 +284,8 @@ class Connections:
     def _sender(self, connection: int, window: Floats, load: Load, i: int, ready: Ints) -> Sender:
         """The state of a connection when its message begins."""
         rules = _RENO if self._tcp.congestion == "reno" else self._cubic.get(connection, Cubic())
-        begin, way = float(ready[i]), self._way(load, i)
-        flying, grown = self._earlier.unacknowledged(connection, begin, way.ns_per_byte)
+        begin, path = float(ready[i]), self._path(load, i)
+        flying, grown = self._last.unacknowledged(connection, begin, path.ns_per_byte)
         sender = Sender(
             rules.copy(),
             float(window[i]) - grown,
@@ -293,8 +293,8 @@ class Connections:
             Stream(0),
             largest=self._tcp.largest_window,
         )
-        sent_ns, empty_ns = float(self._last_sent[connection]), self._earlier.empty_ns(connection)
-        sender.take_over(begin, sent_ns, empty_ns, flying, way)
+        sent_ns, empty_ns = float(self._last_sent[connection]), self._last.empty_ns(connection)
+        sender.take_over(begin, sent_ns, empty_ns, flying, path)
         return sender
 
     def _follow(
@@ -312,17 +312,17 @@ class Connections:
         for group in groups:
             i, some = group.first, group.positions
             lost_of_it = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
-            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._way(load, i))
+            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._path(load, i))
             left[some] = self._followed.send(group.followed, int(index[i]), message)
-            self._earlier.replace(index[some], left[some], load.rtt_ns[some])
+            self._last.replace(index[some], left[some], load.rtt_ns[some])
             sent[some] = round(group.followed.sender.sent_ns)
         return sent
 
-    def _way(self, load: Load, i: int) -> Way:
+    def _path(self, load: Load, i: int) -> ConnectionPath:
         ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
         room = np.inf if load.buffer_bytes is None else float(load.buffer_bytes[i])
         loss = 0.0 if load.loss is None else float(load.loss[i])
-        return Way(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
+        return ConnectionPath(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
@@ -337,7 +337,7 @@ class Connections:
         """What each sender can send at once."""
         ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
         held = np.full(len(index), np.inf) if self.paced or load.buffer_bytes is None else load.buffer_bytes
-        return self._earlier.bursts(index, ready, window, held, ns_per_byte)
+        return self._last.bursts(index, ready, window, held, ns_per_byte)
 
     def sent_ns(self, connection: int) -> int:
         """When the last byte of a connection's messages was first sent."""
@@ -382,7 +382,7 @@ class Connections:
             self._threshold[index] = self._window[index]
             return lost.rtt_ns
         sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0), largest=self._tcp.largest_window)
-        sender.send(0.0, lost.nbytes, 0, False, Way(float(lost.rtt_ns), 0.0))
+        sender.send(0.0, lost.nbytes, 0, False, ConnectionPath(float(lost.rtt_ns), 0.0))
         self._window[index], self._threshold[index] = sender.window, math.inf
         return round(sender.latest_ns)
 
@@ -408,7 +408,7 @@ def _full(load: Load) -> Floats:
     return full
 
 
-class Earlier:
+class LastMessages:
     """The last message of each connection.
 
     A paced message begins when the last one has left. Others enter the queue as soon as the window lets them.

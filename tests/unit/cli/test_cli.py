@@ -365,6 +365,7 @@ def test_a_number_of_jobs_is_at_least_one(jobs, measured):
 
 
 def test_a_bug_is_one_line_and_with_a_variable_its_traceback(measured, monkeypatch):
+    monkeypatch.delenv("WANBENCH_TRACEBACK", raising=False)
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     measured[0].outcome = KeyError("oops")
     line = (

@@ -33,7 +33,8 @@ SPEC = {
     "network": {"rtt": "1ms"}, "algorithms": {"ssgd": {}}, "sweep": {"workers": [2]}, "run": {"testbed": "netns"},
 }  # fmt: skip
 CELL = next(cell for cell in expand(Spec.from_dict(SPEC), "x.toml") if cell.is_baseline)
-JOB = replace(CELL.repetition(0).jobs[0], told_steps=(CELL.steps,))
+REPETITION = CELL.repetition(0)
+JOB = replace(REPETITION.jobs[0], told_steps=(CELL.steps,))
 
 
 def row(step, rank=0):
@@ -111,11 +112,11 @@ def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
     """Run a repetition with a worker that says these lines. Return its columns, or the failure."""
     emulator = Silent(b"".join(line + b"\n" for line in lines))
     slot = WorkerSlot(emulator, lambda: emulator)
-    training = Training([JOB], Group(1), CELL.emulated_network, None, patience_s, folder, lambda: None)
+    training = Training(replace(REPETITION, jobs=(JOB,), patience_s=patience_s), Group(1), folder, lambda: None)
     try:
         done = slot.train(training)
         return trained(
-            CELL.repetition(0),
+            REPETITION,
             MeasuredTraining(done.finished, done.tcp, done.steps.first_rank),
             reported_steps=len(done.steps),
         )

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from git_command import git
 
 from wanbench.harness.gate.sides import HOOK, OtherFiles, OwnFiles
 
@@ -28,11 +29,6 @@ class Editable:
 def install():
     sys.meta_path.{add}
 """
-
-
-def git(folder, *arguments) -> str:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def package(folder: Path, version: str) -> None:

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from git_command import git
 from on_relay import expand
 
 from wanbench.harness.plan.cell import CommandCell
@@ -75,12 +76,8 @@ def template(tmp_path_factory) -> Path:
         (folder / "train.py").chmod(0o755)
         git(folder, "checkout", "-q", "-B", branch)
         git(folder, "add", "-A")
-        git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", branch)
+        git(folder, "commit", "-qm", branch)
     return folder
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True)
 
 
 class Project:

@@ -49,7 +49,8 @@ def test_losses_end_when_all_workers_have_ended_their_last_step():
 
     emulator = Emulator()
     two = [SimpleNamespace(steps=5)] * 2
-    training = Training(two, Group(2), network, None, 1.0, Path(), lambda: None)
+    repetition = SimpleNamespace(jobs=two, network=network, schedule=None, patience_s=1.0)
+    training = Training(repetition, Group(2), Path(), lambda: None)
     listeners = [SimpleNamespace(hear=lambda message: None)] * 2
     _follow(SimpleNamespace(emulator=emulator, events=events), training, listeners, Trained(), None)
     assert seen == [0, 0, 0, 0, 1, 1]
