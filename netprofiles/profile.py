@@ -74,12 +74,6 @@ class Profile:
             return site.local_rtt
         return Delay(self.path(a, b).delay.ns + self.path(b, a).delay.ns)
 
-    def max_rtt(self) -> Delay:
-        """The longest round trip between two sites; with a single site, its `local_rtt`."""
-        if isinstance(self.paths, SamePaths):
-            return Delay(2 * self.paths.like.delay.ns) if self.paths else self.sites[0].local_rtt
-        return max((self.rtt(a, b) for a, b in self.paths), default=self.sites[0].local_rtt)
-
     def scaled(self, factor: float, what: Scaled = "payload scale") -> Profile:
         """Multiply some of the values by `factor`.
 

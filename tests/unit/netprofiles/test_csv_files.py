@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from longest import max_rtt
 
 from wanbench.netprofiles import Delay, Packets, ProfileError, Provenance, Rate, Ratio, Size, load
 from wanbench.netprofiles.csv_file import COLUMNS
@@ -77,7 +78,7 @@ up = "1Gbit"
 
 
 def test_a_site_without_a_path_is_a_network_of_one(csv):
-    assert csv("src,dst,rtt_ms,up_mbps", "a,,,5").max_rtt() == Delay(0)
+    assert max_rtt(csv("src,dst,rtt_ms,up_mbps", "a,,,5")) == Delay(0)
 
 
 def test_the_directions_of_a_path_in_csv_can_differ(csv):

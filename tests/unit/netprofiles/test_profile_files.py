@@ -1,6 +1,7 @@
 """Profile files are read strictly: each error is one line with the place, and with a suggestion if one is close."""
 
 import pytest
+from longest import max_rtt
 
 from wanbench.netprofiles import Delay, Packets, ProfileError, Provenance, Rate, Ratio, Size, load
 
@@ -281,4 +282,4 @@ def test_a_file_that_is_not_text_is_refused(tmp_path, monkeypatch):
 
 def test_a_file_in_a_windows_editor_s_utf_8_is_read(tmp_path):
     (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfsrc,dst,rtt_ms\r\na,b,80\r\n")
-    assert load(str(tmp_path / "bom.csv")).max_rtt() == Delay.parse("80ms")
+    assert max_rtt(load(str(tmp_path / "bom.csv"))) == Delay.parse("80ms")
