@@ -46,7 +46,6 @@ _ALGORITHMS = {
     "dts": "dts = { delay = 4, period = 4 }",
     "diloco": "diloco = { period = 10 }",
     "sgp": "sgp = {}",
-    "decoupled-diloco": "decoupled-diloco = { period = 10 }",
     "async-local-sgd": "async-local-sgd = { period = 10 }",
 }
 _SPEC = """
@@ -125,7 +124,9 @@ class Bench:
     def row(self, algorithm: str, kills: Sequence[tuple[int, float, float | None]], rep: int = 0) -> Mapping[str, Any]:
         """Measure a repetition. Raises: RepFailed."""
         with tempfile.TemporaryDirectory() as folder:
-            return measure(cell_of(algorithm, kills, self._testbed), rep, self._slot, Path(folder), self._control, None)
+            return measure(
+                cell_of(algorithm, kills, self._testbed).repetition(rep), self._slot, Path(folder), self._control, None
+            )
 
     def goodput(self, algorithm: str, row: Mapping[str, Any]) -> float:
         """Return the goodput of a row, relative to the median of undisturbed repetitions."""

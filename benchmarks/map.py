@@ -29,8 +29,7 @@ from wanbench.harness.advise.question import Limits, Question, ask  # noqa: E402
 from wanbench.harness.advise.ranking import one_of_each, ranked  # noqa: E402
 from wanbench.harness.advise.search import Options, emulate, search  # noqa: E402
 from wanbench.harness.errors import WanbenchError  # noqa: E402
-from wanbench.harness.show.figures import stored_map  # noqa: E402
-from wanbench.harness.show.figures.map import MapData  # noqa: E402
+from wanbench.harness.show.figures.map import MapData, store_map  # noqa: E402
 
 _WORKLOAD, _WORKERS = "resnet50-v100", 4
 _RTTS_MS, _RATES_MBIT = (1.0, 400.0), (10.0, 10_000.0)
@@ -131,7 +130,7 @@ def main() -> None:
     marks += "borders" + (f"; {len(lines) - len(valid)} more were not valid." if len(valid) < len(lines) else ".")
     caption = found.caption + (marks if lines else "")
     found = replace(found, data=replace(found.data, checks=valid), caption=caption)
-    stored_map.store(found, to)
+    store_map(found, to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list({name: None for line in lines for name in line}))

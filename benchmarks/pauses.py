@@ -206,7 +206,7 @@ def measured(point: Point, cell: Cell, slot: Any, control: Path) -> dict[str, An
     line: dict[str, Any] = {**vars(point), "cell": cell.label}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            row: Mapping[str, Any] = measure(cell, 0, disturbed, Path(folder), control, None)
+            row: Mapping[str, Any] = measure(cell.repetition(0), disturbed, Path(folder), control, None)
         except RepFailed as error:
             row = {
                 "status": "failed",

@@ -16,7 +16,7 @@
     at_least, between, one_of    bounds of its parameters
     SSGD, Delayed, Sparse, DTS, DGA
     LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, EagerDiLoCo, SparseLoCo, OLCO3
-    AsyncLocalSGD, DecoupledDiLoCo, HALoS
+    AsyncLocalSGD, HALoS
     SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
     RPS, GradientSharing
 
@@ -39,7 +39,6 @@ _NAMES = {
     "wanbench.workloads.algorithms.async_local_sgd": ("AsyncLocalSGD",),
     "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Promises", "Replica", "Setting"),
     "wanbench.workloads.algorithms.cocod": ("CoCoD",),
-    "wanbench.workloads.algorithms.decoupled": ("DecoupledDiLoCo",),
     "wanbench.workloads.algorithms.delayed": ("Delayed",),
     "wanbench.workloads.algorithms.dga": ("DGA",),
     "wanbench.workloads.algorithms.diloco": ("DiLoCo",),

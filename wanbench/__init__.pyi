@@ -13,7 +13,6 @@ from wanbench.workloads.algorithms.base import Promises as Promises
 from wanbench.workloads.algorithms.base import Replica as Replica
 from wanbench.workloads.algorithms.base import Setting as Setting
 from wanbench.workloads.algorithms.cocod import CoCoD as CoCoD
-from wanbench.workloads.algorithms.decoupled import DecoupledDiLoCo as DecoupledDiLoCo
 from wanbench.workloads.algorithms.delayed import Delayed as Delayed
 from wanbench.workloads.algorithms.dga import DGA as DGA
 from wanbench.workloads.algorithms.diloco import DiLoCo as DiLoCo

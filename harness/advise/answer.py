@@ -21,7 +21,6 @@ from wanbench.harness.advise.reproduce import ADVICE, emulation_spec, snippet, t
 from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
-from wanbench.harness.plan.load import worker_bytes
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.grid import size
 from wanbench.harness.show.tables import objects_as_csv
@@ -240,7 +239,7 @@ def _plain(one: Measured | None, found: SearchResult) -> dict[str, Any] | None:
         "tier": str(evidence.tier),
         "sources": [_source(each) for each in evidence.sources],
         "message_bytes_per_worker_and_day": _bytes_a_day(one),
-        "worker_bytes": worker_bytes(cell),
+        "worker_bytes": cell.worker_bytes,
     }
 
 
@@ -280,9 +279,9 @@ def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     if answer.proposal is not None:
         yield "learn", _learn(answer.proposal, next(path for path in files if path.endswith(FILE)))
     costs = f"{_a_day(answer.advised)} of messages a day from each worker, without what the collective adds, and "
-    costs += f"{size(worker_bytes(answer.advised.candidate.cell))} of its memory"
+    costs += f"{size(answer.advised.candidate.cell.worker_bytes)} of its memory"
     if answer.runner_up is not None:
-        costs += f"; runner-up: {_a_day(answer.runner_up)}, {size(worker_bytes(answer.runner_up.candidate.cell))}"
+        costs += f"; runner-up: {_a_day(answer.runner_up)}, {size(answer.runner_up.candidate.cell.worker_bytes)}"
     yield "costs", costs
     yield "files", ", ".join(files)
 

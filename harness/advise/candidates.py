@@ -12,7 +12,6 @@ from wanbench.harness.plan import known
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
 from wanbench.harness.plan.collective import alternatives
-from wanbench.harness.plan.load import worker_bytes
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.compute.optim import OptimizerError
@@ -38,7 +37,6 @@ _OWN_COMPRESSOR = ("sparseloco",)  # without it, it is `diloco` without momentum
 # Of methods with a server, a few: the law does not describe them, so each would have to be simulated.
 _FEW: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "async-local-sgd": {"period": (10, 50)},
-    "decoupled-diloco": {"period": (24,), "fragments": (1, 24), "delay": (2,)},
     "halos": {"period": (8,)},
 }
 _USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
@@ -116,7 +114,7 @@ def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[Training
             left_out.append(LeftOut(setting.label, "", "no collective carries it"))
         limit = question.limits.memory_bytes
         for each in found:
-            needed = worker_bytes(each)
+            needed = each.worker_bytes
             if limit is not None and needed > limit:
                 reason = f"needs {needed / 1e9:.3g} GB of memory in a worker"
                 left_out.append(LeftOut(setting.label, each.collective, reason))

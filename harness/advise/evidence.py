@@ -308,7 +308,7 @@ def differences(recording: Recording, question: Question) -> list[str]:
     pairs = {key: (train.get(key, default[key].default), value) for key, value in asked.items()}
     pairs["workers"] = recording.about["workers"], question.workers
     found = [f"{key} {recorded}, here {value}" for key, (recorded, value) in pairs.items() if recorded != value]
-    if (changed := sources.changed(cell, recording.made.get("sources", {}))) is not None:
+    if (changed := sources.changed(cell.inputs, recording.made.get("sources", {}))) is not None:
         found.append(f"{changed} has changed")
     elif "sources" not in recording.made and question.spec.workload.model is not None:
         found.append("its code was not recorded")

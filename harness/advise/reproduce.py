@@ -15,7 +15,7 @@ from typing import Any
 from wanbench.harness.advise.question import Question
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import TrainingCell
-from wanbench.harness.rep.group import network_environments
+from wanbench.harness.plan.pacing import network_environments
 from wanbench.netprofiles import FileError
 from wanbench.netprofiles.toml_text import document
 from wanbench.netprofiles.user_file import read_text
@@ -104,7 +104,7 @@ def _told(cell: TrainingCell) -> list[str]:
     """Lines that tell the process group `wan` of the network; none for gloo."""
     if _backend(cell) == "gloo":
         return []
-    by_rank = [*network_environments(cell)]
+    by_rank = [*network_environments(cell.profile, cell.placement, by_site=cell.collective == "hierarchical")]
     if cell.collective == "hierarchical":
         by_rank = [{COLLECTIVE: "hierarchical", **each} for each in by_rank]
     alike = all(each == by_rank[0] for each in by_rank)

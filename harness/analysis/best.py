@@ -10,7 +10,7 @@ from typing import Any
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value
 from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
 from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value, cells, frame, records
-from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.results.rules import ACCURACY_BAND
 
 REFERENCE = "ssgd"
 ALONE = "local"  # it does not communicate, so it is no way to train one model

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Families in the order of a legend. Other kinds follow alphabetically.
-KINDS = (
-    "local", "ssgd", "delayed", "sparse", "dts", "dga", "localsgd", "cocod", "overlap-localsgd", "diloco",
-    "streaming-diloco", "eager-diloco", "sparseloco", "decoupled-diloco", "async-local-sgd", "halos", "olco3", "rps",
-    "gradient-sharing", "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd",
-)  # fmt: skip
+from wanbench.workloads.algorithms.registry import BUILT_IN
+
+_KINDS = [*BUILT_IN]
 
 
 def absent(value: object) -> bool:
@@ -26,7 +23,7 @@ def by_value(value: object) -> tuple[int, float, str]:
 
 
 def algorithm_order(label: str, kind: str, params: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Sort key of an algorithm: family, then its parameters by size, then its label."""
-    family = KINDS.index(kind) if kind in KINDS else len(KINDS)
+    """Sort key of an algorithm: family (your own ones last), then its parameters by size, then its label."""
+    family = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
     numbers = tuple(sorted((k, float(v)) for k, v in (params or {}).items() if isinstance(v, int | float)))
-    return family, kind if family == len(KINDS) else "", numbers, label
+    return family, kind if family == len(_KINDS) else "", numbers, label

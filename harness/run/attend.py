@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
@@ -17,10 +17,9 @@ from wanbench.harness.process import child
 from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import command
 from wanbench.harness.rep.fidelity import CHANGED
-from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
-from wanbench.harness.rep.program import Ended, Program
+from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_network
+from wanbench.harness.rep.program import Ended
 from wanbench.harness.rep.sources import code_hash
-from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import control_folder, host_turn
@@ -28,7 +27,9 @@ from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
 from wanbench.harness.show.grid import size
 from wanbench.harness.testbeds import contained, opened
-from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
+from wanbench.harness.testbeds.base import Slot, WorkerDied
+from wanbench.harness.testbeds.group import group_of
+from wanbench.harness.testbeds.slot import WorkerSlot
 
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
@@ -42,34 +43,7 @@ _CAUSES = {
 _COUNTED = {"hook": "optimizer.step()", "step": "wanbench.step()"}
 
 
-@dataclass(frozen=True)
-class Own:
-    """Settings of a program that no spec has.
-
-    Attributes:
-        cwd: working folder. environment: variables in addition to those that torchrun sets.
-        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
-        private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
-        timeout_s, launches: as in `command.Attended`.
-    """
-
-    cwd: Path
-    environment: Mapping[str, str]
-    mounts: tuple[FolderMount, ...] = ()
-    gpus: tuple[str, ...] = ()
-    private_tmp: bool = False
-    stdin: int | None = None
-    timeout_s: float | None = None
-    launches: bool = False
-
-    def fitted(self, program: Program) -> Program:
-        """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
-        temporary = None if self.private_tmp else program.temporary
-        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
-        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
-
-
-def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
+def attend(cell: CommandCell, own: command.Own, folder: RunFolder, say: Callable[[str], None]) -> int:
     """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n, 124 if late).
 
     SIGINT and SIGTERM are passed on to all processes. Processes that still run ten seconds later are killed, as are
@@ -128,20 +102,20 @@ def _explained(cell: CommandCell) -> Iterator[None]:
 
 
 def _measured(
-    cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
+    cell: CommandCell, own: command.Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
 ) -> tuple[Row, Ended, list[str]]:
     """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
-    inside = contained(cell.testbed)
+    repetition, inside = cell.repetition(0), contained(cell.testbed)
     group = replace(
-        group_of(cell, own.mounts),
+        group_of(repetition, own.mounts),
         gpus=own.gpus if inside else (),
         private_tmp=(control, own.cwd, *child.folders()) if own.private_tmp and not inside else None,
     )
-    report = probe_cell(cell, slot, group) if cell.workers > 1 else None
+    report = probe_network(repetition, slot, group) if cell.workers > 1 else None
     for line in differences(report, cell.emulator) if report else ():
         say(line)
-    attended = command.Attended(say, group, own.fitted, own.timeout_s, own.launches)
-    row, ended = command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
+    attended = command.Attended(say, group, own)
+    row, ended = command.run(repetition, cast(WorkerSlot, slot), part, control, report, attended)
     return row, ended, report["reasons"] if report else []
 
 

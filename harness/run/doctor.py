@@ -39,7 +39,7 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 # Runs in a separate process, which enters a private network and tries what a worker and a relay would do.
 _TRY = """
 import json, os
-from wanbench.workloads.process import namespace, route, tun
+from wanbench.workloads.process import namespace, tun
 found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
 try:
     os.setpriority(os.PRIO_PROCESS, 0, -20)
@@ -56,7 +56,7 @@ else:
         found["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
-            if found["tun"] is not None or not route.set_congestion("wan0", "10.77.0.1", name):
+            if found["tun"] is not None or not namespace.set_congestion("wan0", "10.77.0.1", name):
                 namespace.set_tcp({"congestion": name})
             found["tcp"].append(name)
         except ValueError:

@@ -28,9 +28,10 @@ from wanbench.harness.emulators.plan import build, worker_address
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD
 from wanbench.harness.emulators.relay.switch import Switch
 from wanbench.harness.errors import HostError, Interrupted, SpecError
-from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
-from wanbench.harness.plan.load import Capacity, memory_bytes
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
+from wanbench.harness.plan.repetition import Inputs
 from wanbench.harness.process import owner
 from wanbench.harness.process.owner import locked, write_mark
 from wanbench.harness.spec.command import check_there
@@ -119,14 +120,13 @@ def check_host(cells: Iterable[Cell]) -> None:
         HostError: this host cannot run them. SpecError: a command or a data set does not exist.
     """
     cells = list(cells)
-    _check_data(cells)
+    inputs = {repr(cell.inputs): cell.inputs for cell in cells}.values()
+    _check_data(inputs)
     for testbed in dict.fromkeys(cell.testbed for cell in cells):
         testbeds.check(testbed, {cell.containers.image for cell in cells if cell.testbed == testbed})
-    for cell in cells:
-        if isinstance(cell, CommandCell) and testbeds.contained(cell.testbed):
-            _check_shown(cell.folder.resolve(), "workload.command", "its working folder")
-        elif isinstance(cell, CommandCell):
-            check_there(cell.command[0], cell.folder, "workload.command: ")
+    for each in inputs:
+        if each.command:
+            _check_command(each)
     for emulator, testbed in dict.fromkeys((cell.emulator, cell.testbed) for cell in cells if cell.workers > 1):
         try:
             if emulator is not None:
@@ -135,7 +135,7 @@ def check_host(cells: Iterable[Cell]) -> None:
             raise HostError(f"{error} (`--testbed virtual` simulates this)") from None
     available = available_bytes()
     for cell in cells:
-        needed = memory_bytes(cell)
+        needed = cell.memory_bytes
         if needed > available:
             raise HostError(
                 f"{cell.title.strip()}: needs about {needed / 2**30:.1f} GiB for {cell.workers} workers, "
@@ -143,16 +143,25 @@ def check_host(cells: Iterable[Cell]) -> None:
             )
 
 
-def _check_data(cells: Iterable[Cell]) -> None:
+def _check_data(inputs: Iterable[Inputs]) -> None:
     """Check that every data set exists in its format, and that containers can see it. Raises: SpecError."""
-    trained = {cell.task.model_dump_json(): cell for cell in cells if isinstance(cell, TrainingCell)}
-    for cell in trained.values():
+    for each in inputs:
+        if each.workload is None:
+            continue
         try:
-            check_data(cell.task.plain())
+            check_data(each.workload)
         except WorkloadError as error:
             raise SpecError(str(error)) from None
-        if testbeds.contained(cell.testbed) and cell.task.data is not None:
-            _check_shown(Path(cell.task.data), "workload.data", "that folder")
+        for folder in each.mounted if testbeds.contained(each.testbed) else ():
+            _check_shown(folder, "workload.data", "that folder")
+
+
+def _check_command(inputs: Inputs) -> None:
+    """Check that the program exists, or that containers can see its folder. Raises: SpecError."""
+    if testbeds.contained(inputs.testbed):
+        _check_shown(inputs.folder, "workload.command", "its working folder")
+    else:
+        check_there(inputs.command[0], inputs.folder, "workload.command: ")
 
 
 def _check_shown(folder: Path, key: str, what: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import HostError, masked
-from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process import apart
 from wanbench.harness.process.git import git
 from wanbench.harness.rep.sources import digest, known_before
@@ -33,7 +33,7 @@ def code_of(cells: Sequence[Cell]) -> dict[str, str]:
     """Digests by name of the code and the data that cells depend on, as far as they are known before a repetition."""
     found = own_code(cells)
     for cell in cells:
-        found |= known_before(cell)
+        found |= known_before(cell.inputs)
     return found
 
 
@@ -48,11 +48,10 @@ def own_code(cells: Sequence[Cell]) -> dict[str, str]:
 
     Of a command, the files that it names, without interpreters: its imports are known when it has run (`rep.sources`).
     """
-    commands = [cell for cell in cells if isinstance(cell, CommandCell)]
-    named = {path.absolute() for cell in commands for path in files(cell.command, cell.folder)}
+    inputs = [cell.inputs for cell in cells]
+    named = {path for each in inputs for path in files(each.command, each.folder)}
     found = {os.path.relpath(path): digest(path) for path in named if is_users(str(path))}
-    trained = [cell for cell in cells if isinstance(cell, TrainingCell)]
-    for name in {name for cell in trained for name in (cell.kind, cell.task.model or "") if ":" in name}:
+    for name in {name for cell in cells for name in cell.users_names}:
         apart.call(repr(name), _import, name.partition(":")[0])
         found |= {os.path.relpath(path): digest(Path(path)) for _, path, _ in apart.modules()}
     return dict(sorted(found.items()))

@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed, SpecError
-from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import Capacity, Load, load_of, makespan, simulators
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import Capacity, Load, makespan, simulators
 from wanbench.harness.process import apart, child
 from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
-from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
-from wanbench.harness.rep.train import network_of
+from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_network
 from wanbench.harness.results.claims import TRIES, Answer, SharedRun
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
@@ -96,7 +95,7 @@ def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str) -
         for cell in cells:
             own = host if cell.is_baseline and not simulated(cell.testbed) else None
             if not folder.is_finished(cell, rep, own if cell.key in divided else None):
-                todo.append(Item(cell, rep, load_of(cell), own))
+                todo.append(Item(cell, rep, cell.load, own))
         items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
     return items
 
@@ -126,7 +125,7 @@ def execute(
     emulated = side_by_side(jobs or host.slots) if not all(simulated(item.cell.testbed) for item in todo) else 0
     processes = simulators([item.load for item in todo if simulated(item.cell.testbed)], jobs, host)
     with control_folder() as control, stoppable() as stopped:
-        trains = any(not isinstance(item.cell, CommandCell) for item in todo)
+        trains = any(item.cell.trains for item in todo)
         start = partial(opened, control=control, slots=processes, trains=trains)
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
@@ -171,8 +170,8 @@ class _Session:
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        self.sources = sources.current(todo[0].cell, {sources.OURS: "", **finished})
-        self.sources |= sources.named(todo[0].cell, apart.modules())  # the plan was made from these
+        self.sources = sources.current(todo[0].cell.inputs, {sources.OURS: "", **finished})
+        self.sources |= sources.named(todo[0].cell.inputs, apart.modules())  # the plan was made from these
         self.probes: dict[tuple[Kind, str], Mapping[str, Any]] = {}
         self.remaining = Remaining()
         self.again: list[Item] = []  # invalid at the first try
@@ -231,7 +230,7 @@ class _Session:
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
             # Slots are opened now, because to open one disturbs what is measured beside it.
-            future = self.engine.submit(_kind(cell), partial(probe_cell, cell), in_new=True)
+            future = self.engine.submit(_kind(cell), partial(probe_network, cell.repetition(0)), in_new=True)
             while not self._ended({future}):
                 pass
             return future.result()
@@ -297,7 +296,7 @@ class _Session:
         self.folder.event("started", cell=item.cell.slug, rep=item.rep)
         probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
         return self.engine.submit(
-            _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
+            _kind(item.cell), lambda slot: measure(item.cell.repetition(item.rep), slot, part, self.control, probe)
         )
 
     def _left_s(self, running: Mapping[Any, tuple[Item, Path]], queue: list[Item], slots: int) -> float:
@@ -347,7 +346,7 @@ class _Session:
         common = {name: digest for name, digest in self.sources.items() if name in ran}
         other = next((name for name, digest in common.items() if ran[name] != digest), None)
         if row["status"] == "invalid":
-            other = other or sources.changed(item.cell, common)
+            other = other or sources.changed(item.cell.inputs, common)
         if other is not None:
             reason = f"{other} changed after this run began"
             self._keep(item, part, row | {"status": "invalid", "reason": reason})
@@ -398,7 +397,7 @@ def _kind(cell: Cell) -> Kind:
 
 def _network(cell: Cell) -> tuple[Kind, str]:
     """Identity of a network for probing: the network, and the kind of slot that builds it."""
-    return _kind(cell), network_of(cell).key()
+    return _kind(cell), cell.emulated_network.key()
 
 
 def _line(item: Item, row: Row) -> str:

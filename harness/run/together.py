@@ -15,8 +15,7 @@ from wanbench.harness.rep.sources import OURS, changed
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.lock import RunLock
-from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.store import RunFolder, RunLock
 from wanbench.harness.run.host import ThisHost, check_host, explained
 from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
@@ -140,7 +139,7 @@ def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
 def _other_code(cells: Mapping[str, Cell], row: Row) -> str | None:
     """What of the code that made a row is different now. Rows of earlier versions of wanbench do not list it."""
     cell = cells.get(row["cell_key"])
-    return None if cell is None else changed(cell, row["sources"] or {OURS: ""})
+    return None if cell is None else changed(cell.inputs, row["sources"] or {OURS: ""})
 
 
 def _check(
@@ -229,7 +228,8 @@ def _derive(folder: RunFolder, draw: bool) -> None:
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         from wanbench.harness.results.evidence import Evidence
-        from wanbench.harness.show.figures import FORMATS, draw_all
+        from wanbench.harness.show.figures import draw_all
+        from wanbench.harness.show.figures.drawing import FORMATS
 
         figures = folder.path / "figures"
         drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))

@@ -11,7 +11,7 @@ from typing import Any
 
 from wanbench.harness.analysis.best import TIE_SHARE, NetworkStandings, Standing, networks
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, axis_value, provenance
-from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.names import data_set
 from wanbench.harness.show.grid import fitted, left_out, plain, sent, some, width_of_output
 

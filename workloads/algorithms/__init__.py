@@ -5,8 +5,7 @@ compensated.py  late averages, corrected; dts.py: the exact form and its derivat
                 localsgd.py and cocod.py: special cases
 overlap.py      an anchor whose average is computed during local steps
 diloco.py       outer steps; streaming.py: the same in fragments
-async_local_sgd.py  a server for workers without a common pace; halos.py: one in each region; decoupled.py: outer steps
-                with a quorum, a reconstruction
+async_local_sgd.py  a server for workers without a common pace; halos.py: one in each region
 server.py       the mail of a server; update_server.py: one that merges updates; delayed_nesterov.py: its steps;
                 served.py: the worker's side
 olco3.py        pipelined, local and compressed: a reconstruction

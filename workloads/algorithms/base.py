@@ -139,20 +139,22 @@ class Algorithm(Parameters, Stateful):
 
     Attributes:
         kind, source, symbols: see `Parameters`.
+        examples: sets of parameters with which it is tested; the first also where one is enough.
         promises: the properties it claims; override as a property if they depend on parameters.
         state: names of the attributes that a checkpoint must hold besides w and m (see `Stateful`).
         least_workers: minimum number of workers.
         without_a_peer: for users: what steps do when a message from an unreachable peer is due.
         when_lost: for users: how training goes on when a worker is lost for good, or returns.
         buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
-        datagrams: True if it needs `workloads.comm.exchange.LossyComm.exchange`.
-        server: True if a server runs beside a worker, which needs `workloads.comm.background.BackgroundComm`.
+        datagrams: True if it needs `workloads.comm.base.LossyComm.exchange`.
+        server: True if a server runs beside a worker, which needs `workloads.comm.base.BackgroundComm`.
     """
 
     noun: ClassVar[str] = "algorithm"
     kind: ClassVar[str] = "local"
     error: ClassVar[type[ValueError]] = AlgorithmError
     source: ClassVar[str] = "training alone; the unit of scalability"
+    examples: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     least_workers: ClassVar[int] = 1
     without_a_peer: ClassVar[str] = "steps wait"
     when_lost: ClassVar[str] = (

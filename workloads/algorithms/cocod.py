@@ -27,6 +27,7 @@ class CoCoD(Compensated):
     kind = "cocod"
     source = "Shen, Xu, Liu, Chen and Cheng, Faster Distributed Deep Net Training (CoCoD-SGD), IJCAI 2019"
     symbols = {"period": "k"}  # noqa: RUF012
+    examples = ({"period": 4},)
     model_space = True
 
     period: int = field(metadata=at_least(1))

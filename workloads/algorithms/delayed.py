@@ -24,6 +24,7 @@ class Delayed(Compensated):
 
     kind = "delayed"
     source = "Zhu et al. 2019 (DTS), Eq. 3; Zhu et al., Delayed Gradient Averaging, NeurIPS 2021"
+    examples = ({"delay": 4}, {"delay": 4, "compression": "signsgd"})
 
     delay: int = field(metadata=at_least(1))
     compression: Compression = "none"

@@ -29,6 +29,7 @@ class DGA(Compensated):
     kind = "dga"
     source = "Zhu, Lin, Lu, Lin and Han, Delayed Gradient Averaging, NeurIPS 2021"
     symbols = {"delay": "D", "period": "K"}  # noqa: RUF012
+    examples = ({"delay": 5, "period": 3}, {"delay": 2, "period": 3, "compression": "topk"})
     model_space = True
 
     delay: int = field(metadata=at_least(0))

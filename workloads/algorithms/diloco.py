@@ -125,6 +125,7 @@ class DiLoCo(OuterSteps):
     kind = "diloco"
     source = "Douillard et al., DiLoCo, 2023 (arXiv 2311.08105)"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
+    examples = ({"period": 4}, {"period": 4, "compression": "fp16"})
 
     period: int = field(metadata=at_least(1))
     outer_lr: float = field(default=0.7, metadata=between(0, 100, open_below=True))

@@ -77,6 +77,12 @@ class DTS(Compensated):
 
     kind = "dts"
     symbols = {"delay": "t (D = t - 1 in Eq. 3)", "period": "p", "compression": "C"}  # noqa: RUF012
+    examples = (
+        {"delay": 4, "period": 2},
+        {"delay": 3, "period": 2, "tensors": 1},
+        {"delay": 3, "period": 2, "form": "model"},
+        {"delay": 3, "period": 2, "form": "model", "compression": "qsgd"},
+    )
 
     delay: int = field(metadata=at_least(0))
     period: int = field(metadata=at_least(1))

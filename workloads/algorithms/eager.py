@@ -57,6 +57,12 @@ class EagerDiLoCo(OuterSteps):
     source = "reconstruction from summaries of Kale, Douillard and Donchev, Eager Updates in DiLoCo, 2025"
     when_lost = f"{Algorithm.when_lost}. All go on from the mean outer model and momentum"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "mu"}  # noqa: RUF012
+    examples = (
+        {"period": 3},
+        {"period": 3, "staleness": 2, "momentum": 0.0, "compression": "topk"},
+        {"period": 3, "staleness": 2, "compression": {"kind": "powersgd", "least": 0}},
+        {"period": 4, "eager": False, "compression": "signsgd"},
+    )
 
     period: int = field(metadata=at_least(1))
     staleness: int = field(default=1, metadata=at_least(0))

@@ -36,6 +36,7 @@ class ECDPSGD(Algorithm):
     kind = "ecdpsgd"
     source = "Tang, Gan, Zhang, Zhang and Liu, Communication Compression for Decentralized Training, NeurIPS 2018"
     symbols = {"compression": "C"}  # noqa: RUF012
+    examples = ({"compression": "none"}, {"compression": {"kind": "qsgd", "levels": 127}})
     state = ("_estimates", "_coder", "_t")
     least_workers = 2
 

@@ -25,6 +25,7 @@ class GradientSharing(Unreliable):
     kind = "gradient-sharing"
     source = "Yu et al., ICML 2019 (the poster's baseline, 'SGD')"
     symbols = {"block": "as rps"}  # noqa: RUF012
+    examples = ({}, {"block": "400B"})
 
     def gradient(self, g: Vector) -> Vector:
         """Return `g`, shape (numel,), averaged in place over the blocks that arrive.

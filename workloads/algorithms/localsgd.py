@@ -27,6 +27,7 @@ class LocalSGD(Compensated):
     kind = "localsgd"
     source = "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; McMahan et al. 2017 (FedAvg)"
     symbols = {"period": "H (Stich), E (FedAvg), tau (Wang)"}  # noqa: RUF012
+    examples = ({"period": 4}, {"period": 4, "compression": "bf16"})
     model_space = True
 
     period: int = field(metadata=at_least(1))

@@ -61,6 +61,12 @@ class OLCO3(Algorithm):
     kind = "olco3"
     source = "reconstruction from the introduction of Xu, Yan, Gao and Huang, Delay-Tolerant Local SGD, 2021"
     symbols = {"staleness": "s", "period": "p", "compression": "C"}  # noqa: RUF012
+    examples = (
+        {"staleness": 2, "period": 3},
+        {"staleness": 0, "period": 3, "compression": "topk"},
+        {"staleness": 2, "period": 1, "compression": {"kind": "powersgd", "least": 0}},
+        {"staleness": 1, "period": 2, "compression": "signsgd", "two_way": True},
+    )
     state = ("_anchor", "_begin", "_averager")
 
     staleness: int = field(metadata=at_least(0))

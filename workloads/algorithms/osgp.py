@@ -39,6 +39,7 @@ class OSGP(PushSum):
     kind = "osgp"
     source = "Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019 (overlap SGP)"
     symbols = {"delay": "tau", "peers": "peers per iteration"}  # noqa: RUF012
+    examples = ({"delay": 2},)
     state = ("_x", "_omega")
 
     delay: int = field(default=1, metadata=at_least(1))

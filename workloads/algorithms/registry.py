@@ -6,6 +6,7 @@ import importlib
 import itertools
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError
@@ -14,54 +15,79 @@ from wanbench.workloads.parameters import unknown_or_missing
 ALGORITHM, PARAMS = "WANBENCH_ALGORITHM", "WANBENCH_PARAMS"
 """Environment variables of a program: a kind, and its parameters as JSON."""
 
-_BUILT_IN: Mapping[str, str] = {
-    "local": "base:Algorithm",
-    "ssgd": "ssgd:SSGD",
-    "delayed": "delayed:Delayed",
-    "sparse": "sparse:Sparse",
-    "dts": "dts:DTS",
-    "dga": "dga:DGA",
-    "localsgd": "localsgd:LocalSGD",
-    "cocod": "cocod:CoCoD",
-    "overlap-localsgd": "overlap:OverlapLocalSGD",
-    "diloco": "diloco:DiLoCo",
-    "streaming-diloco": "streaming:StreamingDiLoCo",
-    "eager-diloco": "eager:EagerDiLoCo",
-    "sparseloco": "sparseloco:SparseLoCo",
-    "async-local-sgd": "async_local_sgd:AsyncLocalSGD",
-    "decoupled-diloco": "decoupled:DecoupledDiLoCo",
-    "halos": "halos:HALoS",
-    "olco3": "olco3:OLCO3",
-    "rps": "rps:RPS",
-    "gradient-sharing": "gradient_sharing:GradientSharing",
-    "sgp": "sgp:SGP",
-    "osgp": "osgp:OSGP",
-    "dpsgd": "dpsgd:DPSGD",
-    "ecdpsgd": "ecdpsgd:ECDPSGD",
-    "adpsgd": "adpsgd:ADPSGD",
+
+class BuiltIn(NamedTuple):
+    """A built-in algorithm.
+
+    Attributes:
+        path: its class, "module:Class" in this package; "" if it was removed.
+        name: its name in a sentence; "" if that is its label.
+        colour, marker: its look in every figure. Colours (most of Paul Tol's, safe for colour-blind readers) repeat;
+            markers do not, so the algorithms can be told apart in grey. A marker is one of matplotlib's.
+        instead: what to use, if it was removed. Its line stays, because recorded runs are still drawn.
+    """
+
+    path: str
+    name: str
+    colour: str
+    marker: str | tuple[int, int, float]
+    instead: str = ""
+
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "local": BuiltIn("base:Algorithm", "", "#BBBBBB", "x"),
+    "ssgd": BuiltIn("ssgd:SSGD", "SSGD", "#222222", "o"),
+    "delayed": BuiltIn("delayed:Delayed", "delayed updates", "#4477AA", "s"),
+    "sparse": BuiltIn("sparse:Sparse", "sparse updates", "#228833", "^"),
+    "dts": BuiltIn("dts:DTS", "DTS", "#EE6677", "D"),
+    "dga": BuiltIn("dga:DGA", "DGA", "#4477AA", (3, 1, 0)),
+    "localsgd": BuiltIn("localsgd:LocalSGD", "local SGD", "#117733", "p"),
+    "cocod": BuiltIn("cocod:CoCoD", "CoCoD-SGD", "#999933", "X"),
+    "overlap-localsgd": BuiltIn("overlap:OverlapLocalSGD", "", "#44AA99", "d"),
+    "diloco": BuiltIn("diloco:DiLoCo", "DiLoCo", "#DDCC77", (4, 1, 0)),
+    "streaming-diloco": BuiltIn("streaming:StreamingDiLoCo", "", "#CC6677", (6, 1, 0)),
+    "eager-diloco": BuiltIn("eager:EagerDiLoCo", "eager DiLoCo", "#AA4499", (5, 1, 0)),
+    "sparseloco": BuiltIn("sparseloco:SparseLoCo", "SparseLoCo", "#DDAA33", (3, 1, 180)),
+    "decoupled-diloco": BuiltIn(
+        "", "Decoupled DiLoCo", "#228833", (4, 1, 45), "'halos', or your own algorithm (docs/how-to/own-algorithm.md)"
+    ),
+    "async-local-sgd": BuiltIn("async_local_sgd:AsyncLocalSGD", "async local SGD", "#EE7733", (8, 1, 0)),
+    "halos": BuiltIn("halos:HALoS", "HALoS", "#332288", (10, 1, 0)),
+    "olco3": BuiltIn("olco3:OLCO3", "OLCO3", "#AA3377", "v"),
+    "rps": BuiltIn("rps:RPS", "RPS", "#CCBB44", "P"),
+    "gradient-sharing": BuiltIn("gradient_sharing:GradientSharing", "", "#661100", "*"),
+    "sgp": BuiltIn("sgp:SGP", "SGP", "#66CCEE", "h"),
+    "osgp": BuiltIn("osgp:OSGP", "overlapped SGP", "#332288", "H"),
+    "dpsgd": BuiltIn("dpsgd:DPSGD", "D-PSGD", "#EE7733", "<"),
+    "ecdpsgd": BuiltIn("ecdpsgd:ECDPSGD", "ECD-PSGD", "#777777", "8"),
+    "adpsgd": BuiltIn("adpsgd:ADPSGD", "AD-PSGD", "#882255", ">"),
 }
+"""By kind, in the order of tables and legends."""
 
 
 def kinds() -> list[str]:
     """The built-in kinds."""
-    return list(_BUILT_IN)
+    return [kind for kind, built_in in BUILT_IN.items() if built_in.path]
 
 
 def find(kind: str) -> type[Algorithm]:
     """Return the class of a built-in kind, or of your own: `"my_pkg.sync:Mine"`.
 
     Raises:
-        AlgorithmError: there is no such kind, or it is not an `Algorithm`.
+        AlgorithmError: there is no such kind, or it was removed, or it is not an `Algorithm`.
     """
-    if kind in _BUILT_IN:
-        module, _, name = _BUILT_IN[kind].partition(":")
-        found: type[Algorithm] = getattr(importlib.import_module(f"wanbench.workloads.algorithms.{module}"), name)
-        return found
+    if kind in BUILT_IN:
+        built_in = BUILT_IN[kind]
+        if not built_in.path:
+            raise AlgorithmError(f"algorithm '{kind}' was removed; use {built_in.instead}")
+        module, _, name = built_in.path.partition(":")
+        cls: type[Algorithm] = getattr(importlib.import_module(f"wanbench.workloads.algorithms.{module}"), name)
+        return cls
     if ":" in kind:
         return _load(kind)
-    known = ", ".join(_BUILT_IN)
     raise AlgorithmError(
-        f"algorithm '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known}; your own: 'module:Class')"
+        f"algorithm '{kind}' is unknown{did_you_mean(kind, kinds())} "
+        f"(known: {', '.join(kinds())}; your own: 'module:Class')"
     )
 
 

@@ -26,6 +26,7 @@ class RPS(Unreliable):
     kind = "rps"
     source = "Yu, Tang, Renggli, Kassing, Singla, Alistarh, Zhang and Liu, Distributed Learning over Unreliable Networks, ICML 2019"  # noqa: E501
     symbols = {"block": "v^(i,j); the paper has one per worker pair"}  # noqa: RUF012
+    examples = ({}, {"block": "8B"})
 
     def stepped(self) -> None:
         """Average the parameters after the local step, over the blocks that arrive.

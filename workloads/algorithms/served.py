@@ -125,6 +125,6 @@ class Served(Algorithm):
         w = self.replica.w
         change = self._delta.copy_(self._theta).add_(w, alpha=-1.0) if self._steps else None
         self._client.write(change, self._steps, self._step_s if self._steps else 0.0, last=last)
-        (steps, *_) = self._client.answer(self._theta).wait()
+        (steps, *_) = self._client.wait_for_answer(self._theta)
         w.copy_(self._theta)
         self._begin(round(steps))

@@ -11,8 +11,7 @@ from typing import Any
 
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.algorithms.inbox import left
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.comm.base import BackgroundComm, Comm, Vector, Work
 from wanbench.workloads.comm.meter import background_of
 
 WHEN_LOST = (
@@ -21,7 +20,7 @@ WHEN_LOST = (
 )
 VALUES = 3
 """Numbers in a note."""
-_NOTES, _VECTORS, _ANSWERS = 1, 2, 3  # tags; answers of several streams have those that follow
+_NOTES, _VECTORS, _ANSWERS = 1, 2, 3  # tags
 
 
 def refuse_gloo(kind: str, setting: Setting) -> None:
@@ -119,10 +118,10 @@ class Desk(Writer):
             self._expect(source)
         return Letter(source, arrived_ns, tuple(values), vector, bool(last))
 
-    def answer(self, dst: int, vector: Vector, *values: float, stream: int = 0) -> None:
+    def answer(self, dst: int, vector: Vector, *values: float) -> None:
         """Answer the worker of a rank; returns at once."""
         for part in (vector, _numbers(values)):
-            self._send(dst, part, _ANSWERS + stream)
+            self._send(dst, part, _ANSWERS)
 
     def _expect(self, source: int) -> None:
         self._notes[source] = _numbers(())
@@ -145,27 +144,12 @@ class Client(Writer):
         """Write to the server; returns at once."""
         self.post(self._server, vector, *values, last=last)
 
-    def answer(self, into: Vector, stream: int = 0) -> Answer:
-        """Expect an answer; the next of its stream fills `into`."""
-        return Answer(self.comm, self._server, into, _ANSWERS + stream)
-
-
-class Answer:
-    """An answer of the server that is expected."""
-
-    def __init__(self, comm: BackgroundComm, server: int, into: Vector, tag: int) -> None:
-        self._note = _numbers(())
-        self._works = [comm.recv(part, server, tag) for part in (into, self._note)]
-
-    def done(self) -> bool:
-        """True once it has arrived."""
-        return all(work.done() for work in self._works)
-
-    def wait(self) -> tuple[float, ...]:
-        """Wait for the vector and return the numbers of the note. Raises: CommError: the server is gone."""
-        for work in self._works:
+    def wait_for_answer(self, into: Vector) -> tuple[float, ...]:
+        """Fill `into` with the next answer, and return the numbers of its note. Raises: CommError."""
+        note = _numbers(())
+        for work in [self.comm.recv(part, self._server, _ANSWERS) for part in (into, note)]:
             work.wait()
-        return tuple(float(value) for value in self._note[2:])
+        return tuple(float(value) for value in note[2:])
 
 
 def _numbers(values: tuple[float, ...], numel: int = -1, last: bool = False) -> Any:

@@ -94,6 +94,7 @@ class SGP(PushSum):
     kind = "sgp"
     source = "Assran, Loizou, Ballas and Rabbat, Stochastic Gradient Push, ICML 2019"
     symbols = {"peers": "peers per iteration"}  # noqa: RUF012
+    examples = ({"peers": 2}, {})
     state = ("_y",)
 
     peers: int = field(default=1, metadata=at_least(1))

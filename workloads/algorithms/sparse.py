@@ -23,6 +23,7 @@ class Sparse(Compensated):
 
     kind = "sparse"
     source = "Zhu et al. 2019 (DTS), Eq. 4; momentum is averaged as in Yu, Jin and Yang 2019"
+    examples = ({"period": 4}, {"period": 4, "compression": {"kind": "powersgd", "least": 0}})
 
     period: int = field(metadata=at_least(1))
     compression: Compression = "none"

@@ -26,6 +26,12 @@ class SSGD(Algorithm):
     """
 
     source = "Zhu et al. 2019 (DTS), Eq. 1; buckets: Li et al., PyTorch Distributed, VLDB 2020"
+    examples = (
+        {},
+        {"compression": {"kind": "topk", "ratio": 0.3}},
+        {"compression": {"kind": "dgc", "ratio": 0.3, "momentum": 0.9, "warmup": 2, "clip": 1.0}},
+        {"compression": "fp16"},
+    )
     state = ("_averager",)
 
     compression: Compression = "none"

@@ -60,6 +60,10 @@ class StreamingDiLoCo(Algorithm):
     source = "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025 (arXiv 2501.18512)"
     when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "mixing": "alpha"}  # noqa: RUF012
+    examples = (
+        {"period": 6, "fragments": 3, "delay": 3, "mixing": 0.5},
+        {"period": 4, "fragments": 2, "compression": "qsgd"},
+    )
     state = ("_outers", "_averagers", "_steps")
 
     period: int = field(metadata=at_least(1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
 from wanbench.workloads.algorithms.server import Desk, Letter
-from wanbench.workloads.comm.background import BackgroundComm
+from wanbench.workloads.comm.base import BackgroundComm
 
 NS = 1e9
 

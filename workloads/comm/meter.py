@@ -7,9 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
-from wanbench.workloads.comm.exchange import Exchange, LossyComm, Terms
+from wanbench.workloads.comm.base import (
+    BackgroundComm,
+    Clock,
+    Comm,
+    CommError,
+    Exchange,
+    LossyComm,
+    PatientWork,
+    Terms,
+    Vector,
+    Work,
+)
+from wanbench.workloads.wire import Count, Word
 
 JOURNAL_LIMIT = 2000
 
@@ -25,12 +35,12 @@ class Message:
         collected_ns: when its `wait` returned; None if it has not. stall_ns: time spent in that `wait`.
     """
 
-    kind: str
-    nbytes: int
-    issued_ns: int
-    ended_ns: int | None = None
-    collected_ns: int | None = None
-    stall_ns: int = 0
+    kind: Word
+    nbytes: Count
+    issued_ns: Count
+    ended_ns: Count | None = None
+    collected_ns: Count | None = None
+    stall_ns: Count = 0
 
 
 class MeteredWork:

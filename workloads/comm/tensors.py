@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.chunks import chunk_bytes
+from wanbench.workloads.comm.blocks import chunk_bytes
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:

@@ -11,7 +11,7 @@ import torch
 from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
 from wanbench.workloads.algorithms.registry import create, from_environment
 from wanbench.workloads.comm.base import Comm
-from wanbench.workloads.comm.world import copy_from_rank_0, world
+from wanbench.workloads.comm.gloo import copy_from_rank_0, world
 from wanbench.workloads.wrap.call import check_call
 from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError
 from wanbench.workloads.wrap.optimizer import Followed

@@ -12,7 +12,7 @@ from typing import Any
 from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
 from wanbench.harness.show import papers
-from wanbench.harness.spec import keys
+from wanbench.harness.spec import experiment
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import builtin_names, read
@@ -25,7 +25,7 @@ from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.claims import of_claims, of_recordings
 from wanbench_docs.commands import Command, Paragraph, commands, preface
-from wanbench_docs.costs import of_cost
+from wanbench_docs.costs import shown
 from wanbench_docs.curves import of_curve
 from wanbench_docs.learned import of_learned, recorded
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced, markdown
@@ -58,8 +58,8 @@ def _paragraph(paragraph: Paragraph) -> str:
 
 def of_keys() -> str:
     """Return all keys of a spec, one table for each of its tables."""
-    by_table: dict[str, list[keys.Key]] = {}
-    for key in keys.described():
+    by_table: dict[str, list[experiment.Key]] = {}
+    for key in experiment.described_keys():
         by_table.setdefault(key.name.rpartition(".")[0], []).append(key)
     parts = []
     for name, below in by_table.items():
@@ -69,7 +69,7 @@ def of_keys() -> str:
     return "\n".join(parts)
 
 
-def _takes(key: keys.Key) -> str:
+def _takes(key: experiment.Key) -> str:
     """Return the values and the default of a key. They share a column, because phones are narrow."""
     default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
     return f"*Takes* {_code(key.takes)}{default}."
@@ -205,7 +205,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "profiles": of_profiles,
     "recordings": of_recordings,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
-    **{f"cost {kind}": partial(of_cost, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
     **{f"claims {name}": partial(of_claims, name) for name in papers.names() if papers.load(name).claims},
     **{f"learned {name}": partial(of_learned, name) for name in recorded()},
@@ -214,7 +213,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 def fill(text: str) -> str:
     """Replace the marks of a page by their generated parts. Raises: KeyError, for an unknown mark."""
-    lines = [_filled(line) for line in text.splitlines()]
+    lines = [_filled(line) for line in shown(text).splitlines()]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Names of algorithms that a reader understands: "dts-d4-p20 + top-k 1 %", and of families: "DTS"."""
+"""Names of algorithms that a reader understands: "dts-d4-p20 + top-k 1 %"."""
 
 from __future__ import annotations
 
@@ -7,28 +7,6 @@ from typing import Any
 
 from wanbench.workloads.models.builtins import BUILTINS
 
-FAMILY_NAMES = {
-    "ssgd": "SSGD",
-    "delayed": "delayed updates",
-    "sparse": "sparse updates",
-    "dts": "DTS",
-    "olco3": "OLCO3",
-    "rps": "RPS",
-    "sgp": "SGP",
-    "osgp": "overlapped SGP",
-    "dpsgd": "D-PSGD",
-    "ecdpsgd": "ECD-PSGD",
-    "adpsgd": "AD-PSGD",
-    "dga": "DGA",
-    "localsgd": "local SGD",
-    "cocod": "CoCoD-SGD",
-    "diloco": "DiLoCo",
-    "eager-diloco": "eager DiLoCo",
-    "sparseloco": "SparseLoCo",
-    "async-local-sgd": "async local SGD",
-    "decoupled-diloco": "Decoupled DiLoCo",
-    "halos": "HALoS",
-}
 _COMPRESSIONS = {"topk": "top-k", "chunk-topk": "chunk-wise top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
 _LETTERS = {"delay": "d", "staleness": "s", "period": "p"}
 

@@ -1,12 +1,11 @@
 """One table of looks: which colour, marker and line an algorithm has, in every figure of every run.
 
-A family keeps one colour (Paul Tol's "bright" set, safe for colour-blind readers) and one marker. Its
+A family keeps one colour and one marker, those of its line in the registry of algorithms. Its
 parameters choose the dashes and the filled part of the marker, so a greyscale print still shows both.
 """
 
 from __future__ import annotations
 
-import io
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.figure import Figure
 from matplotlib.typing import FillStyleType
 
 from wanbench.harness.analysis.summary import Pivot
-from wanbench.harness.results.disk import write_bytes
+from wanbench.workloads.algorithms.registry import BUILT_IN
 
 COLUMN_IN, PAGE_IN = 3.3, 6.3
-_MOST_PIXELS = 30_000  # of the height of a picture: one of a hundred panels in full resolution takes a gigabyte
-FORMATS = ("svg", "pdf", "png", "csv")
 INK, FAINT = "#222222", "#5F5F5F"
 
 # A value that a paper printed, beside ours.
@@ -32,33 +28,6 @@ PUBLISHED: dict[str, Any] = {
     "marker": "D", "color": INK, "fillstyle": "none", "linestyle": "", "markersize": 5, "markeredgewidth": 0.9,
 }  # fmt: skip
 
-# (colour, marker). Colours repeat and markers do not: each family can be told from the others in grey.
-FAMILIES: Mapping[str, tuple[str, Any]] = {
-    "local": ("#BBBBBB", "x"),
-    "ssgd": ("#222222", "o"),
-    "delayed": ("#4477AA", "s"),
-    "sparse": ("#228833", "^"),
-    "dts": ("#EE6677", "D"),
-    "olco3": ("#AA3377", "v"),
-    "rps": ("#CCBB44", "P"),
-    "sgp": ("#66CCEE", "h"),
-    "osgp": ("#332288", "H"),
-    "dpsgd": ("#EE7733", "<"),
-    "ecdpsgd": ("#777777", "8"),
-    "adpsgd": ("#882255", ">"),
-    "dga": ("#4477AA", (3, 1, 0)),
-    "localsgd": ("#117733", "p"),
-    "cocod": ("#999933", "X"),
-    "overlap-localsgd": ("#44AA99", "d"),
-    "diloco": ("#DDCC77", (4, 1, 0)),
-    "streaming-diloco": ("#CC6677", (6, 1, 0)),
-    "eager-diloco": ("#AA4499", (5, 1, 0)),
-    "sparseloco": ("#DDAA33", (3, 1, 180)),
-    "decoupled-diloco": ("#228833", (4, 1, 45)),
-    "async-local-sgd": ("#EE7733", (8, 1, 0)),
-    "halos": ("#332288", (10, 1, 0)),
-    "gradient-sharing": ("#661100", "*"),
-}
 # For kinds that users bring: any of these, chosen by name.
 _OTHERS = (
     ("#AA3377", (3, 0, 30)),
@@ -105,7 +74,8 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
     chosen: dict[str, Style] = {}
     taken: set[tuple[str, Any, int]] = set()
     for label, kind, params in algorithms:
-        colour, marker = FAMILIES.get(kind) or _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
+        built_in = BUILT_IN.get(kind)
+        colour, marker = built_in[2:4] if built_in else _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
         wanted = _variant(params)
         for step in range(len(_VARIANTS)):
             variant = (wanted + step) % len(_VARIANTS)
@@ -116,7 +86,7 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
     return chosen
 
 
-def line(look: Style) -> dict[str, Any]:
+def as_line(look: Style) -> dict[str, Any]:
     """The look as a curve."""
     # Hollow markers are larger: they show around the marker of a curve that coincides, as several do at 1.
     size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
@@ -164,21 +134,3 @@ def wanbench_style() -> Iterator[None]:
     with matplotlib.rc_context({**defaults, **own}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of a name: it is drawn as a box
         yield
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write `figure` in the format of the suffix, atomically and without dates: equal figures are equal bytes."""
-    form = path.suffix.removeprefix(".")
-    unstamped: dict[str, dict[str, None]] = {
-        "svg": {"Date": None},
-        "pdf": {"CreationDate": None},
-        "png": {"Software": None},
-    }
-    buffer = io.BytesIO()
-    with wanbench_style():
-        dpi = matplotlib.rcParams["savefig.dpi"]
-        if form == "png":
-            dpi = min(dpi, _MOST_PIXELS / figure.get_figheight())
-        figure.savefig(buffer, format=form, metadata=unstamped[form], dpi=dpi)
-    write_bytes(path, buffer.getvalue())
-    return path

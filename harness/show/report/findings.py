@@ -10,8 +10,9 @@ from pathlib import Path
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
+from wanbench.harness.results.rules import RULES
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.verify import RULES, Objection, meaning, objections, problems_text
+from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
 from wanbench.harness.show.report.rendering import Row, relative
 
 _TAIL_LINES = 30
@@ -72,12 +73,12 @@ def _unjudged(error: Exception) -> str:
 def findings_of(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
     """Every rule with its problems."""
     findings = []
-    for rule in RULES:
+    for rule in CHECKS:
         texts: dict[str, list[str]] = {}
         for one in broken:
             if one.rule == rule:
                 texts.setdefault(one.text, []).append(one.cell or "the whole run")
-        findings.append(RuleOutcome(rule, meaning(rule), tuple((text, tuple(where)) for text, where in texts.items())))
+        findings.append(RuleOutcome(rule, RULES[rule], tuple((text, tuple(where)) for text, where in texts.items())))
     return tuple(findings)
 
 

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import rate_text
 from wanbench.harness.show.figures.hover import inline_svg
-from wanbench.harness.show.figures.map import MapData
-from wanbench.harness.show.figures.stored_map import FILE, read
+from wanbench.harness.show.figures.map import MAP_FILE, MapData, read_map
 from wanbench.harness.show.figures.style import PAGE_IN
 
 
@@ -36,9 +35,9 @@ class MapOnPage:
 
 def map_on_page(folder: Path) -> MapOnPage | None:
     """The map of a run folder, None without one. Raises: SpecError: it cannot be read."""
-    if not (folder / FILE).is_file():
+    if not (folder / MAP_FILE).is_file():
         return None
-    stored = read(folder)
+    stored = read_map(folder)
     figure = stored.drawing.draw(PAGE_IN)
     title, _, subject = stored.title.partition("\n")
     data, names = stored.data, list(stored.data.kinds)

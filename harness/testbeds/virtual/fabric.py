@@ -20,9 +20,8 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_a
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import NEVER
-from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError, Terms
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.mesh import UNSENT_BYTES, UNSENT_S
 
 Paces = Callable[[int], Sequence[Sequence[float | None]]]
@@ -127,18 +126,15 @@ class SimulatedFabric:
         refuse_inside_autograd()
         self._simulation.sleep_until(self._simulation.now + ns, rank)
 
-    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
-        """Join an all-reduce. Raises: CommError, if the size differs from that of earlier workers."""
-        return self._join(rank, sequence, nbytes, gathers=False)
+    def collective(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
+        """Join an all-reduce or an all-gather.
 
-    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Flight:
-        """Join an all-gather. Raises: CommError, if the size differs or the collective has no all-gather."""
-        if self._gather is None:
+        Raises:
+            CommError: the size differs from that of earlier workers, or the collective has no all-gather.
+        """
+        if gathers and self._gather is None:
             known = ", ".join(ALL_GATHERS)
             raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {known}")
-        return self._join(rank, sequence, nbytes, gathers=True)
-
-    def _join(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
         flight = self._flights.get(sequence)
         operation = "all_gather" if gathers else "all_reduce"
         if flight is None:

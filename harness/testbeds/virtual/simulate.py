@@ -28,20 +28,19 @@ from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, WorkerCommand
 from wanbench.workloads import imported
-from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
-from wanbench.workloads.comm.membership import Minority
+from wanbench.workloads.comm.membership import Alone, Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
-from wanbench.workloads.loop import session
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Emit, Outcome
+from wanbench.workloads.loop.job import Job, Outcome
+from wanbench.workloads.loop.train import Emit, Hooks, run
+from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.seeding import torch_seed
 
 _LOG_TAIL_LINES = 12
+_NOTHING = Counters({}, {}, 0, None)
 _States = tuple[Any, ...]
 
 
@@ -69,7 +68,10 @@ def simulated(
     except Stopped:
         raise RepFailed("stopped") from None
     imports = imported.noted()
-    finished = {rank: {"outcome": vars(out), "imports": imports} for rank, out in sorted(done.outcomes.items())}
+    finished = {
+        rank: FinishedJob(outcome=outcome, imports=imports, lost=[], counters_before=_NOTHING, counters_after=_NOTHING)
+        for rank, outcome in sorted(done.outcomes.items())
+    }
     return Trained(done.steps, finished, vars(tcp), timeline=changing.record() if changing else None)
 
 
@@ -192,11 +194,11 @@ class _Workers:
 
     def _run(self, job: Job) -> None:
         emit: Emit = self.steps.add
-        watched: dict[str, Any] = {}
+        warm: Callable[[], None] = _nothing
         if self._changing is not None:
             emit = self._changing.watch_steps(job, emit)
             if not job.returned:
-                watched["warm"] = partial(self._changing.worker_began, job.world_size)
+                warm = partial(self._changing.worker_began, job.world_size)
         membership = None if self._epochs is None else self._epochs.of(job.rank)
         comm: Comm
         if job.returned:
@@ -208,12 +210,14 @@ class _Workers:
         fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
         clock = VirtualClock(fabric, job.rank)
         try:
-            self.outcomes[job.rank] = session.run(
-                job, comm, clock, emit, phantom=True, membership=membership, **watched
-            )
+            self.outcomes[job.rank] = run(job, comm, clock, Hooks(emit, warm), phantom=True, membership=membership)
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:
                 self._changing.worker_lost()
+
+
+def _nothing() -> None:
+    pass
 
 
 class _RandomStates:

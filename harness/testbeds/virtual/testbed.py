@@ -71,7 +71,7 @@ class _InThisProcess:
 
     def train(self, training: Training) -> Trained:
         """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
-        if training.jobs[0].runs_users_code:
+        if training.repetition.jobs[0].runs_users_code:
             return self._own.train(training)
         # Importing torch takes seconds. Here the user can interrupt it.
         from wanbench.harness.testbeds.virtual.simulate import simulated
@@ -103,7 +103,7 @@ class _InItsOwn:
             end = server.end_of(pid)
             why = ", as the kernel does when memory is short" if "SIGKILL" in end else ""
             raise RepFailed(f"the process of the simulation{end}{why}") from None
-        if training.jobs[0].runs_users_code:
+        if training.repetition.jobs[0].runs_users_code:
             self._process = None
             connection.close()
         if isinstance(answer, RepFailed):
@@ -116,9 +116,9 @@ def _arguments(training: Training) -> tuple[Sequence[Job], EmulatedNetwork, Sche
     """The arguments of `simulated`, which another process can receive."""
     settings = dict(training.group.tcp)
     tcp = Tcp(
-        training.tcp_ramp,
+        training.repetition.tcp_ramp,
         bool(settings.get("slow_start_after_idle", True)),
         str(settings.get("congestion", "reno")),
-        training.network.socket_buffer_bytes / 2,
+        training.repetition.network.socket_buffer_bytes / 2,
     )
-    return training.jobs, training.network, training.schedule, tcp
+    return training.repetition.jobs, training.repetition.network, training.repetition.schedule, tcp

@@ -9,7 +9,7 @@ from wanbench.harness.analysis.compare import compare, differences
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.show.comparison import as_table
-from wanbench.harness.show.figures import draw_parity
+from wanbench.harness.show.figures.parity import draw_parity
 from wanbench.harness.show.headline import headline
 
 

@@ -43,8 +43,6 @@ PARAMETERS = [
         "period = 2, max_wait = 'soon'",
         "max_wait: 'soon' is not a quantity; a delay is a number and one of ns, us, ms, s, such as '80ms'",
     ),
-    ("decoupled-diloco", "period = 6, fragments = 4", "period = 6; expected a multiple of fragments = 4"),
-    ("decoupled-diloco", "period = 6, delay = 6", "delay = 6; expected less than period = 6"),
     ("halos", "period = 8, merges = 0", f"merges = 0; expected {COUNT}"),
     ("halos", "period = 8, mixing = 1.5", "mixing = 1.5; expected a number, from 0 to 1"),
     ("olco3", "staleness = -1, period = 1", f"staleness = -1; expected {OR_NONE}"),

@@ -23,12 +23,16 @@ from matplotlib.figure import Figure
 from wanbench.harness.analysis.summary import AnalysisError, cells, frame, pivots, records
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
-from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
+from wanbench.harness.show.figures import draw_all
+from wanbench.harness.show.figures.bars import scalability_bars, step_time
 from wanbench.harness.show.figures.caption import caption, subject, titled
+from wanbench.harness.show.figures.curves import scalability_by_rtt
+from wanbench.harness.show.figures.drawing import save
 from wanbench.harness.show.figures.gallery import gallery, whole
 from wanbench.harness.show.figures.hover import inline_svg
 from wanbench.harness.show.figures.layout import fitting, text_in
-from wanbench.harness.show.figures.style import COLUMN_IN, FAMILIES, PAGE_IN, save, styles
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, styles
+from wanbench.workloads.algorithms.registry import BUILT_IN
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
 
@@ -68,7 +72,7 @@ def test_algorithms_of_one_family_and_size_still_differ():
 
 
 def test_families_can_be_distinguished_in_colour_and_in_grey():
-    families = [(kind, kind, {}) for kind in FAMILIES]
+    families = [(kind, kind, {}) for kind in BUILT_IN]
     looks = styles(families)
     assert len({str(look.marker) for look in looks.values()}) == len(families)
     white = np.array([1.0, 1.0, 1.0])
@@ -77,8 +81,8 @@ def test_families_can_be_distinguished_in_colour_and_in_grey():
 
 
 def test_all_algorithms_in_two_sizes_look_different_in_one_figure():
-    looks = styles([(f"{kind}-{size}", kind, {"period": size}) for kind in list(FAMILIES)[1:] for size in (4, 20)])
-    assert len(set(looks.values())) == len(looks) == 2 * (len(FAMILIES) - 1)
+    looks = styles([(f"{kind}-{size}", kind, {"period": size}) for kind in list(BUILT_IN)[1:] for size in (4, 20)])
+    assert len(set(looks.values())) == len(looks) == 2 * (len(BUILT_IN) - 1)
 
 
 def test_a_users_algorithm_has_a_look():
@@ -336,13 +340,7 @@ def test_drawing_does_not_touch_pyplot(elsewhere):
 
 
 def test_every_built_in_algorithm_has_its_own_look():
-    from wanbench.harness.analysis.order import KINDS
-    from wanbench.harness.show.figures.style import FAMILIES
-    from wanbench.workloads.algorithms import registry
-
-    assert set(registry.kinds()) <= set(FAMILIES)
-    assert set(registry.kinds()) <= set(KINDS)
-    assert len({marker for _, marker in FAMILIES.values()}) == len(FAMILIES)
+    assert len({built_in.marker for built_in in BUILT_IN.values()}) == len(BUILT_IN)
 
 
 def test_a_figure_is_freed_after_it_was_drawn(tmp_path):

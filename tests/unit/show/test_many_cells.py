@@ -12,8 +12,8 @@ from written_run import write_run
 
 from wanbench.harness.analysis.summary import frame, pivots
 from wanbench.harness.show.figures import layout
-from wanbench.harness.show.figures.step_time import step_time
-from wanbench.harness.show.figures.style import save
+from wanbench.harness.show.figures.bars import step_time
+from wanbench.harness.show.figures.drawing import save
 from wanbench.harness.show.report import cell_table, content
 
 

@@ -14,7 +14,9 @@ from written_run import write_run
 from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
 from wanbench.harness.show import papers
-from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt
+from wanbench.harness.show.figures import draw_all
+from wanbench.harness.show.figures.bars import scalability_bars
+from wanbench.harness.show.figures.curves import scalability_by_rtt
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import drawing
 

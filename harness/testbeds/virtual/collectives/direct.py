@@ -16,7 +16,7 @@ import numpy as np
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
-from wanbench.workloads.comm.chunks import chunk_count
+from wanbench.workloads.comm.blocks import chunk_count
 
 PAIRS = "direct pairs"  # the connections of all operations of `direct`
 FRAME_BYTES = 16  # the header of a chunk on its socket

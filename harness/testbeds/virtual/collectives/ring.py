@@ -13,7 +13,7 @@ from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Roun
 from wanbench.harness.testbeds.virtual.collectives.direct import FRAME_BYTES
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
-from wanbench.workloads.comm.chunks import chunk_count
+from wanbench.workloads.comm.blocks import chunk_count
 
 
 class Ring(Plan):

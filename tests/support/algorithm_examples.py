@@ -1,0 +1,21 @@
+"""The built-in algorithms that communicate, each with the examples of parameters that its class has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wanbench.workloads.algorithms import registry
+
+KINDS = [kind for kind in registry.kinds() if kind != "local"]
+EXAMPLES = [(kind, params) for kind in KINDS for params in registry.find(kind).examples]
+
+
+def written(kind: str, params: Mapping[str, object] | None = None) -> str:
+    """A line of [algorithms]: a kind with these parameters, or with its first example."""
+    return f"{kind} = {_inline(registry.find(kind).examples[0] if params is None else params)}"
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{name} = {_inline(item)}' for name, item in value.items())} }}"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
