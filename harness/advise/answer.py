@@ -22,8 +22,8 @@ from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
-from wanbench.harness.show.grid import size
 from wanbench.harness.show.tables import objects_as_csv
+from wanbench.harness.text import size
 
 _DAY_S = 86_400
 _BINDS = {

@@ -18,7 +18,7 @@ from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show.figures.map import MapData, StoredMap
-from wanbench.harness.show.grid import size
+from wanbench.harness.text import size
 from wanbench.netprofiles import Delay, Rate
 
 _COLUMNS, _ROWS = 60, 40

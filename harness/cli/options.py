@@ -293,7 +293,7 @@ def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
 
 def by_hosts(rows: Sequence[Mapping[str, Any]], *, across_hosts: bool) -> list[dict[str, Any]]:
     """The rows for a summary, which keeps hosts that are not alike apart or pools them; stderr says which."""
-    from wanbench.harness.analysis.pooling import grouped, remarks
+    from wanbench.harness.analysis.summary import grouped, remarks
 
     for run, remark in remarks(rows, across_hosts=across_hosts):
         click.echo(f"wanbench: {run}: {remark}", err=True)

@@ -91,7 +91,8 @@ def _print_tc(cells: list[Cell]) -> None:
 def _print_collectives(cells: list[TrainingCell], where: str) -> None:
     """Print the predicted seconds of an all-reduce with each collective, beside the limit."""
     from wanbench.harness.plan import collective
-    from wanbench.harness.show.grid import aligned, size
+    from wanbench.harness.show.grid import aligned
+    from wanbench.harness.text import size
 
     rows: list[tuple[TrainingCell, dict[str, float]]] = []
     for cell in cells:

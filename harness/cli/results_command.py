@@ -39,7 +39,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
-    from wanbench.harness.show.headline import headline
+    from wanbench.harness.show.best import best_text
     from wanbench.harness.show.tables import render, timeline_table, write_parquet
 
     folder, rows = read_run(run_source, out, earlier=earlier)
@@ -54,7 +54,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     opening = (
-        "\n".join(filter(None, [headline(shown), timeline_table(rows)]))
+        "\n".join(filter(None, [best_text(shown), timeline_table(rows)]))
         if form in ("table", "pivot") and not earlier
         else ""
     )

@@ -97,10 +97,10 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:
     Args:
         spec: as stored in the folder; None if options changed it.
     """
-    from wanbench.harness.show.headline import headline
+    from wanbench.harness.show.best import best_text
 
     rows = by_hosts(folder.rows(), across_hosts=False)
-    decision = headline(rows)
+    decision = best_text(rows)
     if not decision:
         return
     elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"

@@ -63,10 +63,9 @@ def command(run_source: str | None, as_json: bool, out: Path) -> None:
 
 def _show(rule: str, problems: Sequence[Objection], folder: RunFolder, rows: Sequence[Row]) -> None:
     """Print the verdict of a rule, its requirement, and what breaks it."""
-    from wanbench.harness.results.verify import files_not_known, not_applicable, unmeasured
-    from wanbench.harness.show.problems import grouped
+    from wanbench.harness.results.verify import files_not_known, not_applicable, problem_lines, unmeasured
 
-    exempt, remarks = not_applicable(rule, rows), grouped(problems, folder.name)
+    exempt, remarks = not_applicable(rule, rows), problem_lines(problems, folder.name)
     if rule == "accuracy" and exempt is None and (names := unmeasured(rows)):
         remarks.append(f"not measured: {', '.join(names)} does not train a model; publish its speeds only")
     not_known = files_not_known(folder) if rule == INTACT else None

@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 from wanbench.harness.errors import writing
 from wanbench.harness.gate.verdict import ORDER, Judgement, Report, Timing, Verdict, by_severity
 from wanbench.harness.results.disk import write_text
-from wanbench.harness.show.grid import aligned, as_written, markdown, some
+from wanbench.harness.show.grid import aligned, as_written, markdown
+from wanbench.harness.text import some
 
 _TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise", "margin", "pairs")
 _QUIET = {Verdict.UNCHANGED, Verdict.ACCEPTED}

@@ -35,11 +35,13 @@ from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.steps import elapsed_per_step_s, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.command import looks_like_a_file
+from wanbench.harness.text import some
 
 _REAL = ("netns", "docker")
 _EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
 _STEPS = "steps.parquet"
 _ROUNDING = 1e-6  # of a step: values are stored unrounded
+_NAMED = 3  # cells of a problem
 
 Row = Mapping[str, Any]
 
@@ -70,6 +72,14 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
 def problems_text(problems: Sequence[Objection]) -> str:
     """The verdict on a run with problems, as "1 problem: do not publish yet"."""
     return f"{len(problems)} problem{'s' * (len(problems) > 1)}: do not publish yet"
+
+
+def problem_lines(found: Sequence[Objection], run: str) -> list[str]:
+    """One line for each distinct text, after the first few cells that it concerns, or the run."""
+    cells: dict[str, list[str]] = {}
+    for objection in found:
+        cells.setdefault(objection.text, []).append(objection.cell or run)
+    return [f"{some(names, _NAMED)}: {text}" for text, names in cells.items()]
 
 
 Verdicts = Iterator[tuple[str | None, str]]

@@ -25,11 +25,11 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import control_folder, host_turn
 from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
-from wanbench.harness.show.grid import size
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import Slot, WorkerDied
 from wanbench.harness.testbeds.group import group_of
 from wanbench.harness.testbeds.slot import WorkerSlot
+from wanbench.harness.text import size
 
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"

@@ -33,7 +33,7 @@ def _event(cmd: str, event: str, **fields: Any) -> TypeAdapter[dict[str, Any]]:
 
 _Truth = Annotated[bool, Bounds()]
 _Rows = Annotated[list[StepRow], Bounds(min_length=1, max_length=_MOST_ROWS, fail_fast=True)]
-_Segments = Annotated[list[Annotated[list[Whole], Bounds(min_length=5, max_length=5)]], MANY]
+_Segments = Annotated[list[Annotated[list[Whole], Bounds(min_length=6, max_length=6)]], MANY]
 _Changed = tuple[Word, Word] | None  # `workloads.process.configuration.Change`
 _TIMES = {"due_ns": Whole, "at_ns": Count}
 

@@ -31,7 +31,7 @@ ALL = (
     "wanbench.harness.api",
     "wanbench.harness.cli.run_command",
     "wanbench.harness.show.figures",
-    "wanbench.harness.show.headline",
+    "wanbench.harness.show.best",
     "wanbench.harness.testbeds.netns",
     "wanbench.harness.testbeds.virtual.simulate",
 )

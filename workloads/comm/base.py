@@ -52,6 +52,11 @@ class Vector(Protocol):
         """Return a part of the vector, which shares its memory."""
 
 
+def nbytes_of(vector: Vector) -> int:
+    """Bytes of a vector on the wire."""
+    return vector.numel() * vector.element_size()
+
+
 class Work(Protocol):
     """A communication in progress."""
 

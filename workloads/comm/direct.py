@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from wanbench.workloads.comm.base import CommError, Vector, Work
+from wanbench.workloads.comm.base import CommError, Vector, Work, nbytes_of
 from wanbench.workloads.comm.blocks import LARGEST_BYTES
 from wanbench.workloads.comm.mailbox import Mailbox, Outbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
@@ -184,7 +184,7 @@ class Operation:
                 both = f"{who} began {part.about}; {this} began {about}"
                 return f"ranks disagree on what to do in operation {self.sequence}: {both}"
             fits = kind == self.kind and number < len(chunks)
-            size = chunks[number].numel() * chunks[number].element_size() if fits else "nothing there"
+            size = nbytes_of(chunks[number]) if fits else "nothing there"
             if (len(part.body), part.last) != (size, number == len(chunks) - 1):
                 sizes = f"{who} sent {len(part.body)} bytes; {this} expected {size}"
                 return f"ranks disagree on the size of {self.name} {self.sequence}: {sizes}"
@@ -278,7 +278,7 @@ class DirectComm:
     def all_reduce(self, vector: Vector, reduction: Reduction = MEAN) -> DirectWork:
         """Reduce over all ranks, in place; the module's docstring says how long it takes."""
         tensor = cast(torch.Tensor, vector)
-        if tensor.numel() * tensor.element_size() > self._one_shot_bytes:
+        if nbytes_of(tensor) > self._one_shot_bytes:
             return self._reduce("all_reduce", tensor.tensor_split(self.world_size), reduction, spreads=True)
         chunks = chunks_of(tensor)
         return self._begin(ReduceWhole(self, "all_reduce", dict.fromkeys(self.peers, chunks), chunks, reduction))

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import torch
 
+from wanbench.workloads.comm.base import nbytes_of
 from wanbench.workloads.comm.tensors import described
 from wanbench.workloads.comm.work import DirectWork, first_ended
 
@@ -131,7 +132,7 @@ class Mailbox:
     def _fill(self, receive: _Receive, source: int, body: bytearray, about: str) -> str | None:
         """Fill a buffer with a message; return the reason if it does not fit."""
         tensor = receive.tensor
-        nbytes = tensor.numel() * tensor.element_size()
+        nbytes = nbytes_of(tensor)
         if about != receive.about:
             return f"rank {self._names[source]} sent '{about}'; expected '{receive.about}'"
         if len(body) != nbytes:

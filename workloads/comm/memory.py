@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-from wanbench.workloads.comm.base import CommError, Terms, Vector, Work
+from wanbench.workloads.comm.base import CommError, Terms, Vector, Work, nbytes_of
 from wanbench.workloads.comm.blocks import Blocks
 from wanbench.workloads.comm.work import first_ended
 
@@ -239,7 +239,7 @@ class MemoryComm:
         key = (self.rank, dst, tag * _PER_TAG + self._sent[dst, tag])
         self._sent[dst, tag] += 1
         self.group.messages[key] = vector.clone()
-        return self._issued(MemoryWork(self, self.group.fabric.message(*key, _nbytes(vector))))
+        return self._issued(MemoryWork(self, self.group.fabric.message(*key, nbytes_of(vector))))
 
     def recv(self, vector: Vector, src: int, tag: int = 0) -> MemoryWork:
         """Fill `vector` with the next message from rank `src` with this tag."""
@@ -270,7 +270,7 @@ class MemoryComm:
         for peer, vector in sends.items():
             cut, key = _cut(vector, terms), (self.rank, peer, number)
             if cut.count:
-                leaving[peer] = cut.datagrams, _nbytes(vector)
+                leaving[peer] = cut.datagrams, nbytes_of(vector)
                 if key in self.group.ended:
                     self.group.ended.discard(key)
                 else:
@@ -287,17 +287,13 @@ class MemoryComm:
         sequence = self._collectives
         self._collectives += 1
         with self.group.fabric.together:
-            flight = self.group.fabric.collective(self.rank, sequence, _nbytes(vector), gathers=gathers)
+            flight = self.group.fabric.collective(self.rank, sequence, nbytes_of(vector), gathers=gathers)
             self.group.contribute(sequence, self.rank, vector, gathers=gathers)
         return self._issued(MemoryWork(self, flight, partial(self.group.collect, sequence, into)))
 
     def _issued(self, work: AnyWork) -> AnyWork:
         """Return each issued operation; subclasses can record it."""
         return work
-
-
-def _nbytes(vector: Vector) -> int:
-    return vector.numel() * vector.element_size()
 
 
 def _cut(vector: Vector, terms: Terms) -> Blocks:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.comm.base import Comm, Vector, Work, nbytes_of
 from wanbench.workloads.compression.base import Compressor, Rounds, Shapes, SizedRounds
 from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.state import Stateful
@@ -169,8 +169,7 @@ class Averager(Stateful):
         if compressor is None or not compressor.ns_per_byte:
             return
         vectors = self._comm.world_size if compressor.gathers and round_number else 1
-        nbytes = self._like.numel() * self._like.element_size()
-        self._processing(vectors * nbytes * compressor.ns_per_byte / 1e9)
+        self._processing(vectors * nbytes_of(self._like) * compressor.ns_per_byte / 1e9)
 
     def _keep(self, u: Vector, sent: Vector) -> None:
         """Add the part of `u` that was not `sent` to the residual."""

@@ -130,11 +130,7 @@ def _chart(
         for place, (name, key) in enumerate(bars):
             draw(axes, place, name, key)
             _mark_published(axes, place, pivot.published.get(key), name)
-            at, text = ends[key]
-            axes.annotate(
-                text, (at, place), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
-                annotation_clip=False,
-            )  # fmt: skip
+            _write_end(axes, place, *ends[key])
         _finish(axes, [name for name, _ in bars], limit)
     return sheet
 
@@ -167,6 +163,14 @@ def _mark_published(axes: Axes, place: int, value: float | None, about: str) -> 
     if value is not None and not math.isnan(value):
         axes.plot([value], [place], zorder=4, **PUBLISHED)
         note(axes, value, place, f"{about}: published {value:g}")
+
+
+def _write_end(axes: Axes, place: int, end: float, text: str) -> None:
+    """Write a text behind the end of bar number `place`."""
+    axes.annotate(
+        text, (end, place), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
+        annotation_clip=False,
+    )  # fmt: skip
 
 
 def _finish(axes: Axes, names: Sequence[str], limit: float) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance, rate_text
+from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance
 from wanbench.harness.show.figures.names import human
-from wanbench.harness.show.grid import shown
+from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
 Line = Mapping[str, Any]
@@ -131,13 +131,6 @@ def _where(pivot: Pivot, column: Any) -> str:
     return f"{'On' if on else 'At'} {axis_value(pivot.column_axis, column)}"
 
 
-def percent(share: float) -> str:
-    """ "36 %", "0.8 %"."""
-    if math.isnan(share):
-        return "-"
-    return f"{100 * share:.0f} %" if share >= 0.0095 or share < 5e-4 else f"{100 * share:.1g} %"
-
-
 def names_of(pivot: Pivot) -> dict[str, str]:
     """Label -> the name that is drawn."""
     lines: Sequence[tuple[str, Line]] = [(label, line) for (label, _), line in pivot.lines.items()]
@@ -215,7 +208,7 @@ def _unequal(lines: Sequence[Line]) -> str:
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
     text = f"profile {_each(lines, 'profile')}"
     if all(line["profile"] == "uniform" and not absent(line["rate_mbps"]) for line in lines):
-        text += f" at {_each(lines, 'rate_mbps', lambda mbps: rate_text(float(str(mbps))))} per worker"
+        text += f" at {_each(lines, 'rate_mbps', lambda mbps: rate(float(str(mbps))))} per worker"
         if pivot.column_axis != "rtt_ms":
             text += f", RTT {_each(lines, 'rtt_ms')} ms"
     elif pivot.column_axis != "rtt_ms" and any(not absent(line["rtt_ms"]) for line in lines):

@@ -16,10 +16,11 @@ from matplotlib.lines import Line2D
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
 from wanbench.harness.results.scalability import formula
-from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, percent, speed, titled
+from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Sheet, label_ends, least_in, marked, strip_in
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, INK, PAGE_IN, Style, as_line, looks_of, wanbench_style
+from wanbench.harness.text import percent
 
 _LAW_POINTS = 240
 _COLUMN: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (1, 2)), "zorder": 1}

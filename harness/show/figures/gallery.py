@@ -12,11 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.labels import AXES
-from wanbench.harness.analysis.order import absent, algorithm_order, by_value
-from wanbench.harness.analysis.pooling import grouped
+from wanbench.harness.analysis.compare import lay_beside
+from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     COLUMNS,
     AnalysisError,
@@ -25,6 +23,7 @@ from wanbench.harness.analysis.summary import (
     axis_value,
     cells,
     frame,
+    grouped,
     pivots,
     provenance,
     records,
@@ -51,7 +50,7 @@ from wanbench.harness.show.figures.timeline import (
     timeline,
     timeline_points,
 )
-from wanbench.harness.show.grid import shown
+from wanbench.harness.text import shown
 
 # Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]

@@ -17,6 +17,7 @@ from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, as_line, styles, wanbench_style
+from wanbench.harness.text import seconds
 
 Curve = Mapping[str, Sequence[float]]
 Key = tuple[str, str]  # label and kind
@@ -100,20 +101,12 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
     looks = _looks(curves)
     names = {key: human(*key, curves[key][0]) for key in courses}
-    # Where workers make steps at their own pace, only the ends are at the same time.
     apart = _paces_differ(courses, 1)
+    # Where workers make steps at their own pace, only the ends are at the same time.
     racing = not apart and _paces_differ(courses, 2)
     timed = apart or racing
     side_by_side = timed and width_in > COLUMN_IN
-    labels = {
-        key: f"{name} ({seconds_text(courses[key].end_s[-1])})" if side_by_side else name.replace(" + ", "\n+ ")
-        for key, name in names.items()
-    }
-    ends = [
-        End(labels[key], as_line(looks[key]), course.step[-1], 100 * course.accuracy[-1], course.result)
-        for key, course in courses.items()
-    ]
-    ends = marked(ends, "step {:g}")
+    ends = marked(_ends(courses, looks, names, side_by_side), "step {:g}")
     strip, panel_in = strip_in([end.text for end in ends]), max(1.9, least_in([end.text for end in ends]))
     more = "; in parentheses: time of the last step" if side_by_side else ""
     finding = _race(courses, names) if racing else _finding(courses, names, apart)
@@ -123,21 +116,43 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    for key, course in courses.items():
-        _draw(steps, course, "step", looks[key], key[0], "step {:g}")
-    steps.set_xlim(left=0)
-    steps.set_ylim(top=101)
-    steps.set_xlabel("step")
+    _by_step(steps, courses, looks)
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
-        seconds = sheet.panel(1, f"{data_set}: accuracy (%)")
-        for key, course in courses.items():
-            _draw(seconds, course, "end_s", looks[key], key[0], "end {:g}")
+        by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
         times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
-        logarithmic(seconds.xaxis, min(times) / 1.1, max(times) * 1.1)
-        seconds.set_xlabel("seconds, logarithmic")
-        seconds.set_ylim(steps.get_ylim())
+        _by_time(by_time, courses, looks, times)
+        by_time.set_ylim(steps.get_ylim())
     return sheet.figure
+
+
+def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str], side_by_side: bool) -> list[End]:
+    """The end of each curve; beside a panel over time, its name says the seconds."""
+    return [
+        End(
+            f"{names[key]} ({seconds(course.end_s[-1])})" if side_by_side else names[key].replace(" + ", "\n+ "),
+            as_line(looks[key]),
+            course.step[-1],
+            100 * course.accuracy[-1],
+            course.result,
+        )
+        for key, course in courses.items()
+    ]
+
+
+def _by_step(axes: Axes, courses: Courses, looks: Mapping[Key, Style]) -> None:
+    for key, course in courses.items():
+        _draw(axes, course, "step", looks[key], key[0], "step {:g}")
+    axes.set_xlim(left=0)
+    axes.set_ylim(top=101)
+    axes.set_xlabel("step")
+
+
+def _by_time(axes: Axes, courses: Courses, looks: Mapping[Key, Style], times: Sequence[float]) -> None:
+    for key, course in courses.items():
+        _draw(axes, course, "end_s", looks[key], key[0], "end {:g}")
+    logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
+    axes.set_xlabel("seconds, logarithmic")
 
 
 def learning_points(curves: Curves) -> list[Point]:
@@ -256,7 +271,7 @@ def _finding(courses: Courses, names: Mapping[Key, str], apart: bool) -> str:
         )
     else:
         slow, fast = (pick(courses, key=lambda key: courses[key].accuracy[-1]) for pick in (max, min))
-    first, second = (f"to {courses[key].result} in {seconds_text(courses[key].end_s[-1])}" for key in (slow, fast))
+    first, second = (f"to {courses[key].result} in {seconds(courses[key].end_s[-1])}" for key in (slow, fast))
     if courses[slow].step[-1] != courses[fast].step[-1]:
         first, second = (f"{text} ({courses[key].step[-1]:g} steps)" for text, key in ((first, slow), (second, fast)))
     text = f"{names[slow]} trains {first}"
@@ -272,8 +287,8 @@ def _race(courses: Courses, names: Mapping[Key, str]) -> str:
     }
     slow = min(times, key=lambda key: (key[1] != "ssgd", -times[key]))
     fast = min(times, key=lambda key: times[key])
-    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds_text(times[slow])}"
-    return text if slow == fast else f"{text}; {names[fast]} after {seconds_text(times[fast])}"
+    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds(times[slow])}"
+    return text if slow == fast else f"{text}; {names[fast]} after {seconds(times[fast])}"
 
 
 def _finding_by_time(by_network: Mapping[str, Courses], names: Mapping[Key, str]) -> str:
@@ -282,11 +297,6 @@ def _finding_by_time(by_network: Mapping[str, Courses], names: Mapping[Key, str]
     slow = min(courses, key=lambda key: (key[1] != "ssgd", -courses[key].end_s[-1]))
     fast = min(courses, key=lambda key: courses[key].end_s[-1])
     where = f"At {network.removeprefix('RTT ')}" if network.startswith("RTT ") else f"On {network}"
-    first, second = (f"{seconds_text(courses[key].end_s[-1])} ({courses[key].result})" for key in (slow, fast))
+    first, second = (f"{seconds(courses[key].end_s[-1])} ({courses[key].result})" for key in (slow, fast))
     text = f"{where}, {names[slow].replace(chr(10), ' ')} takes {first} to train"
     return text if slow == fast else f"{text}; {names[fast].replace(chr(10), ' ')} {second}"
-
-
-def seconds_text(seconds: float) -> str:
-    """A time in a title: "42 s", "7.0 s"."""
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

@@ -23,10 +23,9 @@ from wanbench.harness.plan.expand import expand
 from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.verify import objections
+from wanbench.harness.results.verify import objections, problem_lines
 from wanbench.harness.show.papers import Claim, Paper, PaperFigure
 from wanbench.harness.show.papers.drawing import recorded, select
-from wanbench.harness.show.problems import grouped
 from wanbench.harness.spec.experiment import Spec
 
 ACCURACY = "accuracy"
@@ -214,7 +213,7 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
         found = objections(rows, planned.read(folder.path).names)
         hiding = {row["cell"] for figure in _hiding(paper, run) for row in select(figure, rows)}
         kept = [one for one in found if one.rule != ACCURACY or one.cell in hiding]
-        yield from (f"{folder.path}: verify refuses it: {line}" for line in grouped(kept, run))
+        yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
 
 
 def _hiding(paper: Paper, run: str) -> Iterator[PaperFigure]:

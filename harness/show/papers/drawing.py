@@ -23,7 +23,7 @@ import PIL
 import PIL.features
 from matplotlib import ft2font
 
-from wanbench.harness.analysis.beside import lay_beside
+from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
@@ -34,11 +34,11 @@ from wanbench.harness.show.figures.drawing import Drawing, save, write_points
 from wanbench.harness.show.figures.gallery import gallery, scalability_drawing, step_time_drawing
 from wanbench.harness.show.figures.map import read_map
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
-from wanbench.harness.show.grid import some
 from wanbench.harness.show.papers import Paper, PaperFigure
 from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
+from wanbench.harness.text import some
 
 INDEX = "index.json"
 _OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}

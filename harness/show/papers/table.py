@@ -12,8 +12,9 @@ from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
-from wanbench.harness.show.grid import markdown, shown
+from wanbench.harness.show.grid import markdown
 from wanbench.harness.show.papers import PaperFigure
+from wanbench.harness.text import shown
 
 Line = Mapping[str, Any]
 

@@ -9,11 +9,12 @@ import synthetic_rows
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import frame, pivots
-from wanbench.harness.show.figures.caption import percent, speed, waiting
+from wanbench.harness.show.figures.caption import speed, waiting
 from wanbench.harness.show.figures.curves import scalability_by_rtt
 from wanbench.harness.show.figures.layout import spread
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.pareto import Place, name_places
+from wanbench.harness.text import percent
 
 
 def test_labels_stay_in_place_if_there_is_room_and_never_overlap():

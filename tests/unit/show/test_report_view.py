@@ -14,8 +14,7 @@ from written_run import write_run
 from wanbench.harness.errors import SpecError
 from wanbench.harness.show.figures.map import MAP_FILE, MapData, StoredMap, read_map, write_map
 from wanbench.harness.show.report import page
-from wanbench.harness.show.report.content import content_of
-from wanbench.harness.show.report.map import map_on_page
+from wanbench.harness.show.report.content import content_of, map_on_page
 
 RTTS, RATES = (10.0, 40.0, 160.0), (100.0, 1000.0)
 MAP = StoredMap(

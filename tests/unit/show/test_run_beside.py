@@ -11,7 +11,7 @@ from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixtu
 from legible import assert_nothing_overlaps
 from written_run import write_run
 
-from wanbench.harness.analysis.beside import lay_beside
+from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
 from wanbench.harness.show import papers
 from wanbench.harness.show.figures import draw_all

@@ -1,21 +1,24 @@
-"""The checks of a run: the rules of `verify`, the fidelity of the emulation, and failures with their logs."""
+"""The checks on the page of a run: the rules of `verify`, the fidelity of the emulation, and failures with logs."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
+from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.rules import RULES
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
-from wanbench.harness.show.report.rendering import Row, relative
 
 _TAIL_LINES = 30
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class RuleOutcome:
 
     rule: str
     meaning: str
-    broken: tuple[tuple[str, tuple[str, ...]], ...]
+    broken: tuple[tuple[str, Sequence[str]], ...]
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,12 @@ def _unjudged(error: Exception) -> str:
     return f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
 
 
-def findings_of(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
+def outcomes(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
     """Every rule with its problems."""
-    findings = []
-    for rule in CHECKS:
-        texts: dict[str, list[str]] = {}
-        for one in broken:
-            if one.rule == rule:
-                texts.setdefault(one.text, []).append(one.cell or "the whole run")
-        findings.append(RuleOutcome(rule, RULES[rule], tuple((text, tuple(where)) for text, where in texts.items())))
-    return tuple(findings)
+    texts: dict[str, dict[str, list[str]]] = {rule: {} for rule in CHECKS}
+    for objection in broken:
+        texts[objection.rule].setdefault(objection.text, []).append(objection.cell or "the whole run")
+    return tuple(RuleOutcome(rule, RULES[rule], tuple(found.items())) for rule, found in texts.items())
 
 
 def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
@@ -105,24 +104,18 @@ def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def failure_of(folder: RunFolder, row: Row, path: Path) -> Failure:
+def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> Failure:
     """A repetition that failed or is invalid, with the end of its last log."""
     tail, link = "", None
-    kept = sorted(folder.path.glob(f"cells/{_literal(row['cell'])}/rep-{row['rep']}.failed-*/error.json"))
+    kept = sorted(folder.path.glob(f"cells/{escape(row['cell'])}/rep-{row['rep']}.failed-*/error.json"))
     if kept:
-        link = relative(kept[-1].parent, path)
+        link = link_to(kept[-1].parent)
         try:
             found = json.loads(kept[-1].read_text(encoding="utf-8")).get("log_tail", [])
             tail = "\n".join(str(line) for line in found[-_TAIL_LINES:])
         except (OSError, ValueError, AttributeError, TypeError):
             tail = "(the log cannot be read)"
     return Failure(str(row["cell"]), row["rep"], row["status"], row["reason"] or "no reason was recorded", tail, link)
-
-
-def _literal(name: str) -> str:
-    from glob import escape
-
-    return escape(name)
 
 
 def environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
