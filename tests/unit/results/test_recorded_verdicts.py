@@ -54,10 +54,16 @@ def test_reading_a_run_asks_no_host(monkeypatch):
         verdict(name)
 
 
+REMOVED = ("decoupled-diloco",)
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_identities_of_recorded_cells_are_what_they_were(name):
     """A key that is added to specs later is not part of the identity of cells that do not have it."""
     stored = planned.read(REFERENCE / name)
     testbed = stored.auto.get("testbed", "netns")
     host = FixedHost(testbed, stored.auto.get("emulator", {}).get(testbed, "relay"))
-    assert {cell.key for cell in expand(Spec.from_dict(stored.spec, name), name, host)} == set(stored.cells)
+    algorithms = {label: params for label, params in stored.spec["algorithms"].items() if label not in REMOVED}
+    spec = Spec.from_dict({**stored.spec, "algorithms": algorithms}, name)
+    cells = {key for key, cell in stored.cells.items() if not cell.name.startswith(REMOVED)}
+    assert {cell.key for cell in expand(spec, name, host)} == cells
