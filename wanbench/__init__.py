@@ -14,13 +14,8 @@
     Promises                     the properties that it claims
     Setting, AlgorithmError      what its `check` receives, and raises to refuse
     at_least, between, one_of    bounds of its parameters
-    SSGD, Delayed, Sparse, DTS, DGA
-    LocalSGD, CoCoD, OverlapLocalSGD, DiLoCo, StreamingDiLoCo, EagerDiLoCo, SparseLoCo, OLCO3
-    AsyncLocalSGD, HALoS
-    SGP, OSGP, DPSGD, ECDPSGD, ADPSGD
-    RPS, GradientSharing
-
-    TopK, ChunkTopK, DGC, Chunkwise, RandomK, PowerSGD, SignSGD, QSGD, TernGrad, FP16, BF16   values of `compression`
+    DTS, LocalSGD, SGP, ...      the built-in algorithms, one class for each line of `wanbench list algorithms`
+    TopK, QSGD, ...              values of `compression`, one class for each line of `wanbench list compressors`
 
 A name is imported when it is first used, so `import wanbench` takes no time.
 """
@@ -28,61 +23,44 @@ A name is imported when it is first used, so `import wanbench` takes no time.
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 _MODULES = {"figures": "wanbench.harness.show.figures", "testing": "wanbench.testing"}
-# The public names of each module. `__init__.pyi` lists the same names for type checkers and editors.
+# The public names of each module; `_classes` has more. `__init__.pyi` has all, for type checkers and editors.
 _NAMES = {
     "wanbench.harness.api": ("Run", "run"),
     "wanbench.harness.spec.experiment": ("Spec",),
-    "wanbench.workloads.algorithms.adpsgd": ("ADPSGD",),
-    "wanbench.workloads.algorithms.async_local_sgd": ("AsyncLocalSGD",),
     "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Promises", "Replica", "Setting"),
-    "wanbench.workloads.algorithms.cocod": ("CoCoD",),
-    "wanbench.workloads.algorithms.delayed": ("Delayed",),
-    "wanbench.workloads.algorithms.dga": ("DGA",),
-    "wanbench.workloads.algorithms.diloco": ("DiLoCo",),
-    "wanbench.workloads.algorithms.dpsgd": ("DPSGD",),
-    "wanbench.workloads.algorithms.dts": ("DTS",),
-    "wanbench.workloads.algorithms.eager": ("EagerDiLoCo",),
-    "wanbench.workloads.algorithms.ecdpsgd": ("ECDPSGD",),
-    "wanbench.workloads.algorithms.gradient_sharing": ("GradientSharing",),
-    "wanbench.workloads.algorithms.halos": ("HALoS",),
-    "wanbench.workloads.algorithms.localsgd": ("LocalSGD",),
-    "wanbench.workloads.algorithms.olco3": ("OLCO3",),
-    "wanbench.workloads.algorithms.osgp": ("OSGP",),
-    "wanbench.workloads.algorithms.overlap": ("OverlapLocalSGD",),
-    "wanbench.workloads.algorithms.rps": ("RPS",),
-    "wanbench.workloads.algorithms.sgp": ("SGP",),
-    "wanbench.workloads.algorithms.sparse": ("Sparse",),
-    "wanbench.workloads.algorithms.sparseloco": ("SparseLoCo",),
-    "wanbench.workloads.algorithms.ssgd": ("SSGD",),
-    "wanbench.workloads.algorithms.streaming": ("StreamingDiLoCo",),
-    "wanbench.workloads.compression.chunktopk": ("ChunkTopK",),
-    "wanbench.workloads.compression.chunkwise": ("Chunkwise",),
-    "wanbench.workloads.compression.dgc": ("DGC",),
-    "wanbench.workloads.compression.half": ("BF16", "FP16"),
-    "wanbench.workloads.compression.powersgd": ("PowerSGD",),
-    "wanbench.workloads.compression.qsgd": ("QSGD",),
-    "wanbench.workloads.compression.randomk": ("RandomK",),
-    "wanbench.workloads.compression.signsgd": ("SignSGD",),
-    "wanbench.workloads.compression.terngrad": ("TernGrad",),
-    "wanbench.workloads.compression.topk": ("TopK",),
     "wanbench.workloads.loop.stepping": ("step",),
     "wanbench.workloads.parameters": ("at_least", "between", "one_of"),
     "wanbench.workloads.wrap.flat": ("WrapError",),
     "wanbench.workloads.wrap.wrapped": ("Wrapped", "wrap"),
 }
+
+
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = sorted([*_MODULES, *_HOME])
+
+@cache
+def _classes() -> dict[str, str]:
+    """The module of each class in the registries."""
+    from wanbench.workloads.algorithms import registry as algorithms
+    from wanbench.workloads.compression import registry as compressors
+
+    paths = [f"algorithms.{algorithms.BUILT_IN[kind].path}" for kind in algorithms.kinds() if kind != "local"]
+    paths += [f"compression.{path}" for path in compressors.BUILT_IN.values()]
+    return {name: f"wanbench.workloads.{module}" for module, _, name in (path.partition(":") for path in paths)}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+    if name == "__all__":
+        return __dir__()
+    home = _HOME.get(name) or ("" if name.startswith("_") else _classes().get(name))
+    if home:
+        return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'wanbench' has no attribute {name!r}{_near(name)}")
 
 
@@ -92,8 +70,8 @@ def _near(name: str) -> str:
         return ""
     from wanbench.netprofiles.errors import did_you_mean
 
-    return did_you_mean(name, __all__, f"it has {', '.join(__all__)}")
+    return did_you_mean(name, __dir__(), f"it has {', '.join(__dir__())}")
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted([*_MODULES, *_HOME, *_classes()])

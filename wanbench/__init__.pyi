@@ -20,13 +20,13 @@ from wanbench.workloads.algorithms.dpsgd import DPSGD as DPSGD
 from wanbench.workloads.algorithms.dts import DTS as DTS
 from wanbench.workloads.algorithms.eager import EagerDiLoCo as EagerDiLoCo
 from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD as ECDPSGD
-from wanbench.workloads.algorithms.gradient_sharing import GradientSharing as GradientSharing
 from wanbench.workloads.algorithms.halos import HALoS as HALoS
 from wanbench.workloads.algorithms.localsgd import LocalSGD as LocalSGD
 from wanbench.workloads.algorithms.olco3 import OLCO3 as OLCO3
 from wanbench.workloads.algorithms.osgp import OSGP as OSGP
 from wanbench.workloads.algorithms.overlap import OverlapLocalSGD as OverlapLocalSGD
 from wanbench.workloads.algorithms.rps import RPS as RPS
+from wanbench.workloads.algorithms.rps import GradientSharing as GradientSharing
 from wanbench.workloads.algorithms.sgp import SGP as SGP
 from wanbench.workloads.algorithms.sparse import Sparse as Sparse
 from wanbench.workloads.algorithms.sparseloco import SparseLoCo as SparseLoCo

@@ -92,24 +92,17 @@ class Options:
 def search(question: Question, library: Library, options: Options) -> SearchResult:
     """Find the answer. Raises: SpecError, HostError, CellsFailed."""
     cells, left_out = candidates(question, settings(library.settings))
-    weighed_ = weighed(cells, library)
-    _check_reference(question, weighed_, left_out)
-    chosen = shortlist(weighed_)
-    options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
+    every = weighed(cells, library)
+    _check_reference(question, every, left_out)
+    chosen = shortlist(every)
+    options.say(f"{len(every)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
-    found = SearchResult(
-        question,
-        weighed_,
-        left_out,
-        baseline,
-        simulated,
-        without_learning=tuple(library.without_learning),
-        others=library.others,
-    )
-    if options.emulate == 0:
-        return found
-    first_ones = one_of_each(advisable(simulated))[: options.emulate]
-    return replace(found, emulated=emulate(question, first_ones, without_risk(simulated)[0], options))
+    emulated = Emulated()
+    if options.emulate:
+        fastest = one_of_each(advisable(simulated))[: options.emulate]
+        emulated = emulate(question, fastest, without_risk(simulated)[0], options)
+    without_learning = tuple(library.without_learning)
+    return SearchResult(question, every, left_out, baseline, simulated, emulated, without_learning, library.others)
 
 
 def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:

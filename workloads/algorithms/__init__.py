@@ -5,12 +5,10 @@ compensated.py  late averages, corrected; dts.py: the exact form and its derivat
                 localsgd.py and cocod.py: special cases
 overlap.py      an anchor whose average is computed during local steps
 diloco.py       outer steps; streaming.py: the same in fragments
-async_local_sgd.py  a server for workers without a common pace; halos.py: one in each region
-server.py       the mail of a server; update_server.py: one that merges updates; delayed_nesterov.py: its steps;
-                served.py: the worker's side
+async_local_sgd.py  a server for workers without a common pace; halos.py: one in each region; server.py: their mail
 olco3.py        pipelined, local and compressed: a reconstruction
 sgp.py          push-sum gossip; osgp.py: the same with late shares
 dpsgd.py        gossip on a ring; ecdpsgd.py: compressed; adpsgd.py: asynchronous
-rps.py          models averaged over lossy datagrams; gradient_sharing.py: gradients; unreliable.py: what they share
-peers.py        the graphs of gossip; gossip.py: exchanges with neighbours
+rps.py          models averaged over lossy datagrams, and gradients, its baseline
+gossip.py       the graphs of gossip, and exchanges with neighbours; inbox.py: messages whose number is not known
 """

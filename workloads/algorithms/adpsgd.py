@@ -19,8 +19,8 @@ import random
 from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
+from wanbench.workloads.algorithms.gossip import ring
 from wanbench.workloads.algorithms.inbox import Inbox, left, note
-from wanbench.workloads.algorithms.peers import ring
 from wanbench.workloads.comm.base import Work
 
 

@@ -1,12 +1,41 @@
-"""Exchanges with the neighbours on a ring, for the gossip algorithms."""
+"""Gossip: the graphs that say which ranks exchange messages, and exchanges with the neighbours on a ring."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wanbench.workloads.algorithms.peers import ring
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.state import Stateful
+
+
+def exponential(rank: int, step: int, world_size: int, peers: int) -> tuple[list[int], list[int]]:
+    """Return the ranks to send to and to receive from, in one step of the directed exponential graph.
+
+    With m peers the hops of step k are j (m + 1)^e, j = 1 .. m, e = k mod L, L = floor(log_{m+1}(N - 1)) + 1. With one
+    peer they are 1, 2, 4, ... in turn. Hops that are equal modulo N count once; a hop to the rank itself is left out.
+    (Assran et al. 2019; `NPeerDynamicDirectedExponentialGraph` in their code.)
+
+    With one peer and N a power of two, L steps of equal shares give exactly the average over all ranks.
+    """
+    hops: list[int] = []
+    for j in range(1, peers + 1):
+        hop = j * (peers + 1) ** (step % turns(world_size, peers)) % world_size
+        if hop and hop not in hops:
+            hops.append(hop)
+    return [(rank + hop) % world_size for hop in hops], [(rank - hop) % world_size for hop in hops]
+
+
+def turns(world_size: int, peers: int) -> int:
+    """L: number of steps after which the exponential graph repeats."""
+    count, reach = 1, peers + 1
+    while reach <= world_size - 1:
+        count, reach = count + 1, reach * (peers + 1)
+    return count
+
+
+def ring(rank: int, world_size: int) -> list[int]:
+    """The two neighbours on a ring; a single one if there are only two workers."""
+    return list(dict.fromkeys([(rank - 1) % world_size, (rank + 1) % world_size]))
 
 
 class Neighbours(Stateful):

@@ -24,11 +24,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from wanbench.workloads.algorithms.async_local_sgd import DelayedNesterov, Served, Terms, UpdateServer
 from wanbench.workloads.algorithms.base import Promises, at_least, between
-from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
-from wanbench.workloads.algorithms.served import Served
 from wanbench.workloads.algorithms.server import Desk, Letter
-from wanbench.workloads.algorithms.update_server import Terms, UpdateServer
 from wanbench.workloads.comm.base import Vector
 
 GLOBAL = 0

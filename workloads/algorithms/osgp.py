@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Promises, Replica, at_least
+from wanbench.workloads.algorithms.gossip import exponential, turns
 from wanbench.workloads.algorithms.inbox import Inbox, left, note
-from wanbench.workloads.algorithms.peers import exponential, turns
 from wanbench.workloads.algorithms.sgp import FOREVER, PushSum
 from wanbench.workloads.comm.base import Vector, Work
 

@@ -55,7 +55,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "halos": BuiltIn("halos:HALoS", "HALoS", "#332288", (10, 1, 0)),
     "olco3": BuiltIn("olco3:OLCO3", "OLCO3", "#AA3377", "v"),
     "rps": BuiltIn("rps:RPS", "RPS", "#CCBB44", "P"),
-    "gradient-sharing": BuiltIn("gradient_sharing:GradientSharing", "", "#661100", "*"),
+    "gradient-sharing": BuiltIn("rps:GradientSharing", "", "#661100", "*"),
     "sgp": BuiltIn("sgp:SGP", "SGP", "#66CCEE", "h"),
     "osgp": BuiltIn("osgp:OSGP", "overlapped SGP", "#332288", "H"),
     "dpsgd": BuiltIn("dpsgd:DPSGD", "D-PSGD", "#EE7733", "<"),

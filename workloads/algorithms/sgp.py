@@ -23,8 +23,8 @@ from typing import Any
 
 from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least
+from wanbench.workloads.algorithms.gossip import exponential
 from wanbench.workloads.algorithms.inbox import arrives, left
-from wanbench.workloads.algorithms.peers import exponential
 from wanbench.workloads.comm.base import Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
 

@@ -13,7 +13,7 @@ from wanbench.workloads.parameters import unknown_or_missing
 
 NONE = "none"
 
-_BUILT_IN: Mapping[str, str] = {
+BUILT_IN: Mapping[str, str] = {
     "topk": "topk:TopK",
     "chunk-topk": "chunktopk:ChunkTopK",
     "dgc": "dgc:DGC",
@@ -30,15 +30,15 @@ _BUILT_IN: Mapping[str, str] = {
 
 def kinds() -> list[str]:
     """The built-in kinds."""
-    return list(_BUILT_IN)
+    return list(BUILT_IN)
 
 
 def find(kind: str) -> type[Compressor]:
     """Return the class of a kind; imports torch. Raises: CompressorError."""
-    if kind not in _BUILT_IN:
-        known = ", ".join([NONE, *_BUILT_IN])
-        raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, _BUILT_IN)} (known: {known})")
-    module, _, name = _BUILT_IN[kind].partition(":")
+    if kind not in BUILT_IN:
+        known = ", ".join([NONE, *BUILT_IN])
+        raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, BUILT_IN)} (known: {known})")
+    module, _, name = BUILT_IN[kind].partition(":")
     found: type[Compressor] = getattr(importlib.import_module(f"wanbench.workloads.compression.{module}"), name)
     return found
 

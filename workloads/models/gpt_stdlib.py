@@ -88,6 +88,30 @@ def make(portion: Portion) -> Learner:
 def module_of(generator: torch.Generator) -> nn.Module:
     """The transformer: bytes of shape (batch, CONTEXT) to scores of shape (batch, CONTEXT, SYMBOLS)."""
     from torch import nn
+
+    class Transformer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens = nn.Embedding(SYMBOLS, _WIDTH)
+            self.places = nn.Embedding(CONTEXT, _WIDTH)
+            self.blocks = nn.ModuleList(_make_block() for _ in range(_BLOCKS))
+            self.norm = nn.LayerNorm(_WIDTH)
+            self.head = nn.Linear(_WIDTH, SYMBOLS, bias=False)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x))  # type: ignore[no-any-return]
+
+    module = Transformer()
+    _initialise(module, generator)
+    return module
+
+
+def _make_block() -> nn.Module:
+    """Attention and a layer that is wider inside, each added to its input."""
+    from torch import nn
     from torch.nn.functional import gelu, scaled_dot_product_attention
 
     class Block(nn.Module):
@@ -110,24 +134,7 @@ def module_of(generator: torch.Generator) -> nn.Module:
             seen = scaled_dot_product_attention(heads[0], heads[1], heads[2], is_causal=True)
             return seen.transpose(1, 2).reshape(batch, length, _WIDTH)
 
-    class Transformer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tokens = nn.Embedding(SYMBOLS, _WIDTH)
-            self.places = nn.Embedding(CONTEXT, _WIDTH)
-            self.blocks = nn.ModuleList(Block() for _ in range(_BLOCKS))
-            self.norm = nn.LayerNorm(_WIDTH)
-            self.head = nn.Linear(_WIDTH, SYMBOLS, bias=False)
-
-        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-            x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
-            for block in self.blocks:
-                x = block(x)
-            return self.head(self.norm(x))  # type: ignore[no-any-return]
-
-    module = Transformer()
-    _initialise(module, generator)
-    return module
+    return Block()
 
 
 def _initialise(module: nn.Module, generator: torch.Generator) -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
 from wanbench.workloads.algorithms.registry import create, from_environment
-from wanbench.workloads.comm.base import Comm
+from wanbench.workloads.comm.base import Comm, Vector
 from wanbench.workloads.comm.gloo import copy_from_rank_0, world
-from wanbench.workloads.wrap.call import check_call
+from wanbench.workloads.compute.optim import SGD, SGDConfig
+from wanbench.workloads.parameters import default_of
 from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError
-from wanbench.workloads.wrap.optimizer import Followed
 
 SEED = "WANBENCH_SEED"
 
 
 def wrap(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    algorithm: Algorithm | str | None = None,
-    **params: Any,
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, algorithm: Algorithm | str | None = None, **params: Any
 ) -> Wrapped:
     """Make `optimizer.step()` follow an algorithm, in your own training loop.
 
@@ -46,9 +44,6 @@ def wrap(
             names: WANBENCH_ALGORITHM, and WANBENCH_PARAMS with its parameters as JSON. A spec with `workload.command`
             sets both. A single worker then trains without an algorithm.
         params: parameters of an algorithm given by name, as in a spec. `wanbench show algorithm NAME` lists them.
-
-    Returns:
-        The wrapped loop, whose `drain` and checkpoints cover the averages in flight.
 
     Raises:
         TypeError: the call is wrong; the message shows the right one.
@@ -268,3 +263,160 @@ def _unscale(optimizer: torch.optim.Optimizer, g: torch.Tensor) -> None:
         if float(found_inf):
             g.zero_()
         optimizer.found_inf = None  # type: ignore[attr-defined]
+
+
+_EXAMPLE = 'call wrap(model, optimizer, "dts", delay=4, period=4)'
+
+
+def check_call(model: object, optimizer: object, algorithm: object, params: Mapping[str, object]) -> None:
+    """Check the arguments of `wrap`. Raises: TypeError."""
+    problem = _of_the_loop(model, optimizer) or _of_the_algorithm(algorithm, params)
+    if problem:
+        raise TypeError(problem)
+
+
+def _of_the_loop(model: object, optimizer: object) -> str | None:
+    if isinstance(model, torch.optim.Optimizer) and isinstance(optimizer, torch.nn.Module):
+        return "wrap: model and optimizer are swapped; call wrap(model, optimizer, ...)"
+    if not isinstance(model, torch.nn.Module):
+        return f"wrap: model: expected a torch.nn.Module, got {_described(model)}; {_EXAMPLE}"
+    if isinstance(optimizer, str | Algorithm):
+        given = _instance(optimizer, {}) if isinstance(optimizer, Algorithm) else repr(optimizer)
+        return f"wrap(model, {given}): the optimizer is missing; call wrap(model, optimizer, {given})"
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return f"wrap: optimizer: expected a torch.optim.Optimizer, got {_described(optimizer)}; {_EXAMPLE}"
+    return None
+
+
+def _of_the_algorithm(algorithm: object, params: Mapping[str, object]) -> str | None:
+    if isinstance(algorithm, Algorithm):
+        if not params:
+            return None
+        right = _instance(algorithm, params)
+        return f"wrap: {_written(params)} beside an instance; call wrap(model, optimizer, {right})"
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        required = [f"{name}=..." for name, item in algorithm.parameters().items() if default_of(item) is MISSING]
+        made = f"{algorithm.__name__}({_written(params) or ', '.join(required)})"
+        return f"wrap: {algorithm.__name__} is a class, not an instance; call wrap(model, optimizer, {made})"
+    if algorithm is None and params:
+        return f"wrap: {_written(params)} without an algorithm; {_EXAMPLE}"
+    if not isinstance(algorithm, str | None):
+        return f"wrap: algorithm: expected a name or an instance, got {_described(algorithm)}; {_EXAMPLE}"
+    return None
+
+
+def _instance(algorithm: Algorithm, params: Mapping[str, object]) -> str:
+    """How to write an instance, without defaults, with `params` in place of its own."""
+    items = algorithm.parameters()
+    kept = {name: value for name, value in algorithm.params().items() if value != default_of(items[name])}
+    return f"{type(algorithm).__name__}({_written({**kept, **params})})"
+
+
+def _written(params: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in params.items())
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
+
+
+class _Settings(NamedTuple):
+    """The settings of a parameter group that algorithms can use."""
+
+    lr: float
+    momentum: float
+    nesterov: bool
+    weight_decay: float
+
+
+class Followed:
+    """An `Optimizer` over a `torch.optim.SGD` or `AdamW`, whose settings schedulers can change at any time.
+
+    For SGD it also has the methods of `workloads.compute.optim.SGD`. Torch takes the step itself.
+
+    Raises:
+        WrapError: it is another optimizer, or has dampening or maximize.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        if not isinstance(optimizer, torch.optim.SGD | torch.optim.AdamW):
+            name = type(optimizer).__name__
+            raise WrapError(f"optimizer {name}: expected torch.optim.SGD or torch.optim.AdamW")
+        self.is_sgd = isinstance(optimizer, torch.optim.SGD)
+        self._optimizer = optimizer
+        self._groups = _groups(optimizer)
+        self._sgd: SGD | None = None
+
+    @property
+    def unequal(self) -> list[str]:
+        """The settings that currently differ between parameter groups."""
+        return [name for name, *values in zip(_Settings._fields, *self._groups, strict=True) if len(set(values)) > 1]
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the current step."""
+        return self._one("lr").lr
+
+    @property
+    def momentum(self) -> float:
+        """beta, or AdamW's beta1; with 0 the momentum buffer is never used."""
+        return self._one("momentum").momentum
+
+    @property
+    def nesterov(self) -> bool:
+        """Whether SGD uses Nesterov momentum."""
+        return self._one("nesterov").nesterov
+
+    @property
+    def weight_decay(self) -> float:
+        """Weight decay; coupled with SGD, decoupled with AdamW."""
+        return self._one("weight_decay").weight_decay
+
+    def advance(self, step: int) -> None:
+        """Begin a new step. Raises: WrapError: momentum was switched on or off."""
+        del step
+        before, self._groups, self._sgd = self._groups, _groups(self._optimizer), None
+        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self._groups]:
+            raise WrapError("momentum was switched on or off after wrap; set it before wrap")
+
+    def step(self, w: Vector, m: Vector, g: Vector) -> None:
+        """Take one step of SGD on vectors of the algorithm."""
+        self._linear().step(w, m, g)
+
+    def lasting(self, w: Vector) -> Sequence[Vector]:
+        """None: the user's optimiser keeps its own."""
+        return ()
+
+    def respond(self, w: float, m: float, g: float = 0.0) -> tuple[float, float]:
+        return self._linear().respond(w, m, g)
+
+    def _linear(self) -> SGD:
+        if self._sgd is None:
+            if not self.is_sgd:
+                raise WrapError("this algorithm repeats the optimizer's step, which needs torch.optim.SGD")
+            settings = self._one(*_Settings._fields)
+            self._sgd = SGD(SGDConfig(**{**settings._asdict(), "lr": 1.0}))
+            self._sgd.lr = settings.lr  # a spec cannot set 0, but schedulers begin with it
+        return self._sgd
+
+    def _one(self, *names: str) -> _Settings:
+        """Return the settings, of which all groups must share these. Raises: WrapError."""
+        differing = [name for name in self.unequal if name in names]
+        if differing:
+            raise WrapError(f"parameter groups differ in {', '.join(differing)}; this algorithm needs equal ones")
+        return self._groups[0]
+
+
+def _groups(optimizer: torch.optim.Optimizer) -> list[_Settings]:
+    return [_settings(group) for group in optimizer.param_groups]
+
+
+def _settings(group: dict[str, Any]) -> _Settings:
+    if group["maximize"]:
+        raise WrapError("maximize = True; expected False: negate the loss")
+    decay = float(group["weight_decay"])
+    if "betas" in group:
+        return _Settings(float(group["lr"]), float(cast(Any, group["betas"][0])), False, decay)
+    if group["dampening"]:
+        raise WrapError(f"dampening = {group['dampening']:g}; expected 0")
+    return _Settings(float(group["lr"]), float(group["momentum"]), bool(group["nesterov"]), decay)

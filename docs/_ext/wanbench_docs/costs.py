@@ -6,8 +6,7 @@ The comment begins with `<!-- cost` and has the cost of one step, per worker:
     operations  operations that it begins, ssgd's buckets counted as one
     wait        time in which the step waits for messages, if the rate is unlimited
 
-Below it, the page says what the formulas leave out, or that they are upper limits. A formula is a Python expression
-over
+Below it, the page says what the formulas leave out, or that they are upper limits. A formula is Python over
     M     bytes of the model, 4 for each parameter
     N     workers
     D, p  delay and period in steps

@@ -104,7 +104,8 @@ class SimulatedFabric:
         per_channel = self._kind.operations_per_channel
         self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
-        self._ranks = len(network.site_of)
+        self._pairs = ""  # the kind of all connections of `direct`, if it is not the usual one
+        self._members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
         self._freed: deque[Ints] = deque()
@@ -137,7 +138,7 @@ class SimulatedFabric:
         flight = self._flights.get(sequence)
         operation = "all_gather" if gathers else "all_reduce"
         if flight is None:
-            flight = self._flights[sequence] = Flight(nbytes, self._ranks, gathers=gathers)
+            flight = self._flights[sequence] = Flight(nbytes, len(self._members), gathers=gathers)
         elif flight.gathers != gathers:
             raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued {operation}, others did not")
         elif flight.nbytes != nbytes:
@@ -275,12 +276,8 @@ class SimulatedFabric:
             flight.ends = [self._simulation.now]
             self._wake(flight)
 
-        self._simulation.spawn_beside(self._worker_of(rank), run)
+        self._simulation.spawn_beside(self._members[rank], run)
         return flight
-
-    def _worker_of(self, rank: int) -> int:
-        """The worker of the simulation that has this rank."""
-        return rank
 
     # ---------------------------------------------------------------- the network's side
 
@@ -296,7 +293,7 @@ class SimulatedFabric:
             self._begin(sequence, flight, ready)
 
     def _begin(self, sequence: int, flight: Flight, ready: Ints) -> None:
-        if self._ranks == 1 or flight.nbytes == 0:
+        if len(self._members) == 1 or flight.nbytes == 0:
             self._end(flight, ready)
             return
         plan = self._plans.get((flight.gathers, flight.nbytes))
@@ -355,18 +352,16 @@ class SimulatedFabric:
             self._freed.append(ends)
             self._admit()
 
-    def _message_slot(self, src: int, dst: int) -> tuple[str, int, int]:
-        return self._kind.message_slot(self._network, src, dst)
-
     def _carry(self, flight: Flight, src: int, dst: int) -> None:
-        kind, count, index = self._message_slot(src, dst)
+        src, dst = self._members[src], self._members[dst]
+        kind, count, index = self._kind.message_slot(self._network, src, dst)
         route = self._routes.get((src, dst, flight.nbytes))
         if route is None:
             site = self._network.site_of
             sizes = np.array([flight.nbytes])
             route = Route(self._network, np.array([src]), site[dst : dst + 1], sizes, index=np.array([index]))
             self._routes[src, dst, flight.nbytes] = route
-        sockets = self._network.connections(kind, 0, count, paced=self._kind.paced)
+        sockets = self._network.connections(self._pairs or kind, 0, count, paced=self._kind.paced)
         ready = np.array([self._simulation.now], np.int64)
         pace = None if self._paces is None else self._paces(src)[dst][1]
         last = ready if pace is None else ready + round(flight.nbytes / pace * 1e9)

@@ -255,7 +255,7 @@ class EpochFabric(SimulatedFabric):
         **settings: Any,
     ) -> None:
         super().__init__(simulation, network, "direct", channels, **settings)
-        self._members, self._ranks = list(members), len(members)
+        self._members = list(members)
         self._pairs = PAIRS if not epoch else f"{PAIRS} of epoch {epoch}"
         self._parked: dict[Waiting, None] = {}
         self._over: dict[int, str] = {}
@@ -309,9 +309,6 @@ class EpochFabric(SimulatedFabric):
 
         return super().background(rank, until_the_end)
 
-    def _worker_of(self, rank: int) -> int:
-        return self._members[rank]
-
     def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
         self._simulation.at(time_ns, (_RESUME, waiting.rank), lambda: self._resume(waiting))
 
@@ -330,10 +327,3 @@ class EpochFabric(SimulatedFabric):
         members = np.array(self._members, np.int64)
         whole = PushGather if kind is PushGather else Direct
         return whole(self._network, nbytes, members, self._pairs)
-
-    def _message_slot(self, src: int, dst: int) -> tuple[str, int, int]:
-        _, count, index = super()._message_slot(src, dst)
-        return self._pairs, count, index
-
-    def _carry(self, flight: Flight, src: int, dst: int) -> None:
-        super()._carry(flight, self._members[src], self._members[dst])

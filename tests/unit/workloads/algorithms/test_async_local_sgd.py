@@ -10,9 +10,8 @@ from clock_replicas import on_the_clock, pull
 from trained import PLAIN, START, assert_equal
 
 from wanbench.harness.testbeds.virtual.kernel import SimulationError
-from wanbench.workloads.algorithms.async_local_sgd import AsyncLocalSGD
+from wanbench.workloads.algorithms.async_local_sgd import AsyncLocalSGD, DelayedNesterov
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
-from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
 from wanbench.workloads.algorithms.diloco import DiLoCo, Outer
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.local import run_replicas

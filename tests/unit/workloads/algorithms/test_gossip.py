@@ -15,8 +15,8 @@ from wanbench.workloads.algorithms.adpsgd import ADPSGD
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.algorithms.dpsgd import DPSGD
 from wanbench.workloads.algorithms.ecdpsgd import ECDPSGD
+from wanbench.workloads.algorithms.gossip import exponential, ring
 from wanbench.workloads.algorithms.osgp import OSGP
-from wanbench.workloads.algorithms.peers import exponential, ring
 from wanbench.workloads.algorithms.sgp import SGP
 from wanbench.workloads.comm.memory import MemoryWork
 

@@ -7,9 +7,8 @@ import torch
 from clock_replicas import on_the_clock, pull
 from trained import PLAIN, START, assert_equal
 
-from wanbench.workloads.algorithms.async_local_sgd import AsyncLocalSGD
+from wanbench.workloads.algorithms.async_local_sgd import AsyncLocalSGD, DelayedNesterov
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
-from wanbench.workloads.algorithms.delayed_nesterov import DelayedNesterov
 from wanbench.workloads.algorithms.halos import HALoS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from wanbench.workloads.algorithms.peers import exponential, ring, turns
+from wanbench.workloads.algorithms.gossip import exponential, ring, turns
 
 
 def mixing(world_size, step, peers):

@@ -11,9 +11,8 @@ from trained import NUMEL, OPTIMIZERS, PLAIN, START, Replicas, assert_equal, gra
 
 from wanbench.testing import check, simulate
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
-from wanbench.workloads.algorithms.gradient_sharing import GradientSharing
 from wanbench.workloads.algorithms.localsgd import LocalSGD
-from wanbench.workloads.algorithms.rps import RPS
+from wanbench.workloads.algorithms.rps import RPS, GradientSharing
 from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.compute.optim import SGDConfig
