@@ -218,7 +218,7 @@ ANSWERS = {
     "counters": {"cmd": "counters", **COUNTERS},
     "probe listen": {"cmd": "probe", "role": "listen", "port": 4000},
     "probe send": {"cmd": "probe", "role": "send", "shift_ns": 0},
-    "probe receive": {"cmd": "probe", "role": "receive", "segments": [[0, 1, 2, 3, 4]]},
+    "probe receive": {"cmd": "probe", "role": "receive", "segments": [[0, 1, 2, 3, 4, 0]]},
     "probe close": {"cmd": "probe", "role": "close"},
 }
 PROGRAM = [
