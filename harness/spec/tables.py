@@ -11,7 +11,7 @@ from wanbench.harness.spec.table import DelayValue, RateValue, SizeValue, Table,
 from wanbench.netprofiles import Delay, Size
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
-from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
+from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE
 from wanbench.workloads.workload_keys import MAX_PROCESSES
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8} steps$")]
