@@ -20,7 +20,7 @@ from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready
 from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.compute.slowdown import Slowdowns
 from wanbench.workloads.data.errors import WorkloadError
-from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.tensors import ParameterTensor
 
@@ -182,52 +182,46 @@ def make_task(
     """Build the task of one worker; arguments are checked as in `info`.
 
     Args:
-        spec: the `[workload]` table.
+        spec: the `[workload]` table. train: the `[train]` table, of which `batch_size` (default 32), `shards` (default
+            "iid") and `folds` (default none) count.
         rank, world_size: determine this worker's data and the variation of its steps.
         seed: seed of the repetition. The initial parameters depend on nothing else.
-        clock: the clock on which emulated compute sleeps.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
-        train: the `[train]` table: `batch_size` (default 32), `shards` (default "iid") and `folds` (default none).
         phantom: leave out the payload, unless the workload trains a model.
         slow: when emulated compute takes longer; fields of `workloads.compute.slowdown.Slowdown`.
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
-    train = {} if train is None else train
-    learner: Learner | None = None
-    if workload_keys.kind_of(spec, train) == "model":
-        learner = _learner(spec, rank, world_size, seed, train)
-        known = _by_model(spec, learner)
-    else:
-        known = _without_model(spec)
-        learner = _built_in_learner(spec, rank, world_size, seed, train)
-    buckets = known.buckets(bucket_bytes)
+    workload, learner = _with_learner(spec, rank, world_size, seed, {} if train is None else train)
+    buckets = workload.buckets(bucket_bytes)
     emulated, slowdowns = None, Slowdowns(slow) if slow else None
-    if known.step_time_s is not None:
-        step_time = StepTime(known.step_time_s, known.step_cv, seed=seed, rank=rank)
+    if workload.step_time_s is not None:
+        step_time = StepTime(workload.step_time_s, workload.step_cv, seed=seed, rank=rank)
         emulated = EmulatedCompute(step_time, buckets, clock, slowdowns)
-    task: Task
     if learner is not None:
-        task = LearningTask(learner, buckets, clock, emulated)
+        task: Task = LearningTask(learner, buckets, clock, emulated)
     else:
         assert emulated is not None, "without a model to train, the step time is emulated"
         numel = buckets[0].stop
         source = Phantom(numel) if phantom else random_gradient(numel, seed=seed, rank=rank)
         task = EmulatedTask(source, emulated, clock)
-    task.shapes, task.slow = known.shapes, slowdowns
+    task.shapes, task.slow = workload.shapes, slowdowns
     return task
 
 
-def _built_in_learner(
+def _with_learner(
     spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
-) -> Learner | None:
-    """Return the learner of a built-in; None if it trains no model."""
-    builtin = BUILTINS.get(str(spec.get("name")))
+) -> tuple[WorkloadInfo, Learner | None]:
+    """Return the workload with the learner of one worker; None if it trains no model."""
+    if workload_keys.kind_of(spec, train) == "model":
+        learner = _learner(spec, rank, world_size, seed, train)
+        return _by_model(spec, learner), learner
+    workload, builtin = _without_model(spec), BUILTINS.get(str(spec.get("name")))
     if builtin is None or builtin.make is None:
-        return None
+        return workload, None
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
-    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
+    return workload, builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
 
 
 def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:

@@ -27,7 +27,7 @@ from wanbench.netprofiles import Delay, Rate, Size, UnitError
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import Quantity
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
-from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
+from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE
 from wanbench.workloads.workload_keys import MAX_PROCESSES
 
 

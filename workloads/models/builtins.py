@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, imagenet, mnist, stdlib
-from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models import digits_cnn, gpt_stdlib, mnist_cnn, resnet50, resnet110
 from wanbench.workloads.models.tensors import ParameterTensor
 

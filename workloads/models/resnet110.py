@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.data.portion import Portion
+from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.resnet50 import conv
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed

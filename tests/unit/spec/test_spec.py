@@ -11,7 +11,7 @@ from wanbench.harness.spec.experiment import Spec, parse_assignment
 from wanbench.harness.spec.library import builtin_names, find, read
 from wanbench.harness.spec.tables import NetworkTable
 from wanbench.workloads.compute.optim import SGDConfig
-from wanbench.workloads.data.portion import DEFAULT_BATCH_SIZE
+from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE
 
 
 def spec(text: str = GOOD) -> Spec:

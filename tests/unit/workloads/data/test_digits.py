@@ -4,8 +4,7 @@ import torch
 from training_alone import one_thread  # noqa: F401  # all tests use the fixture
 
 from wanbench.workloads.data.datasets import TEST_SAMPLES, batches, digits
-from wanbench.workloads.data.portion import Portion
-from wanbench.workloads.data.shards import Shards
+from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.models import digits_cnn
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream

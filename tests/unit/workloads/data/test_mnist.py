@@ -13,8 +13,7 @@ from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use 
 
 from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.data.mnist import batches, check, idx, read
-from wanbench.workloads.data.portion import Portion
-from wanbench.workloads.data.shards import Shards
+from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.models import mnist_cnn
 from wanbench.workloads.registry import check_data, data_folder, info, make_task
 from wanbench.workloads.seeding import stream

@@ -13,8 +13,7 @@ import torch
 
 from wanbench.workloads.data import stdlib
 from wanbench.workloads.data.errors import WorkloadError
-from wanbench.workloads.data.portion import Portion
-from wanbench.workloads.data.shards import Shards
+from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.registry import check_data, data_digest
 
 
