@@ -2,7 +2,7 @@
 
 A packet is lost at the same point as in the emulators: after the path's queue, before its delay. Packets past that
 point arrive. If a part of a message is lost, the message continues with the first retransmission
-(`virtual.packets.attempts`) after the path has healed. Later messages of the connection arrive behind it.
+(`virtual.sender.attempts`) after the path has healed. Later messages of the connection arrive behind it.
 
 An outage in one direction does not affect the other: the loss of acknowledgements is not modelled.
 """
