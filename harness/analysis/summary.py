@@ -292,7 +292,7 @@ class Pivot:
         lines: (algorithm, column) -> line of `cells`; a combination that was never run is missing.
         heading: a title that replaces the default one. note: text for the caption.
         published: (algorithm, column) -> published value, drawn beside the line's.
-        beside: another run, from `analysis.beside.lay_beside`.
+        beside: another run, from `analysis.compare.lay_beside`.
     """
 
     fixed: Mapping[str, Any]
