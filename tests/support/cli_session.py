@@ -28,7 +28,12 @@ _TOLERANT += "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
 _MAIN = "import os; os.environ['WANBENCH_AWAKE'] = 'off'; from wanbench.entry import main; main()"
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 # The same, with less patience for silent workers.
-IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; " + _MAIN]
+IMPATIENT = [
+    sys.executable,
+    "-P",
+    "-c",
+    _TOLERANT + "import wanbench.harness.plan.repetition as p; p.PATIENCE_S = 2.0; " + _MAIN,
+]
 
 
 T = TypeVar("T")

@@ -20,7 +20,12 @@ _OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.comm
 _TOLERANT = _OTHERWISE + "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + "host_image.main()"]
 # The same, with less patience for silent workers.
-IMPATIENT = [sys.executable, "-P", "-c", _TOLERANT + "r.PATIENCE_S = 2.0; host_image.main()"]
+IMPATIENT = [
+    sys.executable,
+    "-P",
+    "-c",
+    _TOLERANT + "import wanbench.harness.plan.repetition as p; p.PATIENCE_S = 2.0; host_image.main()",
+]
 
 
 class DockerBench(Bench):
