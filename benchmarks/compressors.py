@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from wanbench.harness.advise.compression import ns_per_byte  # noqa: E402
+from wanbench.harness.advise.answer import ns_per_byte  # noqa: E402
 from wanbench.workloads.compression import registry  # noqa: E402
 
 

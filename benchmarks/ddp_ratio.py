@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import FileStore
 
+from wanbench.harness.emulators.emulator import RelayEmulator
 from wanbench.harness.emulators.plan import build, worker_address
-from wanbench.harness.emulators.relay.emulator import RelayEmulator
 from wanbench.netprofiles import load, place
 from wanbench.workloads.algorithms.base import Replica
 from wanbench.workloads.algorithms.ssgd import SSGD

@@ -32,9 +32,9 @@ from wanbench.harness.errors import RepFailed  # noqa: E402
 from wanbench.harness.plan.auto import FixedHost  # noqa: E402
 from wanbench.harness.plan.cell import TrainingCell  # noqa: E402
 from wanbench.harness.plan.plan import make  # noqa: E402
-from wanbench.harness.process.awake import processors_awake  # noqa: E402
+from wanbench.harness.process.priority import processors_awake  # noqa: E402
 from wanbench.harness.rep.measure import measure  # noqa: E402
-from wanbench.harness.run.ending import control_folder  # noqa: E402
+from wanbench.harness.run.host import control_folder  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 from wanbench.harness.testbeds import opened  # noqa: E402
 
@@ -124,7 +124,9 @@ class Bench:
     def row(self, algorithm: str, kills: Sequence[tuple[int, float, float | None]], rep: int = 0) -> Mapping[str, Any]:
         """Measure a repetition. Raises: RepFailed."""
         with tempfile.TemporaryDirectory() as folder:
-            return measure(cell_of(algorithm, kills, self._testbed), rep, self._slot, Path(folder), self._control, None)
+            return measure(
+                cell_of(algorithm, kills, self._testbed).repetition(rep), self._slot, Path(folder), self._control, None
+            )
 
     def goodput(self, algorithm: str, row: Mapping[str, Any]) -> float:
         """Return the goodput of a row, relative to the median of undisturbed repetitions."""

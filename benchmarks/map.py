@@ -18,18 +18,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from wanbench.harness.advise.evidence import Library  # noqa: E402
-from wanbench.harness.advise.map import Map, Point, draw_up, stored  # noqa: E402
+from wanbench.harness.advise.map import draw_up  # noqa: E402
 from wanbench.harness.advise.question import Limits, Question, ask  # noqa: E402
 from wanbench.harness.advise.ranking import one_of_each, ranked  # noqa: E402
 from wanbench.harness.advise.search import Options, emulate, search  # noqa: E402
 from wanbench.harness.errors import WanbenchError  # noqa: E402
-from wanbench.harness.show.figures import stored_map  # noqa: E402
+from wanbench.harness.show.figures.map import MapData, store_map  # noqa: E402
 
 _WORKLOAD, _WORKERS = "resnet50-v100", 4
 _RTTS_MS, _RATES_MBIT = (1.0, 400.0), (10.0, 10_000.0)
@@ -49,15 +49,23 @@ def question_at(rtt_ms: float, mbit: float) -> Question:
     return ask(network, _WORKLOAD, _WORKERS, Limits())
 
 
-def near_borders(found: Map) -> list[Point]:
+class Point(NamedTuple):
+    """A network of the map, and the best setting there."""
+
+    rtt_ms: float
+    mbit: float
+    name: str
+
+
+def near_borders(drawn: MapData) -> list[Point]:
     """The points whose neighbour in any direction has another best setting, if both can be emulated."""
-    width, height = len(found.rtts_ms), len(found.mbits)
+    width, height = len(drawn.rtts_ms), len(drawn.mbits)
 
     def name(column: int, row: int) -> str:
-        return found.points[row * width + column].name
+        return drawn.names[row][column]
 
     return [
-        found.points[row * width + column]
+        Point(drawn.rtts_ms[column], drawn.mbits[row], name(column, row))
         for row in range(height)
         for column in range(width)
         if any(
@@ -105,7 +113,7 @@ def main() -> None:
     question = question_at(20, 1000)
     library = Library.for_question(question, (), asked.out)
     found = draw_up(question, library, _RTTS_MS, _RATES_MBIT, Options(asked.out), marked=False)
-    borders = near_borders(found)
+    borders = near_borders(found.data)
     drawn = Random(_SEED).sample(borders, min(asked.points, len(borders)))
     lines = []
     for point in drawn:
@@ -115,15 +123,14 @@ def main() -> None:
             raise SystemExit(f"{point.rtt_ms:.3g} ms, {point.mbit:.3g} Mbit/s: {error}") from None
         print(*lines[-1].values(), flush=True)
     to = ROOT / "results" / "reference" / "map-resnet50" if asked.record else asked.out
-    of_map = stored(found)
     valid = [_mark(line) for line in lines if line["emulated"]]
     marks = (
         f" Marks: emulated beside the first three of the simulation, without PowerSGD, at {len(valid)} networks near "
     )
     marks += "borders" + (f"; {len(lines) - len(valid)} more were not valid." if len(valid) < len(lines) else ".")
-    caption = of_map.caption + (marks if lines else "")
-    of_map = replace(of_map, data=replace(of_map.data, checks=valid), caption=caption)
-    stored_map.store(of_map, to)
+    caption = found.caption + (marks if lines else "")
+    found = replace(found, data=replace(found.data, checks=valid), caption=caption)
+    store_map(found, to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list({name: None for line in lines for name in line}))

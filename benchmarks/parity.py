@@ -29,7 +29,7 @@ from wanbench.harness.errors import Interrupted, WanbenchError  # noqa: E402
 from wanbench.harness.plan.law import gloo_rounds  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
 from wanbench.harness.show.comparison import summary  # noqa: E402
-from wanbench.harness.show.figures import draw_parity  # noqa: E402
+from wanbench.harness.show.figures.parity import draw_parity  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _LONGEST_STEP_S = 1.6

@@ -36,9 +36,9 @@ from wanbench.harness.errors import RepFailed  # noqa: E402
 from wanbench.harness.plan.auto import FixedHost  # noqa: E402
 from wanbench.harness.plan.cell import Cell, CommandCell  # noqa: E402
 from wanbench.harness.plan.plan import make  # noqa: E402
-from wanbench.harness.process.awake import processors_awake  # noqa: E402
+from wanbench.harness.process.priority import processors_awake  # noqa: E402
 from wanbench.harness.rep.measure import measure  # noqa: E402
-from wanbench.harness.run.ending import control_folder  # noqa: E402
+from wanbench.harness.run.host import control_folder  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 from wanbench.harness.testbeds import opened  # noqa: E402
 
@@ -206,7 +206,7 @@ def measured(point: Point, cell: Cell, slot: Any, control: Path) -> dict[str, An
     line: dict[str, Any] = {**vars(point), "cell": cell.label}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            row: Mapping[str, Any] = measure(cell, 0, disturbed, Path(folder), control, None)
+            row: Mapping[str, Any] = measure(cell.repetition(0), disturbed, Path(folder), control, None)
         except RepFailed as error:
             row = {
                 "status": "failed",

@@ -46,9 +46,10 @@ from wanbench.harness.plan.cell import TrainingCell  # noqa: E402
 from wanbench.harness.plan.plan import Plan, make  # noqa: E402
 from wanbench.harness.results.planned import auto_of  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
-from wanbench.harness.run.auto import ThisHost  # noqa: E402
+from wanbench.harness.run.host import ThisHost  # noqa: E402
+from wanbench.harness.show.figures.drawing import save  # noqa: E402
 from wanbench.harness.show.figures.layout import Panels, logarithmic  # noqa: E402
-from wanbench.harness.show.figures.style import PAGE_IN, save, wanbench_style  # noqa: E402
+from wanbench.harness.show.figures.style import PAGE_IN, wanbench_style  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _ADVISED_SEEDS, _STRAGGLERS = (1, 2, 3), 101

@@ -27,10 +27,9 @@ sys.path.insert(0, str(ROOT))
 
 from tests.support.lab import Lab  # noqa: E402
 from wanbench.harness.emulators import choice  # noqa: E402
+from wanbench.harness.emulators.emulator import Emulator  # noqa: E402
 from wanbench.harness.emulators.plan import EmulatedNetwork, build, worker_address  # noqa: E402
-from wanbench.harness.emulators.probe.measure import probe  # noqa: E402
-from wanbench.harness.emulators.probe.report import TOLERANCES  # noqa: E402
-from wanbench.harness.emulators.process import Emulator  # noqa: E402
+from wanbench.harness.emulators.probe import TOLERANCES, probe  # noqa: E402
 from wanbench.netprofiles import Delay, Rate, Ratio, uniform  # noqa: E402
 from wanbench.workloads.process.tun import tcp_counters  # noqa: E402
 
@@ -126,8 +125,7 @@ def network_of(mbit: float, loss: float = 0.0) -> EmulatedNetwork:
 
 def starter(kind: str) -> type[Emulator]:
     """The class of an emulator."""
-    from wanbench.harness.emulators.netem.emulator import NetemEmulator
-    from wanbench.harness.emulators.relay.emulator import RelayEmulator
+    from wanbench.harness.emulators.emulator import NetemEmulator, RelayEmulator
 
     return NetemEmulator if kind == "netem" else RelayEmulator
 

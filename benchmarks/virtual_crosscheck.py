@@ -15,7 +15,7 @@ from pathlib import Path
 from wanbench.harness.analysis.compare import FAR, NEAR, compare
 from wanbench.harness.api import run
 from wanbench.harness.show.comparison import as_table
-from wanbench.harness.show.figures import draw_parity
+from wanbench.harness.show.figures.parity import draw_parity
 from wanbench.harness.spec.experiment import Spec
 
 MOST = 0.90

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import statistics
 import sys
+from functools import partial
 
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
@@ -41,8 +41,12 @@ def all_reduce_ms(network: EmulatedNetwork, collective: str, nbytes: int) -> flo
     """Simulate one all-reduce that all workers join at the same time."""
     simulation = Simulation()
     fabric = SimulatedFabric(simulation, VirtualNetwork(network), collective, 1)
+
+    def join(rank: int) -> None:
+        fabric.wait(fabric.collective(rank, 0, nbytes, gathers=False), rank)
+
     for rank in range(network.workers):
-        simulation.spawn(rank, lambda rank=rank: fabric.wait(fabric.all_reduce(rank, 0, nbytes), rank))  # type: ignore[misc]
+        simulation.spawn(rank, partial(join, rank))
     simulation.run()
     return simulation.now / 1e6
 
@@ -65,7 +69,7 @@ def step_time_s(cell: TrainingCell, repeats: int) -> float:
     """Return the median over repetitions of the slowest worker's step time."""
     times = []
     for rep in range(repeats):
-        outcomes = simulate(jobs(cell, rep, ""), network_of(cell), Tcp()).outcomes.values()
+        outcomes = simulate(cell.repetition(rep).jobs, cell.emulated_network, Tcp()).outcomes.values()
         times.append(max(o.window_end_ns - o.window_begin_ns for o in outcomes) / 1e9 / cell.window)
     return statistics.median(times)
 

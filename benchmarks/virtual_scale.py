@@ -47,7 +47,6 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
     from wanbench.harness.plan.auto import FixedHost
     from wanbench.harness.plan.cell import TrainingCell
     from wanbench.harness.plan.expand import expand
-    from wanbench.harness.rep.train import jobs, network_of
     from wanbench.harness.spec.experiment import Spec
     from wanbench.harness.testbeds.virtual.simulate import simulate
     from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -56,7 +55,7 @@ def one(workers: int, collective: str, algorithm: str, window: int) -> None:
     cell = expand(experiment, "benchmark", FixedHost())[-1]
     assert isinstance(cell, TrainingCell)
     began = time.perf_counter()
-    simulated = simulate(jobs(cell, 0, ""), network_of(cell), Tcp())
+    simulated = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp())
     seconds = time.perf_counter() - began
     outcome = max(simulated.outcomes.values(), key=lambda o: o.window_end_ns - o.window_begin_ns)
     print(

@@ -17,6 +17,5 @@ Rooms, from the top floor down; each uses only the rooms below it
     process/       our modules in a child process; the owner of a running process
     errors.py      every error that a user can see, and its exit code
 
-calibrate.py and measure/ are the commands of that name: they make a workload from a script, and a profile from ping
-and iperf3 output.
+describe.py and measure/ make a workload from a script (`exec --describe`), and a profile from ping and iperf3 output.
 """

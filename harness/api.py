@@ -13,7 +13,7 @@ from wanbench.harness.plan.plan import make
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder, open_run
-from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.host import ThisHost
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec

@@ -7,9 +7,7 @@ Layout
     path.py        Site, Path, Provenance; SamePaths for uniform networks
     profile.py     Profile: validation, look-ups, scaling; uniform()
     placement.py   place(): the site of each rank
-    user_file.py   the bounds of files that users name, and of what is in them
-    values.py      the values that a file gives for one path
-    table.py       the lines and numbers of a table: a profile, a trace, or a recording
+    user_file.py   files that users name: their bounds, TOML, and the lines and numbers of a table
     toml_file.py   strict TOML
     toml_text.py   plain data as TOML
     csv_file.py    plain CSV: a line per path or site, or a table of round trips

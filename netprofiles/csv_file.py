@@ -14,7 +14,7 @@ there. A cell of a site with itself is its local_rtt_ms.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any
@@ -22,20 +22,16 @@ from typing import Any
 from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
-from wanbench.netprofiles.path import PATH_VALUES, STATED, Pair, Path, Provenance, Site, both_ways
+from wanbench.netprofiles.path import PATH_VALUES, STATED, STATED_OF_SITES, Pair, Path, Provenance, Site, both_ways
 from wanbench.netprofiles.profile import Profile
-from wanbench.netprofiles.table import read_table, separators
-from wanbench.netprofiles.units import Delay, Quantity, Rate
-from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
+from wanbench.netprofiles.units import Delay, Quantity
+from wanbench.netprofiles.user_file import read_table, read_text, separators
 
-# Values of a site, which are read like those of a path.
-_SITE = (
-    Impairment("up", Rate, "site up"),
-    Impairment("down", Rate, "site down"),
-    Impairment("local_rtt", Delay, "local RTT"),
-)
-_OF_PATHS = tuple(each.column for each in (RTT, ONE_WAY, *STATED[1:]))
-_OF_SITES = tuple(each.column for each in _SITE)
+PathValues = Mapping[str, Quantity]
+"""The values that a file gives for a path, by `PATH_VALUES`. If it gives a one-way delay, `rtt` is twice that."""
+
+_OF_PATHS = tuple(value.column for value in (RTT, ONE_WAY, *STATED[1:]))
+_OF_SITES = tuple(value.column for value in STATED_OF_SITES)
 COLUMNS = ("src", "dst", *_OF_PATHS, *_OF_SITES)
 _NO_RTT = {"", "-", "x", "n/a", "na", "nan"}
 _OF_MATRIX = (
@@ -114,7 +110,11 @@ Lines = Sequence[tuple[str, list[str]]]
 def _table(file: File) -> tuple[list[str], Lines]:
     """The header, and the lines below it."""
     try:
-        rows = list(read_table(read_text(file)))
+        text = read_text(file)
+    except FileError as error:
+        raise ProfileError(f"{file}: {error}") from None
+    try:
+        rows = list(read_table(text))
     except FileError as error:
         raise ProfileError(f"{file}, {error}") from None
     header = rows[0][1] if rows else []
@@ -139,12 +139,12 @@ def _rows(header: Sequence[str], lines: Lines) -> Iterator[Row]:
 def _round_trips(sites: Sequence[str], lines: Lines) -> Iterator[Row]:
     """The lines of a matrix: a local RTT for each site that has one, and a path for each pair."""
     rtts: dict[Pair, list[tuple[str, Delay]]] = defaultdict(list)
-    place = {site: number for number, site in enumerate(sites)}
+    position = {site: number for number, site in enumerate(sites)}
     for where, (src, *cells) in lines:
         for dst, cell in zip(sites, cells, strict=True):
             rtt = _quantity(f"{where}, {dst}", RTT, "" if cell.lower() in _NO_RTT else cell.removesuffix("ms").strip())
             if isinstance(rtt, Delay):
-                first, second = sorted((src, dst), key=place.__getitem__)
+                first, second = sorted((src, dst), key=position.__getitem__)
                 rtts[first, second].append((where, rtt))
     for (src, dst), measured in rtts.items():
         where, _ = measured[0]
@@ -179,8 +179,8 @@ def _row(where: str, cells: dict[str, str]) -> Row:
     for name in ("src", "dst"):
         if not cells[name].isprintable():
             raise ProfileError(f"{where}, {name}: {cells[name]!r}: expected a name that can be printed, in one line")
-    kind, own, others = ("path", _OF_PATHS, _OF_SITES) if cells["dst"] else ("site", _OF_SITES, _OF_PATHS)
-    for name in others:
+    kind, own, foreign = ("path", _OF_PATHS, _OF_SITES) if cells["dst"] else ("site", _OF_SITES, _OF_PATHS)
+    for name in foreign:
         if cells.get(name):
             which = "with a" if cells["dst"] else "without"
             raise ProfileError(f"{where}, {name}: a line {which} dst is a {kind}; expected only {', '.join(own)}")
@@ -189,8 +189,8 @@ def _row(where: str, cells: dict[str, str]) -> Row:
         return _quantity(where, impairment, cells.get(impairment.column, ""))
 
     if not cells["dst"]:
-        found = {each.key: read(each) for each in _SITE}
-        return Row(where, cells["src"], "", {key: value for key, value in found.items() if value is not None})
+        values = {stated.key: value for stated in STATED_OF_SITES if (value := read(stated)) is not None}
+        return Row(where, cells["src"], "", values)
     delay = RTT.column if RTT.column in cells else ONE_WAY.column
     if not cells[delay]:
         raise ProfileError(f"{where}, {delay}: empty; expected a number of ms, such as 80")
@@ -205,3 +205,43 @@ def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:
         # If the column's name contains the unit, the quantity's own message would mislead: it asks for a unit.
         bare = f"{cell!r} is invalid; expected a number, {scale.span}, without a unit"
         raise ProfileError(f"{where}, {impairment.column}: {bare if scale.unit else error}{separators(cell)}") from None
+
+
+# ---------------------------------------------------------------- the values of one path, of both file formats
+
+
+def values_of(read: Callable[[Impairment], Quantity | None]) -> PathValues:
+    """Return the values that a file gives for a path.
+
+    Args:
+        read: returns the value of an impairment, None if the file does not give it.
+    """
+    values = {impairment.key: read(impairment) for impairment in STATED}
+    one_way = read(ONE_WAY)
+    if isinstance(one_way, Delay):
+        values["rtt"] = Delay(2 * one_way.ns)
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def add_path(
+    paths: dict[Pair, Path],
+    where: str,
+    values: PathValues,
+    pair: Pair,
+    provenance: Mapping[str, Provenance],
+) -> None:
+    """Add a path to `paths`. `provenance` has every key of `PATH_VALUES`.
+
+    Raises:
+        ProfileError: begins with `where`; the pair is already in `paths`, or its values contradict each other.
+    """
+    if pair in paths:
+        raise ProfileError(f"{where}: {pair[0]} -> {pair[1]} is given twice; expected once per direction")
+    rtt = values.get(RTT.key)
+    if not isinstance(rtt, Delay):
+        raise ProfileError(f"{where}: {pair[0]} -> {pair[1]}: no delay; expected an RTT or a one-way delay")
+    rest: dict[str, Any] = {key: value for key, value in values.items() if key != RTT.key}
+    try:
+        paths[pair] = Path(*pair, Delay(rtt.ns // 2), **rest, provenance={key: provenance[key] for key in values})
+    except ProfileError as error:
+        raise ProfileError(f"{where}: {error}") from None

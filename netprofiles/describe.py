@@ -9,15 +9,13 @@ from typing import Any
 
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import RTT
-from wanbench.netprofiles.path import IMPAIRMENTS, STATED, Path, Provenance, Site
+from wanbench.netprofiles.path import IMPAIRMENTS, STATED, STATED_OF_SITES, Path, Provenance, Site
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Delay, Quantity
 
 _WIDTH = 100
 # The widest matrix that fits the page, with room for names.
 _MATRIX_SITES = 8
-
-_SITE_TITLES = {"up": "site up", "down": "site down", "local_rtt": "local RTT"}
 
 
 def describe(profile: Profile) -> list[dict[str, Any]]:
@@ -54,7 +52,7 @@ def _site_row(site: Site) -> dict[str, Any]:
         "city": site.city,
         "up_mbps": site.up.mbit if site.up else None,
         "down_mbps": site.down.mbit if site.down else None,
-        **dict.fromkeys(each.column for each in (RTT, *IMPAIRMENTS.values())),
+        **dict.fromkeys(impairment.column for impairment in (RTT, *IMPAIRMENTS.values())),
         "rtt_ms": site.local_rtt.ms,
         **_origin(site.provenance),
     }
@@ -70,7 +68,7 @@ def _path_row(path: Path, rtt: Delay) -> dict[str, Any]:
         "up_mbps": None,
         "down_mbps": None,
         "rtt_ms": rtt.ms,
-        **{each.column: value.shown if value else None for each, value in path.values()},
+        **{impairment.column: value.shown if value else None for impairment, value in path.values()},
         **_origin(path.provenance),
     }
 
@@ -116,11 +114,12 @@ def _quantiles(profile: Profile) -> str:
 def _ranges(profile: Profile, sources: dict[str, int]) -> str:
     """The range of each value, one line per provenance. Numbers the sources in order of appearance."""
     rows = [["value", "range", "provenance", "source"]]
-    for key, title in _SITE_TITLES.items():
-        rows += _range_rows(title, ((getattr(s, key), s.provenance.get(key)) for s in profile.sites), sources)
-    for each in STATED:
-        values = ((_path_value(profile, p, each), p.provenance.get(each.key)) for p in profile.paths.values())
-        rows += _range_rows(each.title, values, sources)
+    for stated in STATED_OF_SITES:
+        of_sites = ((getattr(s, stated.key), s.provenance.get(stated.key)) for s in profile.sites)
+        rows += _range_rows(stated.title, of_sites, sources)
+    for stated in STATED:
+        of_paths = ((_path_value(profile, p, stated), p.provenance.get(stated.key)) for p in profile.paths.values())
+        rows += _range_rows(stated.title, of_paths, sources)
     return _table(rows)
 
 

@@ -17,7 +17,13 @@ from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Packets, Quanti
 ProvenanceKind = Literal["measured", "inferred", "assumed", "fitted", "given"]
 PROVENANCE_KINDS: tuple[str, ...] = get_args(ProvenanceKind)
 
-SITE_VALUES = ("up", "down", "local_rtt")
+# The values that a file gives for a site. They are read and shown like those of a path.
+STATED_OF_SITES = (
+    Impairment("up", Rate, "site up"),
+    Impairment("down", Rate, "site down"),
+    Impairment("local_rtt", Delay, "local RTT"),
+)
+SITE_VALUES = tuple(value.key for value in STATED_OF_SITES)
 
 Pair = tuple[str, str]
 
@@ -96,17 +102,17 @@ class Path:
 
 
 IMPAIRMENTS: Mapping[str, Impairment] = {
-    each.name: each.metadata["impairment"] for each in fields(Path) if "impairment" in each.metadata
+    item.name: item.metadata["impairment"] for item in fields(Path) if "impairment" in item.metadata
 }
 """The impairments by the name of their field in `Path`, in the order of the fields."""
 
-STATED: tuple[Impairment, ...] = (RTT, *(each for each in IMPAIRMENTS.values() if each is not ONE_WAY))
+STATED: tuple[Impairment, ...] = (RTT, *(value for value in IMPAIRMENTS.values() if value is not ONE_WAY))
 """The values that a file gives for a path; a one-way delay can replace the RTT."""
 
-EFFECTS: tuple[Impairment, ...] = tuple(each for each in STATED if each.about is not None)
+EFFECTS: tuple[Impairment, ...] = tuple(value for value in STATED if value.about is not None)
 """The impairments that act on each packet, also on uniform networks."""
 
-PATH_VALUES = tuple(each.key for each in STATED)
+PATH_VALUES = tuple(value.key for value in STATED)
 
 
 class SamePaths(Mapping[Pair, Path]):

@@ -28,8 +28,8 @@ def place(profile: Profile, workers: int, how: str | Mapping[str, int] = "blocke
         counts = _counts(profile, workers, how)
         return tuple(name for name in names for _ in range(counts.get(name, 0)))
     if how == "blocked":
-        each, extra = divmod(workers, len(names))
-        return tuple(name for i, name in enumerate(names) for _ in range(each + (i < extra)))
+        share, extra = divmod(workers, len(names))
+        return tuple(name for i, name in enumerate(names) for _ in range(share + (i < extra)))
     if how == "round-robin":
         return tuple(names[rank % len(names)] for rank in range(workers))
     near = did_you_mean(how, POLICIES)

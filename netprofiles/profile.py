@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.delay import RTT
 from wanbench.netprofiles.path import EFFECTS, Pair, Path, Provenance, SamePaths, Site
 from wanbench.netprofiles.units import Delay, Quantity, Rate, Size
+
+Part = TypeVar("Part", Site, Path)
+Scaled = Literal["payload scale", "rate_scale", "rtt_scale"]
+
+# The values of sites and paths that a factor multiplies, and the note about it.
+_SCALED: Mapping[Scaled, tuple[tuple[str, ...], str]] = {
+    "payload scale": (("up", "down", "rate", "buffer"), "rates and buffers x {}, as the payload"),
+    "rate_scale": (("up", "down", "rate"), "rates x {} (rate_scale)"),
+    "rtt_scale": (("local_rtt", "delay", "jitter"), "RTTs and jitter x {} (rtt_scale)"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,76 +80,40 @@ class Profile:
             return Delay(2 * self.paths.like.delay.ns) if self.paths else self.sites[0].local_rtt
         return max((self.rtt(a, b) for a, b in self.paths), default=self.sites[0].local_rtt)
 
-    def scaled(self, factor: float) -> Profile:
-        """Multiply all rates and buffers by `factor`. If messages are scaled too, every transfer takes the same time.
+    def scaled(self, factor: float, what: Scaled = "payload scale") -> Profile:
+        """Multiply some of the values by `factor`.
 
-        Values keep their provenance, because this scales the unit and not the network.
-
-        Raises:
-            ProfileError: `factor` is not a number above zero.
-        """
-        _check_factor("payload scale", factor, above_zero=True)
-        if factor == 1:
-            return self
-        return self._changed(
-            lambda site: replace(site, up=_rate(site.up, factor), down=_rate(site.down, factor)),
-            lambda path: replace(path, rate=_rate(path.rate, factor), buffer=_size(path.buffer, factor)),
-            f"rates and buffers x {factor:g}, as the payload",
-        )
-
-    def with_rate_scale(self, factor: float) -> Profile:
-        """Multiply every rate by `factor`. Explicit buffers stay the same; rates become `given`.
+        payload scale: all rates and buffers. If messages are scaled too, every transfer takes the same time. Values
+            keep their provenance, because this scales the unit and not the network.
+        rate_scale: every rate, which becomes `given`. Explicit buffers stay the same.
+        rtt_scale: every RTT, including local RTTs and jitter; they become `given`. A factor of 0 removes all delay.
 
         Raises:
-            ProfileError: `factor` is not a number above zero.
+            ProfileError: `factor` is not a number above zero, or a rate would be below 1 bit/s.
         """
-        _check_factor("rate_scale", factor, above_zero=True)
+        names, note = _SCALED[what]
+        if not (math.isfinite(factor) and (factor > 0 or (factor == 0 and what == "rtt_scale"))):
+            limit = "of zero or more" if what == "rtt_scale" else "above zero"
+            raise ProfileError(f"{what} {factor} is invalid; expected a number {limit}")
         if factor == 1:
             return self
 
-        def site_of(site: Site) -> Site:
-            origin = _given(site.provenance, ("up", "down"), factor)
-            return replace(site, up=_rate(site.up, factor), down=_rate(site.down, factor), provenance=origin)
+        def change(part: Part) -> Part:
+            stated = {name: value for name in names if (value := getattr(part, name, None)) is not None}
+            values: dict[str, Any] = {name: _times(value, factor) for name, value in stated.items()}
+            if "jitter" in values:  # rounding to whole nanoseconds can raise it above a third of the delay
+                values["jitter"] = min(values["jitter"], Delay(values["delay"].ns // 3))
+            if what != "payload scale":
+                values["provenance"] = _given(part.provenance, names, factor)
+            return replace(part, **values)
 
-        def path_of(path: Path) -> Path:
-            origin = _given(path.provenance, ("rate",), factor)
-            return replace(path, rate=_rate(path.rate, factor), provenance=origin)
-
-        return self._changed(site_of, path_of, f"rates x {factor:g} (rate_scale)")
-
-    def with_rtt_scale(self, factor: float) -> Profile:
-        """Multiply every RTT by `factor`, including local RTTs and jitter.
-
-        The scaled values become `given`. A factor of 0 removes all delay.
-
-        Raises:
-            ProfileError: `factor` is negative or not a number.
-        """
-        _check_factor("rtt_scale", factor, above_zero=False)
-        if factor == 1:
-            return self
-
-        def site_of(site: Site) -> Site:
-            origin = _given(site.provenance, ("local_rtt",), factor)
-            return replace(site, local_rtt=_delay(site.local_rtt, factor), provenance=origin)
-
-        def path_of(path: Path) -> Path:
-            delay = _delay(path.delay, factor)
-            # Rounding to whole nanoseconds can raise jitter above a third of the delay.
-            jitter = min(_delay(path.jitter, factor), Delay(delay.ns // 3))
-            origin = _given(path.provenance, ("rtt", "jitter"), factor)
-            return replace(path, delay=delay, jitter=jitter, provenance=origin)
-
-        return self._changed(site_of, path_of, f"RTTs and jitter x {factor:g} (rtt_scale)")
-
-    def _changed(self, site: Callable[[Site], Site], path: Callable[[Path], Path], note: str) -> Profile:
         paths: Mapping[Pair, Path]
         if isinstance(self.paths, SamePaths):
-            paths = self.paths.changed(path)
+            paths = self.paths.changed(change)
         else:
-            paths = {pair: path(each) for pair, each in self.paths.items()}
-        sites = tuple(site(each) for each in self.sites)
-        return replace(self, sites=sites, paths=paths, notes=(*self.notes, note))
+            paths = {pair: change(path) for pair, path in self.paths.items()}
+        notes = (*self.notes, note.format(f"{factor:g}"))
+        return replace(self, sites=tuple(map(change, self.sites)), paths=paths, notes=notes)
 
     def to_json(self) -> dict[str, Any]:
         """The profile as JSON values, in a fixed order. Each source is listed once and referred to by its index."""
@@ -181,8 +155,8 @@ def uniform(
     site_origin = dict.fromkeys(("up", "down", "local_rtt") if rate else ("local_rtt",), given)
     stated = (effect.key for effect in EFFECTS if effect.always_stored or effect.key in effects)
     path_origin = dict.fromkeys((RTT.key, *stated), given)
-    others: dict[str, Any] = dict(effects)
-    like = Path("w0", "w1", Delay(rtt.ns // 2), **others, provenance=path_origin)
+    values: dict[str, Any] = dict(effects)
+    like = Path("w0", "w1", Delay(rtt.ns // 2), **values, provenance=path_origin)
     return Profile(
         name="uniform",
         description=f"Sites of one worker each ({sites}), all {rtt} apart.",
@@ -215,34 +189,20 @@ def _check_complete(paths: Mapping[Pair, Path], names: Mapping[str, None]) -> No
                 raise ProfileError(f"no path {src} -> {dst}; every ordered pair of sites needs one")
 
 
-def _check_factor(what: str, factor: float, *, above_zero: bool) -> None:
-    if not (math.isfinite(factor) and (factor > 0 or (factor == 0 and not above_zero))):
-        limit = "above zero" if above_zero else "of zero or more"
-        raise ProfileError(f"{what} {factor} is invalid; expected a number {limit}")
-
-
-def _delay(delay: Delay, factor: float) -> Delay:
-    return Delay(round(delay.ns * factor))
-
-
-def _rate(rate: Rate | None, factor: float) -> Rate | None:
-    if rate is None:
-        return None
+def _times(value: Quantity, factor: float) -> Quantity:
+    if isinstance(value, Size):
+        return Size(max(1, round(value.bytes * factor)))
     try:
-        return Rate(round(rate.bps * factor))
+        return type(value)(round(value.plain * factor))
     except UnitError:
-        raise ProfileError(f"a rate of {rate} x {factor:g} is below 1 bit/s; expected a larger factor") from None
+        raise ProfileError(f"a rate of {value} x {factor:g} is below 1 bit/s; expected a larger factor") from None
 
 
-def _size(size: Size | None, factor: float) -> Size | None:
-    return None if size is None else Size(max(1, round(size.bytes * factor)))
-
-
-def _given(origin: Mapping[str, Provenance], keys: tuple[str, ...], factor: float) -> dict[str, Provenance]:
+def _given(origin: Mapping[str, Provenance], names: tuple[str, ...], factor: float) -> dict[str, Provenance]:
     scaled = {
-        key: Provenance("given", f"{factor:g} x {origin[key].kind} value of: {origin[key].source}")
-        for key in keys
-        if key in origin
+        key: Provenance("given", f"{factor:g} x {source.kind} value of: {source.source}")
+        for key, source in origin.items()
+        if key in names or (key == RTT.key and "delay" in names)
     }
     return {**origin, **scaled}
 
@@ -263,8 +223,8 @@ def _path_json(path: Path) -> dict[str, object]:
         "src": path.src,
         "dst": path.dst,
         **{
-            each.plain: value.plain if value else None
-            for each, value in path.values()
-            if each.always_stored or (value and value.plain)
+            impairment.plain: value.plain if value else None
+            for impairment, value in path.values()
+            if impairment.always_stored or (value and value.plain)
         },
     }

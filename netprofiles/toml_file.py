@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path as File
 from typing import Any, TypeVar, cast
 
-from wanbench.netprofiles.csv_file import read_rows
+from wanbench.netprofiles.csv_file import PathValues, add_path, read_rows, values_of
 from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.path import (
@@ -49,8 +49,7 @@ from wanbench.netprofiles.path import (
 )
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import NO_DELAY, Delay, Rate
-from wanbench.netprofiles.user_file import parse_toml
-from wanbench.netprofiles.values import PathValues, add_path, read_text, values_of
+from wanbench.netprofiles.user_file import parse_toml, read_text
 
 SCHEMA = 1
 
@@ -169,13 +168,13 @@ class _Reader:
 
     def tables(self, key: str) -> list[_Table]:
         value = self.data.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ProfileError(f"{self.file}: {key} is not a list of tables; expected [[{key}]]")
         return [_Table(f"{self.file}: {key}[{index}]", each) for index, each in enumerate(value)]
 
     def notes(self) -> tuple[str, ...]:
         value = self.data.get("notes", [])
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ProfileError(f"{self.file}: notes is invalid; expected a list of texts in quotes")
         return tuple(value)
 

@@ -22,15 +22,23 @@ def value(plain: Any) -> str:
     return json.dumps(plain, allow_nan=False, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def table(name: str, items: Mapping[str, Any]) -> list[str]:
-    """The lines of a table, after an empty one."""
-    return ["", f"[{key(name)}]", *(f"{key(each)} = {value(item)}" for each, item in items.items())]
-
-
 def document(plain: Mapping[str, Any]) -> str:
-    """A file: single values, then tables."""
-    lines = [f"{key(name)} = {value(item)}" for name, item in plain.items() if not isinstance(item, Mapping)]
+    """A file: single values, then tables, each followed by its arrays of tables."""
+    lines = _pairs({name: item for name, item in plain.items() if not isinstance(item, Mapping)})
     for name, items in plain.items():
         if isinstance(items, Mapping):
-            lines += table(name, items)
+            arrays = {each: item for each, item in items.items() if _is_array(item)}
+            lines += ["", f"[{key(name)}]", *_pairs({each: items[each] for each in items if each not in arrays})]
+            for each, tables in arrays.items():
+                for table in tables:
+                    lines += ["", f"[[{key(name)}.{key(each)}]]", *_pairs(table)]
     return "\n".join(lines) + "\n"
+
+
+def _pairs(plain: Mapping[str, Any]) -> list[str]:
+    return [f"{key(name)} = {value(item)}" for name, item in plain.items()]
+
+
+def _is_array(plain: Any) -> bool:
+    """Whether it is an array of tables."""
+    return isinstance(plain, list) and bool(plain) and all(isinstance(item, Mapping) for item in plain)

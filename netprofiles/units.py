@@ -245,11 +245,32 @@ class Size(_Counted):
         return f"{self.bytes}B"
 
 
+class _Number:
+    """A number that can be written without a unit. A subclass holds it in `value`."""
+
+    __slots__ = ()
+    scale: ClassVar[Scale]
+    value: float
+
+    @property
+    def plain(self) -> float:
+        """As a number."""
+        return self.value
+
+    @property
+    def shown(self) -> float:
+        """As written to a CSV file."""
+        return self.value
+
+    def __str__(self) -> str:
+        return _plain(Decimal(repr(self.value)))
+
+
 @dataclass(frozen=True, order=True, slots=True)
-class Ratio:
+class Ratio(_Number):
     """A share between 0 and 1, such as the share of packets that a path loses."""
 
-    scale: ClassVar = Scale("a ratio", "0.1%", "", {}, "", "_pct", "%", "0 to 100")
+    scale = Scale("a ratio", "0.1%", "", {}, "", "_pct", "%", "0 to 100")
 
     value: float
 
@@ -276,29 +297,21 @@ class Ratio:
         return cls(float(share))
 
     @property
-    def plain(self) -> float:
-        """As a number from 0 to 1."""
-        return self.value
-
-    @property
-    def shown(self) -> float:
-        """As written to a CSV file."""
-        return self.percent
-
-    @property
     def percent(self) -> float:
         """In per cent, without the rounding error of a multiplication by 100."""
         return float(Decimal(repr(self.value)) * 100)
+
+    shown = percent
 
     def __str__(self) -> str:
         return _plain(Decimal(repr(self.value)) * 100) + "%"
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Packets:
+class Packets(_Number):
     """A mean number of packets in a row: 1 or more, or 0 if nothing counts them. It has no unit."""
 
-    scale: ClassVar = Scale("a number of packets", "5", "", {}, "", "", span="0, or 1 or more")
+    scale = Scale("a number of packets", "5", "", {}, "", "", span="0, or 1 or more")
 
     value: float
 
@@ -318,19 +331,6 @@ class Packets:
         if unit:
             raise UnitError(f"{text!r} has the unknown unit {unit!r}; {expected}")
         return cls(float(number))
-
-    @property
-    def plain(self) -> float:
-        """As a number."""
-        return self.value
-
-    @property
-    def shown(self) -> float:
-        """As written to a CSV file."""
-        return self.value
-
-    def __str__(self) -> str:
-        return _plain(Decimal(repr(self.value)))
 
 
 Quantity = Delay | Rate | Ratio | Size | Packets

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 from wanbench.harness.emulators.choice import why_no_netem
-from wanbench.harness.run.turn import SWITCH, host_turn
+from wanbench.harness.run.host import SWITCH, host_turn
 
 # How long an example takes says more about the host's other work than about the code.
 settings.register_profile("shared-host", deadline=None)

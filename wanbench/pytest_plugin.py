@@ -125,7 +125,7 @@ class Wan:
     def _measure(self, spec: Spec) -> Measured:
         from wanbench.harness.plan.plan import make
         from wanbench.harness.results.store import RunFolder
-        from wanbench.harness.run.auto import ThisHost
+        from wanbench.harness.run.host import ThisHost
         from wanbench.harness.run.together import measure_all
 
         plan = make(spec, "wan.run", ThisHost())

@@ -67,10 +67,8 @@ def simulate(
     Args:
         make: returns a new algorithm; called once per replica.
         gradient: (rank, step, w) -> the gradient, shape (numel,); it must not change `w`.
-        config: the optimiser's settings.
-        start: initial parameters, shape (numel,), of any floating dtype.
-        steps: number of steps; a drain follows the last.
-        world_size: number of replicas.
+        config: the optimiser's settings. start: initial parameters, shape (numel,), of any floating dtype.
+        steps: number of steps; a drain follows the last. world_size: number of replicas.
         drain_after: further steps, counted from 0, after which `finish` is called, as by a loop that drains.
         restart_after: those of `drain_after` at which a new algorithm continues from a checkpoint of the old one.
         shapes: shapes of the parameter tensors in `start`, for compressors that need them.
@@ -82,7 +80,6 @@ def simulate(
     Raises:
         CommError: a replica waited for a message that never arrived.
     """
-
     training = _Training(make, gradient, config, start, steps, {*drain_after, steps - 1}, restart_after, shapes)
     traces = run_replicas(world_size, training.on, lost=lost)
     return Trace(

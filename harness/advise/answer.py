@@ -1,27 +1,29 @@
-"""The answer: plain data for machines, and a dozen lines for people."""
+"""The answer: plain data for machines, a dozen lines for people, and the files that are written beside it."""
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
+import statistics
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.advise.compression import unpriced_s
 from wanbench.harness.advise.evidence import Source, Tier
-from wanbench.harness.advise.flips import Flip, flips
+from wanbench.harness.advise.flips import Flip, Uplinks, flips, shared
 from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
 from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
-from wanbench.harness.advise.search import Found
-from wanbench.harness.advise.uplinks import Uplinks, shared
+from wanbench.harness.advise.reproduce import ADVICE, emulation_spec, snippet, trial
+from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
-from wanbench.harness.plan.load import worker_bytes
 from wanbench.harness.run.progress import clock
-from wanbench.harness.show.grid import size
+from wanbench.harness.show.tables import objects_as_csv
+from wanbench.harness.text import size
 
 _DAY_S = 86_400
 _BINDS = {
@@ -31,6 +33,9 @@ _BINDS = {
     "channels": "gloo, which has two operations on the way for each channel",
 }
 _HEAD = 12
+_REPEATS = 3
+_SIDE, _TIMINGS = 1024, 3
+CANDIDATES, SPEC, SNIPPET, TRIAL = "candidates.csv", "advised.toml", "train.py", "trial.py"
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Answer:
             is recorded.
     """
 
-    found: Found
+    found: SearchResult
     no_risk: Measured
     advised: Measured
     runner_up: Measured | None
@@ -58,7 +63,7 @@ class Answer:
     uplinks: Uplinks | None = None
 
 
-def answer(found: Found, minutes: float) -> Answer:
+def answer(found: SearchResult, minutes: float) -> Answer:
     """Choose from what was measured.
 
     Args:
@@ -87,10 +92,102 @@ def answer(found: Found, minutes: float) -> Answer:
     )
 
 
-def _simulated(found: Found, advised: Measured) -> Measured:
+def _simulated(found: SearchResult, advised: Measured) -> Measured:
     """The simulated measurement of a setting."""
     key = advised.candidate.cell.key
     return next(each for each in found.simulated if each.candidate.cell.key == key)
+
+
+def unpriced_s(cell: TrainingCell) -> float | None:
+    """Seconds a step that a setting's compression takes on this host; None if it has none, or if its time is known."""
+    compressor = cell.algorithm().compressor
+    if compressor is None or compressor.ns_per_byte:
+        return None
+    each = sum(ns_per_byte(compressor))
+    return each / 1e9 * cell.workload.message_bytes / cell.algorithm().period_steps
+
+
+def ns_per_byte(compression: Any, side: int = _SIDE, repeats: int = _TIMINGS) -> tuple[float, float]:
+    """The median nanoseconds a byte to compress a matrix of random numbers, and to restore it, on one thread.
+
+    Args:
+        compression: as in a spec. side: rows and columns of the matrix.
+    """
+    import torch
+
+    from wanbench.workloads.comm.local import run_replicas
+    from wanbench.workloads.compression import registry
+    from wanbench.workloads.compression.averaging import Averager
+
+    v = torch.randn(side * side)
+    compressor = registry.create(compression)
+    assert compressor is not None
+
+    def body(comm: Any) -> list[tuple[float, float]]:
+        averager, found = Averager(compressor, comm, v, shapes=((side, side),)), []
+        for _ in range(repeats + 1):  # the first is not counted
+            began = time.perf_counter()
+            exchange = averager.begin(v)
+            begun = time.perf_counter()
+            exchange.wait()
+            found.append((begun - began, time.perf_counter() - begun))
+            averager.done(exchange)
+        return found[1:]
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        (times,) = run_replicas(1, body)
+    finally:
+        torch.set_num_threads(threads)
+    nbytes = v.numel() * v.element_size()
+    compress, restore = (1e9 * statistics.median(each) / nbytes for each in zip(*times, strict=True))
+    return compress, restore
+
+
+def write(answer: Answer, folder: Path) -> list[Path]:
+    """Write the files into the run's folder. Return their paths."""
+    found, cell = answer.found, answer.advised.candidate.cell
+    compared = [answer.advised, *([answer.runner_up] if answer.runner_up else []), answer.no_risk, found.baseline]
+    texts = {
+        CANDIDATES: _candidates(answer),
+        SPEC: emulation_spec(found.question, [each.candidate.cell for each in compared], _REPEATS),
+        SNIPPET: snippet(cell),
+        TRIAL: trial(cell, answer.advised.step_time_s),
+        ADVICE: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
+    }
+    if answer.proposal is not None:
+        texts[FILE] = answer.proposal.text
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
+
+
+def _candidates(answer: Answer) -> str:
+    """A line for each setting and collective: its times, its tier, and why it was not considered further."""
+    found = answer.found
+    simulated = {each.candidate.cell.key: each.step_time_s for each in found.simulated}
+    lines = []
+    for each in found.candidates:
+        cell = each.cell
+        lines.append(
+            {
+                "setting": cell.label,
+                "collective": cell.collective,
+                "law_s": each.law_s,
+                "simulated_s": simulated.get(cell.key),
+                "tier": str(each.evidence.tier),
+                "more_steps": each.evidence.more_steps,
+                "left_out": ""
+                if cell.key in simulated
+                else "slower by the law or by its bytes than those that were simulated",
+            }
+        )
+    lines += [
+        {**dict.fromkeys(lines[0]), "setting": each.label, "collective": each.collective, "left_out": each.reason}
+        for each in found.left_out
+    ]
+    return objects_as_csv(lines)
 
 
 def to_json(found: Answer) -> dict[str, Any]:
@@ -124,7 +221,7 @@ def to_json(found: Answer) -> dict[str, Any]:
     }
 
 
-def _plain(one: Measured | None, found: Found) -> dict[str, Any] | None:
+def _plain(one: Measured | None, found: SearchResult) -> dict[str, Any] | None:
     if one is None:
         return None
     cell, evidence = one.candidate.cell, one.candidate.evidence
@@ -142,7 +239,7 @@ def _plain(one: Measured | None, found: Found) -> dict[str, Any] | None:
         "tier": str(evidence.tier),
         "sources": [_source(each) for each in evidence.sources],
         "message_bytes_per_worker_and_day": _bytes_a_day(one),
-        "worker_bytes": worker_bytes(cell),
+        "worker_bytes": cell.worker_bytes,
     }
 
 
@@ -150,15 +247,12 @@ def _source(source: Source) -> dict[str, Any]:
     plain = asdict(source)
     difference = plain.pop("difference")
     plain |= {"difference": difference["mean"]}
-    plain |= {f"difference_{end}": _finite(difference[end]) for end in ("low", "high")}
+    for end in ("low", "high"):
+        plain[f"difference_{end}"] = difference[end] if math.isfinite(difference[end]) else None
     return plain
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def speedup(one: Measured, found: Found) -> float:
+def speedup(one: Measured, found: SearchResult) -> float:
     """Simulated time of `ssgd` on gloo over the time to the target of a setting."""
     return found.baseline.step_time_s / one.to_target_s
 
@@ -172,61 +266,65 @@ def text(found: Answer, files: Sequence[str], width: int = 110) -> str:
     return "\n".join(lines)
 
 
-def _lines(found: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    of = found.found
-    question, workload = of.question, of.question.reference.workload
-    assert workload.step_time_s is not None
-    measured = ", measured on this host" if question.step_time_measured else ""
-    yield (
-        "question",
-        (
-            f"{question.network_name}, {_placed(question.reference.placement)}; {workload.name}: "
-            f"{size(workload.message_bytes)} a gradient, {_compute(question.reference)} a step of compute{measured}"
-        ),
-    )
-    bound = predict(of.baseline.candidate.cell.law_inputs).bound
-    yield (
-        "binds",
-        (
-            f"{_BINDS[bound]}; DDP on gloo takes {_seconds(of.baseline.step_time_s)} a step (simulated), "
-            f"{of.baseline.step_time_s / workload.step_time_s:.1f} times {_whose(question.reference)} compute"
-        ),
-    )
-    yield "no risk", f"{_setting(found.no_risk, of)}: the mathematics of ssgd, so the same accuracy"
-    if found.advised.candidate.cell.label == found.no_risk.candidate.cell.label:
-        yield "advised", "the same: no other setting is known to be faster to this accuracy"
-    else:
-        yield "advised", f"{_setting(found.advised, of)}, to {_target(question.limits)}"
-        for source in found.advised.candidate.evidence.sources:
-            yield "evidence", _evidence(source)
-    if found.compression_s is not None:
-        took = f"on this host's processor it takes about {_seconds(found.compression_s)} a step"
-        yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
-    for each in of.without_learning:
-        yield "no evidence", f"{each}, so it shows nothing of the others; check model, data and learning rates"
-    for each in of.others:
-        yield "no evidence", f"{each}; a recording counts for this model only as it was trained"
-    if found.runner_up is not None:
-        yield "runner-up", _setting(found.runner_up, of)
-    if found.faster is not None:
-        lost = min(found.faster.candidate.evidence.sources, key=lambda source: source.difference.mean)
-        what = f"{found.faster.name}: {_seconds(found.faster.step_time_s)} a step"
-        yield "too costly", f"{what}, but {_points(lost)} on {lost.workload}"
-    if found.unknown is not None:
-        what = f"{found.unknown.name}: {_seconds(found.unknown.step_time_s)} a step"
-        yield "unknown", f"{what}; its accuracy is not known"
-    yield "emulated", _emulated(found)
-    yield "flips", _flips(found.flips)
-    if found.uplinks is not None:
-        yield "uplinks", _uplinks(found.uplinks)
-    if found.proposal is not None:
-        yield "learn", _learn(found.proposal, next(each for each in files if each.endswith(FILE)))
-    costs = f"{_a_day(found.advised)} of messages a day from each worker, without what the collective adds, and "
-    costs += f"{size(worker_bytes(found.advised.candidate.cell))} of its memory"
-    if found.runner_up is not None:
-        costs += f"; runner-up: {_a_day(found.runner_up)}, {size(worker_bytes(found.runner_up.candidate.cell))}"
+def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from _asked(answer.found)
+    yield from _chosen(answer)
+    if answer.runner_up is not None:
+        yield "runner-up", _setting(answer.runner_up, answer.found)
+    yield from _not_chosen(answer)
+    yield "emulated", _emulated(answer)
+    yield "flips", _flips(answer.flips)
+    if answer.uplinks is not None:
+        yield "uplinks", _uplinks(answer.uplinks)
+    if answer.proposal is not None:
+        yield "learn", _learn(answer.proposal, next(path for path in files if path.endswith(FILE)))
+    costs = f"{_a_day(answer.advised)} of messages a day from each worker, without what the collective adds, and "
+    costs += f"{size(answer.advised.candidate.cell.worker_bytes)} of its memory"
+    if answer.runner_up is not None:
+        costs += f"; runner-up: {_a_day(answer.runner_up)}, {size(answer.runner_up.candidate.cell.worker_bytes)}"
     yield "costs", costs
     yield "files", ", ".join(files)
+
+
+def _asked(found: SearchResult) -> Iterator[tuple[str, str]]:
+    """The question, and what limits what people run today."""
+    question, cell = found.question, found.question.reference
+    assert cell.workload.step_time_s is not None
+    measured = ", measured on this host" if question.step_time_measured else ""
+    what = f"{cell.workload.name}: {size(cell.workload.message_bytes)} a gradient, {_compute(cell)} a step of compute"
+    yield "question", f"{question.network_name}, {_placed(cell.placement)}; {what}{measured}"
+    bound = predict(found.baseline.candidate.cell.law_inputs).bound
+    ddp = f"DDP on gloo takes {_seconds(found.baseline.step_time_s)} a step (simulated)"
+    times = found.baseline.step_time_s / cell.workload.step_time_s
+    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {_whose(cell)} compute"
+
+
+def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
+    """What is advised, and what that rests on."""
+    found, advised = answer.found, answer.advised
+    yield "no risk", f"{_setting(answer.no_risk, found)}: the mathematics of ssgd, so the same accuracy"
+    if advised.candidate.cell.label == answer.no_risk.candidate.cell.label:
+        yield "advised", "the same: no other setting is known to be faster to this accuracy"
+    else:
+        yield "advised", f"{_setting(advised, found)}, to {_target(found.question.limits)}"
+        for source in advised.candidate.evidence.sources:
+            yield "evidence", _evidence(source)
+    if answer.compression_s is not None:
+        took = f"on this host's processor it takes about {_seconds(answer.compression_s)} a step"
+        yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
+    for line in found.without_learning:
+        yield "no evidence", f"{line}, so it shows nothing of the others; check model, data and learning rates"
+    for line in found.others:
+        yield "no evidence", f"{line}; a recording counts for this model only as it was trained"
+
+
+def _not_chosen(answer: Answer) -> Iterator[tuple[str, str]]:
+    """Faster settings, and why they are not advised."""
+    if answer.faster is not None:
+        worst = min(answer.faster.candidate.evidence.sources, key=lambda source: source.difference.mean)
+        yield "too costly", f"{_step(answer.faster)}, but {_points(worst)} on {worst.workload}"
+    if answer.unknown is not None:
+        yield "unknown", f"{_step(answer.unknown)}; its accuracy is not known"
 
 
 def _compute(cell: TrainingCell) -> str:
@@ -235,8 +333,8 @@ def _compute(cell: TrainingCell) -> str:
     return f"{_seconds(min(times_s))} to {_seconds(max(times_s))}" if cell.step_times else _seconds(times_s[0])
 
 
-def _whose(cell: TrainingCell) -> str:
-    return "the slowest worker's" if cell.step_times else "its"
+def _step(measured: Measured) -> str:
+    return f"{measured.name}: {_seconds(measured.step_time_s)} a step"
 
 
 def _a_day(one: Measured) -> str:
@@ -246,6 +344,10 @@ def _a_day(one: Measured) -> str:
 
 def _bytes_a_day(one: Measured) -> float | None:
     return None if one.bytes_per_step is None else one.bytes_per_step / one.step_time_s * _DAY_S
+
+
+def _whose(cell: TrainingCell) -> str:
+    return "the slowest worker's" if cell.step_times else "its"
 
 
 def _placed(placement: tuple[str, ...]) -> str:
@@ -261,14 +363,13 @@ def _target(limits: Any) -> str:
     return f"within {100 * limits.accuracy_drop:g} point{'s' * (limits.accuracy_drop != 0.01)} of its accuracy"
 
 
-def _setting(one: Measured, found: Found) -> str:
+def _setting(one: Measured, found: SearchResult) -> str:
     how = "emulated" if any(each is one for each in found.emulated.measured) else "simulated"
     more = one.candidate.evidence.more_steps
     steps = ""
     if more is not None and abs(more - 1) > 0.005:
         steps = f" and {more:.2f}{_interval(one)} times the steps"
-    took = f"{one.name}: {_seconds(one.step_time_s)} a step ({how}){steps}"
-    return f"{took}, {speedup(one, found):.1f} times as fast as DDP on gloo"
+    return f"{_step(one)} ({how}){steps}, {speedup(one, found):.1f} times as fast as DDP on gloo"
 
 
 def _interval(one: Measured) -> str:

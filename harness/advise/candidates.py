@@ -12,7 +12,6 @@ from wanbench.harness.plan import known
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
 from wanbench.harness.plan.collective import alternatives
-from wanbench.harness.plan.load import worker_bytes
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.compute.optim import OptimizerError
@@ -115,7 +114,7 @@ def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[Training
             left_out.append(LeftOut(setting.label, "", "no collective carries it"))
         limit = question.limits.memory_bytes
         for each in found:
-            needed = worker_bytes(each)
+            needed = each.worker_bytes
             if limit is not None and needed > limit:
                 reason = f"needs {needed / 1e9:.3g} GB of memory in a worker"
                 left_out.append(LeftOut(setting.label, each.collective, reason))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -133,33 +134,33 @@ class Library:
         ]
         return cls(tuple(chosen), True, question.limits, question.network_name, others=others)
 
+    def _settings(self) -> Iterator[tuple[Recording, str, str, Setting]]:
+        """(recording, condition, name, setting) of all that is recorded, without algorithms of users that are not here.
+
+        Settings are labelled by their parameters: a design can call any of them `olco3-s1-p4-topk`.
+        """
+        for recording in self.recordings:
+            for (condition, name), seeds in recording.by_setting.items():
+                first = next(iter(seeds.values()))
+                with suppress(AlgorithmError):
+                    label = known.algorithm(first.kind, first.params).label
+                    yield recording, condition, name, Setting(label, first.kind, first.params)
+
     @property
     def settings(self) -> list[Setting]:
-        """All recorded settings, labelled by their parameters: a design can call any of them `olco3-s1-p4-topk`."""
-        found: dict[str, Setting] = {}
-        for recording in self.recordings:
-            for seeds in recording.by_setting.values():
-                one = next(iter(seeds.values()))
-                try:
-                    label = known.algorithm(one.kind, one.params).label
-                except AlgorithmError:  # removed, or a user's own that is not here
-                    continue
-                found.setdefault(label, Setting(label, one.kind, one.params))
-        return list(found.values())
+        """All recorded settings, one of each label."""
+        labelled: dict[str, Setting] = {}
+        for *_, setting in self._settings():
+            labelled.setdefault(setting.label, setting)
+        return list(labelled.values())
 
     @cached_property
     def _by_identity(self) -> Mapping[str, list[tuple[Recording, str, str]]]:
-        """(recording, condition, setting) of each recorded setting by its identity."""
-        found: dict[str, list[tuple[Recording, str, str]]] = {}
-        for recording in self.recordings:
-            for (condition, name), seeds in recording.by_setting.items():
-                one = next(iter(seeds.values()))
-                try:
-                    key = identity(one.kind, one.params)
-                except AlgorithmError:  # removed, or a user's own that is not here
-                    continue
-                found.setdefault(key, []).append((recording, condition, name))
-        return found
+        """(recording, condition, name) of each recorded setting by its identity."""
+        places: dict[str, list[tuple[Recording, str, str]]] = {}
+        for recording, condition, name, setting in self._settings():
+            places.setdefault(setting.identity, []).append((recording, condition, name))
+        return places
 
     def evidence(self, cell: TrainingCell) -> Evidence:
         """What is known of a cell's setting."""
@@ -178,7 +179,7 @@ class Library:
         for recording, condition, name in self._by_identity.get(key, ()):
             trained = _optimizer(recording, condition)
             wanted = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
-            if condition == wanted or (not timed and condition == BASE and not self._has(recording, wanted, name)):
+            if condition == wanted or (not timed and condition == BASE and (wanted, name) not in recording.by_setting):
                 found = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
                 if found is not None and found.difference.pairs >= self.fewest_seeds:
                     yield found
@@ -192,10 +193,6 @@ class Library:
             if gain is not None and not _enough(gain, self.limits):
                 found.append(f"{recording.design}: ssgd gained {100 * gain:.1f} points of accuracy")
         return found
-
-    @staticmethod
-    def _has(recording: Recording, condition: str, name: str) -> bool:
-        return (condition, name) in recording.by_setting
 
 
 def source(
@@ -311,7 +308,7 @@ def differences(recording: Recording, question: Question) -> list[str]:
     pairs = {key: (train.get(key, default[key].default), value) for key, value in asked.items()}
     pairs["workers"] = recording.about["workers"], question.workers
     found = [f"{key} {recorded}, here {value}" for key, (recorded, value) in pairs.items() if recorded != value]
-    if (changed := sources.changed(cell, recording.made.get("sources", {}))) is not None:
+    if (changed := sources.changed(cell.inputs, recording.made.get("sources", {}))) is not None:
         found.append(f"{changed} has changed")
     elif "sources" not in recording.made and question.spec.workload.model is not None:
         found.append("its code was not recorded")

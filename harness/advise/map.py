@@ -11,16 +11,14 @@ from functools import cached_property
 from wanbench.harness.advise.candidates import candidates, settings
 from wanbench.harness.advise.evidence import Library, Tier
 from wanbench.harness.advise.question import Question
-from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, without_risk
+from wanbench.harness.advise.ranking import Candidate, Measured, advisable, one_of_each, weighed, without_risk
 from wanbench.harness.advise.search import Options, rows_of_plan
-from wanbench.harness.advise.shortlist import Candidate, weighed
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.show.figures import stored_map
-from wanbench.harness.show.figures.map import MapData
-from wanbench.harness.show.grid import size
+from wanbench.harness.show.figures.map import MapData, StoredMap
+from wanbench.harness.text import size
 from wanbench.netprofiles import Delay, Rate
 
 _COLUMNS, _ROWS = 60, 40
@@ -28,42 +26,6 @@ _COARSE_COLUMNS, _COARSE_ROWS = 5, 4
 _SIMULATED = 3  # settings at each point of the coarse grid, besides those that the law does not describe
 _WINDOW = "20 steps"
 _MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not worth a mark
-
-
-@dataclass(frozen=True)
-class Point:
-    """One network of the map.
-
-    Attributes:
-        name: of the best setting with enough accuracy. gain: time of `ssgd`, on its fastest collective, over its time
-            to the target.
-        unknown: whether a setting of unknown accuracy has steps that are over a tenth shorter.
-    """
-
-    rtt_ms: float
-    mbit: float
-    name: str
-    gain: float
-    unknown: bool
-
-
-@dataclass(frozen=True)
-class Map:
-    """The points, row by row from the lowest rate, and what they are about.
-
-    Attributes:
-        kinds: the family of each setting by its name in the points. simulated: how many repetitions correct the law.
-        marked: whether the question's network is the user's.
-    """
-
-    question: Question
-    library: Library
-    rtts_ms: tuple[float, ...]
-    mbits: tuple[float, ...]
-    points: tuple[Point, ...]
-    kinds: Mapping[str, str]
-    simulated: int
-    marked: bool
 
 
 def spaced(low: float, high: float, count: int) -> tuple[float, ...]:
@@ -177,7 +139,7 @@ def draw_up(
     options: Options,
     *,
     marked: bool = False,
-) -> Map:
+) -> StoredMap:
     """Compute a map around a question on a uniform network.
 
     Args:
@@ -191,7 +153,7 @@ def draw_up(
     here = table.rtt.ms, table.rate.mbit
     cells, _ = candidates(question, settings(library.settings))
     every = weighed(cells, library)
-    known = [
+    eligible = [
         _Scaled(each, None if each.law_s is None else each.cell.law_inputs, here) for each in every if each.eligible
     ]
     unknown = _undominated(
@@ -200,11 +162,37 @@ def draw_up(
         if each.evidence.tier is Tier.UNKNOWN and each.law_s is not None
     )
     coarse = [(rtt, rate) for rate in spaced(*rates, _COARSE_ROWS) for rtt in spaced(*rtts, _COARSE_COLUMNS)]
-    simulated = _simulate(question, known, coarse, options)
-    grid = spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS)
-    points = tuple(_point(known, unknown, rtt_ms, mbit) for mbit in grid[1] for rtt_ms in grid[0])
-    kinds = {Measured(each.candidate, 0.0).name: each.candidate.cell.kind for each in known}
-    return Map(question, library, *grid, points, kinds, simulated, marked)
+    simulated = _simulate(question, eligible, coarse, options)
+    data = _data(eligible, unknown, spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS), here if marked else None)
+    return StoredMap(data, _subject(question, library), _caption(question, library, simulated))
+
+
+def _data(
+    eligible: Sequence[_Scaled],
+    unknown: Sequence[_Scaled],
+    rtts_ms: Sequence[float],
+    mbits: Sequence[float],
+    here: tuple[float, float] | None,
+) -> MapData:
+    """The best setting on each network, row by row from the lowest rate."""
+    rows = [[_point(eligible, unknown, rtt_ms, mbit) for rtt_ms in rtts_ms] for mbit in mbits]
+    names = [[name for name, _, _ in row] for row in rows]
+    gains, marks = [[gain for _, gain, _ in row] for row in rows], [[mark for _, _, mark in row] for row in rows]
+    drawn = {name for row in names for name in row}
+    kinds = {Measured(each.candidate, 0.0).name: each.candidate.cell.kind for each in eligible}
+    kinds = {name: kind for name, kind in kinds.items() if name in drawn}
+    return MapData(rtts_ms, mbits, names, gains, marks, kinds, here)
+
+
+def _point(
+    eligible: Sequence[_Scaled], unknown: Sequence[_Scaled], rtt_ms: float, mbit: float
+) -> tuple[str, float, bool]:
+    """The name of the best setting on a network; the time of `ssgd`, on its fastest collective, over its time to the
+    target; and whether a setting of unknown accuracy has steps that are over a tenth shorter."""
+    measured = [each.at(rtt_ms, mbit) for each in eligible]
+    best, ssgd = advisable(measured)[0], without_risk(measured)[0]
+    faster_s = min((each.seconds(rtt_ms, mbit) for each in unknown), default=math.inf)
+    return best.name, ssgd.to_target_s / best.to_target_s, best.step_time_s > _MATTERS * faster_s
 
 
 def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
@@ -222,15 +210,6 @@ def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
 
 def _dominates(one: tuple[int, int, int, str], other: tuple[int, int, int, str]) -> bool:
     return one[3] == other[3] and all(a <= b for a, b in zip(one[:3], other[:3], strict=True))
-
-
-def _point(known: Sequence[_Scaled], unknown: Sequence[_Scaled], rtt_ms: float, mbit: float) -> Point:
-    measured = [each.at(rtt_ms, mbit) for each in known]
-    best = advisable(measured)[0]
-    ssgd = without_risk(measured)[0]
-    faster = min((each.seconds(rtt_ms, mbit) for each in unknown), default=math.inf)
-    gain = ssgd.to_target_s / best.to_target_s
-    return Point(rtt_ms, mbit, best.name, gain, best.step_time_s > _MATTERS * faster)
 
 
 def _simulate(
@@ -258,48 +237,26 @@ def _simulate(
     return len(rows)
 
 
-def stored(found: Map) -> stored_map.StoredMap:
-    """The map as it is stored."""
-    return stored_map.StoredMap(_data_of(found), subject_of(found), caption_of(found))
-
-
-def _data_of(found: Map) -> MapData:
-    width = len(found.rtts_ms)
-    rows = [found.points[start : start + width] for start in range(0, len(found.points), width)]
-    table = found.question.spec.network
-    here = (table.rtt.ms, table.rate.mbit) if table.rtt is not None and table.rate is not None else None
-    drawn = {point.name for point in found.points}
-    return MapData(
-        found.rtts_ms,
-        found.mbits,
-        [[point.name for point in row] for row in rows],
-        [[point.gain for point in row] for row in rows],
-        [[point.unknown for point in row] for row in rows],
-        {name: kind for name, kind in found.kinds.items() if name in drawn},
-        here if found.marked else None,
-    )
-
-
-def subject_of(found: Map) -> str:
+def _subject(question: Question, library: Library) -> str:
     """Workload and workers, and where the accuracy comes from."""
-    subject = f"{found.question.reference.workload.name}, {found.question.workers} workers; simulated"
-    return subject + (", with the accuracy of a proxy" if found.library.proxy else "")
+    subject = f"{question.reference.workload.name}, {question.workers} workers; simulated"
+    return subject + (", with the accuracy of a proxy" if library.proxy else "")
 
 
-def caption_of(found: Map) -> str:
+def _caption(question: Question, library: Library, simulated: int) -> str:
     """The conditions, and where the evidence comes from."""
-    workload, limits = found.question.reference.workload, found.question.limits
-    times_ms = sorted({1e3 * time_s for time_s in found.question.reference.each_step_time_s})
+    workload, limits = question.reference.workload, question.limits
+    times_ms = sorted({1e3 * time_s for time_s in question.reference.each_step_time_s})
     compute = " to ".join(f"{time_ms:g}" for time_ms in dict.fromkeys((times_ms[0], times_ms[-1])))
     proxies = " and ".join(
         f"{each.about['workload'].get('name')} ({each.about['workers']} workers, {each.about['seeds']} seeds)"
-        for each in found.library.recordings
+        for each in library.recordings
     )
-    what = "a proxy, not this model" if found.library.proxy else "this model"
+    what = "a proxy, not this model" if library.proxy else "this model"
     points = f"{100 * limits.accuracy_drop:g} percentage point{'s' * (limits.accuracy_drop != 0.01)}"
     return (
         f"{size(workload.message_bytes)} a gradient, {compute} ms of compute a step, "
-        f"{found.question.spec.network.tcp.congestion}; best: the shortest time to within {points} of ssgd's accuracy, "
-        f"recorded with {proxies or 'nothing'}, {what}; by the step-time law, corrected by {found.simulated} simulated "
+        f"{question.spec.network.tcp.congestion}; best: the shortest time to within {points} of ssgd's accuracy, "
+        f"recorded with {proxies or 'nothing'}, {what}; by the step-time law, corrected by {simulated} simulated "
         "networks and settings; a uniform network without loss; compression takes no time unless it is known."
     )

@@ -12,10 +12,9 @@ from wanbench.harness.advise.evidence import FEWEST_SEEDS
 from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.advise.ranking import Measured, advisable, without_risk
 from wanbench.harness.learning import design as designs
-from wanbench.harness.learning.campaign import tuning
+from wanbench.harness.learning.campaign import Rates, grid, spec_of, trials, tuning
 from wanbench.harness.learning.cost import Price, measured
 from wanbench.harness.learning.design import Design
-from wanbench.harness.learning.trials import Rates, grid, spec_of, trials
 from wanbench.netprofiles.toml_text import document
 
 FILE = "learn.toml"

@@ -140,7 +140,7 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
     Args:
         text: a built-in name; numbers, such as "params=7e9,tensors=291,step_time=800ms"; "pkg:make"; or a TOML file
-            with a `[workload]` table, as `wanbench calibrate` prints it, or a whole spec.
+            with a `[workload]` table, as `wanbench exec --describe` prints it, or a whole spec.
 
     Raises:
         SpecError: it is none of these.
@@ -169,11 +169,12 @@ def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     task = data.get("workload")
     if not isinstance(task, dict):
         raise SpecError(
-            f"--workload {path}: no [workload] table; expected a spec, or what `wanbench calibrate` printed"
+            f"--workload {path}: no [workload] table; expected a spec, or what `wanbench exec --describe` printed"
         )
     if "command" in task:
         raise SpecError(
-            f"--workload {path}: the compute of a program is not known; `wanbench calibrate` describes it by numbers"
+            f"--workload {path}: the compute of a program is not known; `wanbench exec --describe` describes it by "
+            "numbers"
         )
     train = {key: value for key, value in data.get("train", {}).items() if key in _TRAINED}
     return dict(task), train or {"momentum": _MOMENTUM}

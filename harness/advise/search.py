@@ -10,16 +10,26 @@ from statistics import median
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
 from wanbench.harness.advise.question import REFERENCE, Question
-from wanbench.harness.advise.ranking import Measured, advisable, one_of_each, ranked, without_risk
+from wanbench.harness.advise.ranking import (
+    Candidate,
+    Measured,
+    advisable,
+    first,
+    one_of_each,
+    promising,
+    ranked,
+    shortlist,
+    weighed,
+    without_risk,
+)
 from wanbench.harness.advise.reproduce import emulation_spec
-from wanbench.harness.advise.shortlist import Candidate, first, promising, shortlist, weighed
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.errors import CellsFailed, HostError, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan, make
 from wanbench.harness.results.planned import auto_of
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.auto import ThisHost
+from wanbench.harness.run.host import ThisHost
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 
@@ -43,7 +53,7 @@ class Emulated:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """All that an answer is made of.
 
     Attributes:
@@ -79,24 +89,20 @@ class Options:
     say: Callable[[str], None] = print
 
 
-def search(question: Question, library: Library, options: Options) -> Found:
+def search(question: Question, library: Library, options: Options) -> SearchResult:
     """Find the answer. Raises: SpecError, HostError, CellsFailed."""
     cells, left_out = candidates(question, settings(library.settings))
-    weighed_ = weighed(cells, library)
-    _check_reference(question, weighed_, left_out)
-    chosen = shortlist(weighed_)
-    options.say(f"{len(weighed_)} settings and collectives by the law; {len(chosen)} on the simulated clock")
+    every = weighed(cells, library)
+    _check_reference(question, every, left_out)
+    chosen = shortlist(every)
+    options.say(f"{len(every)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
-    found = Found(
-        question,
-        weighed_,
-        left_out,
-        baseline,
-        simulated,
-        without_learning=tuple(library.without_learning),
-        others=library.others,
-    )
-    return found if options.emulate == 0 else replace(found, emulated=_emulated(found, options))
+    emulated = Emulated()
+    if options.emulate:
+        fastest = one_of_each(advisable(simulated))[: options.emulate]
+        emulated = emulate(question, fastest, without_risk(simulated)[0], options)
+    without_learning = tuple(library.without_learning)
+    return SearchResult(question, every, left_out, baseline, simulated, emulated, without_learning, library.others)
 
 
 def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:
@@ -142,12 +148,6 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
         if row["status"] == "ok" and row["step_time_s"] is not None:
             times.setdefault(row["cell_key"], []).append(row["step_time_s"])
     return {key: median(each) for key, each in times.items()}
-
-
-def _emulated(found: Found, options: Options) -> Emulated:
-    """Emulate the first candidates of different settings beside `ssgd`."""
-    chosen = one_of_each(advisable(found.simulated))[: options.emulate]
-    return emulate(found.question, chosen, without_risk(found.simulated)[0], options)
 
 
 def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured | None, options: Options) -> Emulated:

@@ -1,9 +1,8 @@
 """Summaries, comparisons and the best algorithm, computed from rows. Pure.
 
 Layout
-    pooling.py     repetitions of which hosts are summarised together
-    summary.py     from rows to cells, axes and pivots; labels.py: labels that tell cells apart; order.py: their order
+    summary.py     from rows to cells, axes and pivots: labels that tell cells apart, and hosts that are kept apart
+    order.py       the axes, and the order of algorithms and values
     best.py        the best algorithm on every network; paired.py: accuracy over equal seeds
-    compare.py     the same cells at two values of an axis
-    beside.py      the cells of another run beside those of a pivot
+    compare.py     the same cells at two values of an axis, and the cells of another run beside those of a pivot
 """

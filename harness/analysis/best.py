@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.harness.analysis.order import absent, algorithm_order, by_value
+from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
 from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value, cells, frame, records
-from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.results.rules import ACCURACY_BAND
 
 REFERENCE = "ssgd"
 ALONE = "local"  # it does not communicate, so it is no way to train one model
@@ -142,7 +142,7 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     axes = axes_of(table)
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in summary:
-        groups.setdefault(tuple(_plain(line[axis]) for axis in axes), []).append(line)
+        groups.setdefault(tuple(comparable(line[axis]) for axis in axes), []).append(line)
     seeds = _accuracies(records(table))
     found = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
     return sorted(found, key=lambda network: [by_value(value) for value in network.where.values()])
@@ -222,8 +222,3 @@ def unscaled_megabytes_per_step(line: Line) -> float | None:
     """`megabytes_per_step` of the workload itself, before `payload_scale`; None if that is 1."""
     sent = megabytes_per_step(line)
     return None if sent is None or line["payload_scale"] == 1 else sent / float(line["payload_scale"])
-
-
-def _plain(value: Any) -> Any:
-    """A value in which NaN equals NaN."""
-    return None if absent(value) else value

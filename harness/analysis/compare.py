@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from wanbench.harness.analysis.labels import AXES
-from wanbench.harness.analysis.order import absent, algorithm_order, by_value
-from wanbench.harness.analysis.pooling import own_host
-from wanbench.harness.analysis.summary import AnalysisError, cells, frame, records
+from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
+from wanbench.harness.analysis.summary import AnalysisError, Beside, Pivot, axis_value, cells, frame, own_host, records
 
 Row = Mapping[str, Any]
 
@@ -99,14 +97,14 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     fixed = [axis for axis in known if axis not in free]
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for line in lines:
-        key = (line["algorithm"], *(_comparable(line[axis]) for axis in fixed))
+        key = (line["algorithm"], *(comparable(line[axis]) for axis in fixed))
         groups.setdefault(key, {})[str(line[by])] = line
     values = {value for group in groups.values() for value in group}
     if len(values) < 2:
         only = f"only {values.pop()}" if values else "no valid result"
         raise AnalysisError(f"--by {by}: expected at least two values of {by}, found {only}")
     base = min(values, key=lambda value: (value == "virtual", value))
-    swept = [axis for axis in fixed if len({_comparable(line[axis]) for line in lines}) > 1]
+    swept = [axis for axis in fixed if len({comparable(line[axis]) for line in lines}) > 1]
     pairs = [
         _pair(group[base], group[head], base, head, swept)
         for group in groups.values()
@@ -144,7 +142,7 @@ def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequenc
     law = base["predicted_step_time_s"]
     return Pair(
         algorithm=base["algorithm"],
-        where={axis: _comparable(base[axis]) for axis in swept},
+        where={axis: comparable(base[axis]) for axis in swept},
         base=base_value,
         head=head_value,
         base_s=float(base["step_time_s"]),
@@ -159,13 +157,6 @@ def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequenc
 
 def _ends(line: Row) -> tuple[float, float] | None:
     return (float(line["step_time_s_min"]), float(line["step_time_s_max"])) if line["repeats"] > 1 else None
-
-
-def _comparable(value: Any) -> Any:
-    """A value in which NaN equals NaN, and numbers have one type."""
-    if absent(value):
-        return None
-    return float(value) if isinstance(value, float) else value
 
 
 def _order(pair: Pair) -> tuple[object, ...]:
@@ -194,3 +185,75 @@ def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+Line = Mapping[str, Any]
+
+# Cells that differ in these do not share a figure.
+_SHARED = ("profile", "collective")
+# Cells may differ in these; the figure then says so. The rate is that of full-size messages.
+_STATED = ("workload", "payload_scale", "workers", "rate_mbps", "rtt_ms", "loss_pct", "jitter_ms", "tcp", "timeline")
+
+
+def lay_beside(pivot: Pivot, rows: Iterable[Line], run: str) -> Pivot:
+    """The pivot with the valid cells of another run that have its algorithms and lie within its columns.
+
+    Of several cells in one place, the one in the most similar conditions is taken.
+
+    Args:
+        rows: of the other run, one per repetition. run: its name.
+
+    Raises:
+        AnalysisError: equally similar cells in one place. Without a cell to show, the pivot is returned as it is.
+    """
+    found: dict[tuple[str, Any], Line] = {}
+    table = frame(rows)
+    valid = [
+        line
+        for line in (records(cells(table)) if len(table) else [])
+        if line["status"] == "ok" and line["workers"] != 1
+    ]
+    for label in pivot.algorithms:
+        own = next(line for (each, _), line in pivot.lines.items() if each == label)
+        alike = [line for line in valid if line["algorithm"] == label and _fits(line, own, pivot)]
+        for column in sorted({line[pivot.column_axis] for line in alike}, key=by_value):
+            there = [line for line in alike if line[pivot.column_axis] == column]
+            found[label, column] = _nearest(there, own, pivot.column_axis, f"{run}: {label}")
+    if not found:
+        return pivot
+    return replace(pivot, beside=Beside(run, found, _different(pivot, list(found.values()))))
+
+
+def _fits(line: Line, own: Line, pivot: Pivot) -> bool:
+    """True if a cell belongs in the figure: between its first and last column, on the same profile and collective."""
+    axis, columns = pivot.column_axis, pivot.columns
+    there = line[axis]
+    numbers = all(isinstance(each, int | float) for each in (there, *columns))
+    inside = min(columns) <= there <= max(columns) if numbers and axis == "rtt_ms" else there in columns
+    return inside and all(line[name] == own[name] for name in _SHARED if name != axis)
+
+
+def _nearest(lines: Sequence[Line], own: Line, axis: str, where: str) -> Line:
+    ranked = sorted(lines, key=lambda line: len(_conditions(line, axis) ^ _conditions(own, axis)))
+    counts = [len(_conditions(line, axis) ^ _conditions(own, axis)) for line in ranked[:2]]
+    if len(counts) > 1 and counts[0] == counts[1]:
+        raise AnalysisError(f"{where}, {axis_value(axis, ranked[0][axis])}: several cells could be drawn beside it")
+    return ranked[0]
+
+
+def _conditions(line: Line, axis: str) -> set[tuple[str, Any]]:
+    values = {name: line[name] for name in _STATED if name != axis and not absent(line[name])}
+    if "rate_mbps" in values:
+        values["rate_mbps"] = float(f"{values['rate_mbps'] / line['payload_scale']:.6g}")
+    if line["profile"] != "uniform":  # given by the profile, and different if only the scale is
+        values.pop("rate_mbps", None)
+    return set(values.items())
+
+
+def _different(pivot: Pivot, lines: Sequence[Line]) -> tuple[str, ...]:
+    """The conditions that only the other run has, in words."""
+    axis = pivot.column_axis
+    own = {each for line in pivot.lines.values() for each in _conditions(line, axis)}
+    other = {each for line in lines for each in _conditions(line, axis)}
+    names = sorted(other - own, key=lambda each: (_STATED.index(each[0]), by_value(each[1])))
+    return tuple(axis_value(name, value) for name, value in names)

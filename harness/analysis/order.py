@@ -1,4 +1,4 @@
-"""The order of algorithms and of axis values in tables, legends and figures. Pure."""
+"""The order of axes, algorithms and values in tables, legends and figures. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from typing import Any
 
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
+# The axes besides the algorithm, the preferred for the columns of a table first.
+AXES = (
+    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "payload_scale",
+    "channels", "workload", "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
+)  # fmt: skip
+
 _KINDS = [*BUILT_IN]
 
 
 def absent(value: object) -> bool:
     """True for None and NaN: values that do not apply or were not measured."""
     return value is None or value != value
+
+
+def comparable(value: Any) -> Any:
+    """A value in which NaN equals NaN."""
+    return None if absent(value) else value
 
 
 def by_value(value: object) -> tuple[int, float, str]:

@@ -15,18 +15,19 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.labels import AXES, tell_apart
-from wanbench.harness.analysis.order import absent, algorithm_order, by_value
-from wanbench.harness.analysis.pooling import grouped
+from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
-from wanbench.harness.results.scalability import rescale
+from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
+from wanbench.harness.results.scalability import host_of, rescale
+from wanbench.harness.text import plain, rate
+
+Row = Mapping[str, Any]
 
 COLUMNS = SHOWN
 
 _TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
-_RATES = (("Gbit/s", 1e3), ("Mbit/s", 1.0))
 _NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms")
 
 AXIS_TITLES = {
@@ -53,7 +54,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a DataFrame with every column, in an order that does not depend on the order of execution.
 
     Scalability is computed from the one-worker repetitions among the rows. Rows without one keep their stored value.
-    Cells that no shown column tells apart get longer labels. `hosts` is the axis of `pooling.grouped`.
+    Cells that no shown column tells apart get longer labels. `hosts` is the axis of `grouped`.
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
@@ -72,6 +73,64 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     for name in (*MEASURES, *_NETWORK_AXES, "predicted_step_time_s", "payload_scale"):
         table[name] = pd.to_numeric(table[name]).astype(float)
     return table
+
+
+def grouped(rows: Iterable[Row], *, across_hosts: bool = False) -> list[dict[str, Any]]:
+    """The rows with an axis `hosts`: where the hosts of a run are not alike, each row's own; else None.
+
+    Simulated rows have None, too. Rows that have the axis keep it, so a part of a run is grouped like the whole.
+
+    Args:
+        across_hosts: summarise all repetitions of a cell together.
+    """
+    rows = list(rows)
+    if all("hosts" in row for row in rows):
+        return [dict(row) for row in rows]
+    apart = {run for run, mine in by_run(rows).items() if not across_hosts and hosts_of(mine).problem}
+    return [{**row, "hosts": own_host(row) if row.get("run") in apart else None} for row in rows]
+
+
+def own_host(row: Row) -> str | None:
+    """The host of a row as a value of the axis `hosts`."""
+    return None if row.get("testbed") == "virtual" else host_of(row) or NOT_RECORDED
+
+
+def remarks(rows: Iterable[Row], *, across_hosts: bool = False) -> list[tuple[str, str]]:
+    """Each run whose hosts are not alike, and a sentence: what is wrong, and how its repetitions are summarised."""
+    pooled, apart = "--across-hosts pools them all the same", "Hosts are kept apart (--across-hosts pools them)"
+    found = [(str(run), hosts_of(mine).problem) for run, mine in by_run(rows).items()]
+    return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in found if problem]
+
+
+def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
+    """Extend the labels of cells that are equal in every shown column.
+
+    Such cells differ in an axis that has no column, such as `train.lr`, or come from two versions of a spec and differ
+    in their identity.
+    """
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["workers"] != 1:
+            shown = (row["run"], row["algorithm"], *(str(row[axis]) for axis in AXES))
+            alike.setdefault(shown, []).append(row)
+    for group in alike.values():
+        cells = {row["cell_key"]: row for row in group}
+        if len(cells) > 1:
+            added = _differences(list(cells.values()))
+            for row in group:
+                row["algorithm"] = f"{row['algorithm']} {added[row['cell_key']]}"
+
+
+def _differences(cells: list[dict[str, Any]]) -> dict[str, str]:
+    """The text to add to the label of each cell, by identity."""
+    keys = sorted({key for cell in cells for key in cell["axes"] if len({str(c["axes"].get(key)) for c in cells}) > 1})
+    added = {}
+    for cell in cells:
+        values = [f"{key}={cell['axes'][key]}" for key in keys if key in cell["axes"]]
+        added[cell["cell_key"]] = " ".join(values)
+    if len(set(added.values())) < len(cells) or not all(added.values()):
+        return {key: f"{text} #{key[:6]}".strip() for key, text in added.items()}
+    return added
 
 
 def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -180,7 +239,7 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
 def axis_value(axis: str, value: object) -> str:
     """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
     if axis == "rate_mbps" and isinstance(value, float) and value == value:
-        return f"rate {rate_text(value)}"
+        return f"rate {rate(value)}"
     if axis in {"profile", "tcp", "collective", "workload"}:
         return str(value)
     if axis == "workers":
@@ -190,22 +249,12 @@ def axis_value(axis: str, value: object) -> str:
     if axis == "hosts" and absent(value):
         return "any host"
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
-    return f"{name} {_plain(value)} {unit.removesuffix(')')}".rstrip()
-
-
-def rate_text(mbps: float) -> str:
-    """A rate in the unit that suits it: "5 Gbit/s"."""
-    unit, factor = next((each for each in _RATES if mbps >= each[1]), ("kbit/s", 1e-3))
-    return f"{mbps / factor:.4g} {unit}"
+    return f"{name} {plain(value)} {unit.removesuffix(')')}".rstrip()
 
 
 def provenance(testbeds: Iterable[str]) -> str:
     """What results on these testbeds are: "emulated", "simulated", or both."""
     return " and ".join(sorted({"simulated" if testbed == "virtual" else "emulated" for testbed in testbeds}))
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from wanbench.harness.errors import (
     HostError,
     WanbenchError,
     in_words,
+    masked,
     out_of_memory,
 )
 
@@ -42,14 +44,14 @@ COMMANDS = {
     "learn": "Record loss and accuracy by step for many algorithms, each with tuned rates.",
     "record": "Measure a paper's experiments and store what its figures need.",
     "verify": "Check whether the numbers of a run may be published.",
-    "calibrate": "Measure a training script and print it as a workload for a spec.",
-    "measure": "Make a profile from ping and iperf3 output, or from live hosts.",
+    "measure": "Make a profile from the output of ping and iperf3.",
     "trace": "Convert a recording of a network to a trace for a timeline.",
     "list": "List algorithms, workloads, profiles, experiments, designs, learning, keys, columns.",
     "show": "Show one algorithm, compressor, workload, profile, experiment or design in full.",
     "completion": "Print the completion script for your shell.",
     "clean": "Remove what a crashed run left on this host.",
 }
+_MOVED = {"calibrate": "is now an option; use `wanbench exec --describe -- CMD`"}
 
 
 class _LazyGroup(click.Group):
@@ -59,8 +61,8 @@ class _LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"wanbench.harness.cli.{name}_command")
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(f"wanbench.harness.cli.{name}_command").command
+        command.short_help = COMMANDS[name]
         _examples_last(command)
         return command
 
@@ -71,6 +73,8 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in _MOVED:
+            raise click.UsageError(f"{args[0]}: {_MOVED[args[0]]}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from wanbench.netprofiles.errors import did_you_mean
 
@@ -79,9 +83,9 @@ class _LazyGroup(click.Group):
         return super().resolve_command(context, args)
 
     def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
-        while (end := os.open(os.devnull, os.O_RDWR)) < 3:  # the lowest free number: a standard stream that was closed
-            os.set_inheritable(end, True)
-        os.close(end)
+        while (free := os.open(os.devnull, os.O_RDWR)) < 3:  # the lowest one: a standard stream that was closed
+            os.set_inheritable(free, True)
+        os.close(free)
         sys.stdout, sys.stderr = _outlasting(sys.stdout, 1), _outlasting(sys.stderr, 2)
         try:
             with _answering():
@@ -113,13 +117,19 @@ def _answering() -> Iterator[None]:
         elif isinstance(error, OSError) and error.errno is not None:  # a full disk, a folder that may not be read
             line, code = ": ".join(filter(None, [str(error.filename or ""), in_words(error)])), EXIT_HOST
         else:
-            from wanbench.harness.cli.crash import told
-
-            line, code = told(error), EXIT_INTERNAL
+            line, code = _internal(error), EXIT_INTERNAL
     else:
         return
     click.echo(f"wanbench: {line}", err=True)
     sys.exit(code)
+
+
+def _internal(error: BaseException) -> str:
+    """The line about an error of ours. With WANBENCH_TRACEBACK, its traceback is printed too."""
+    if os.environ.get("WANBENCH_TRACEBACK"):
+        click.echo(masked("".join(traceback.format_exception(error))), err=True, nl=False)
+    title = masked(traceback.format_exception_only(error)[-1]).strip().splitlines()[0]
+    return f"internal error: {title}; please report it with the traceback, which WANBENCH_TRACEBACK=1 shows"
 
 
 class _Outlasting(io.FileIO):
@@ -179,5 +189,5 @@ def main() -> None:
         folder = os.getcwd()
     except FileNotFoundError:
         raise HostError("the working folder no longer exists; change to another one") from None
-    installed = (place for place, each in enumerate(sys.path) if each.endswith("site-packages"))
+    installed = (position for position, entry in enumerate(sys.path) if entry.endswith("site-packages"))
     sys.path.insert(next(installed, len(sys.path)), folder)

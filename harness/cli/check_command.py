@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import interruptible, load_spec, planned, read_source, select, spec_options
+from wanbench.harness.cli.options import (
+    SpecRequest,
+    interruptible,
+    jobs_option,
+    json_option,
+    planned,
+    spec_options,
+)
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, SpecError
 
 if TYPE_CHECKING:
@@ -19,14 +28,13 @@ if TYPE_CHECKING:
     from wanbench.harness.plan.plan import Plan
 
 
-@click.command("check", short_help="Fail a CI build when scalability regresses.")
+def _file(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=text)
+
+
+@click.command("check")
 @spec_options
-@click.option(
-    "--baseline",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Compare results that repeat exactly with this file.",
-)
+@_file("--baseline", "Compare results that repeat exactly with this file.")
 @click.option("--accept", is_flag=True, help="Write the results to the baseline, also if it does not exist.")
 @click.option("--allow-no-code", is_flag=True, help="Check cells that depend on no file of yours.")
 @click.option(
@@ -40,12 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--aa", is_flag=True, help="Measure how much two equal sides differ on this host; later checks allow for it."
 )
-@click.option(
-    "--noise",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="File with the noise of this host; default: ~/.local/state/wanbench/noise.json.",
-)
+@_file("--noise", "File with the noise of this host; default: ~/.local/state/wanbench/noise.json.")
 @click.option(
     "--inconclusive",
     type=click.Choice(["fail", "pass"]),
@@ -53,34 +56,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Exit code if some cells are inconclusive, not comparable or new: 5 (fail) or 0 (pass).",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time.")
-@click.option(
-    "--summary",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Append a Markdown summary to this file.",
-)
-@click.option(
-    "--append",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Append the outcome to this file: a line of JSON with every metric of every cell.",
-)
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML.")
+@jobs_option
+@_file("--summary", "Append a Markdown summary to this file.")
+@_file("--append", "Append the outcome to this file: a line of JSON with every metric of every cell.")
+@_file("--junit", "Write JUnit XML.")
 @click.option("--github", is_flag=True, help="Write GitHub annotations and the step summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(
-    spec_source: str,
-    assignments: tuple[str, ...],
-    drop: tuple[str, ...],
-    only: tuple[str, ...],
-    testbed: str | None,
-    emulator: str | None,
-    out: Path,
-    inconclusive: str,
-    as_json: bool,
-    **options: Any,
-) -> None:
+@json_option
+def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: Any) -> None:
     """Compare SPEC with a baseline file or another version, and test its [[gate.require]] claims.
 
     Values that repeat exactly (simulated times, messages, bytes) are compared exactly. For measured step times, base
@@ -98,65 +80,58 @@ def command(
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
     from wanbench.harness.gate import journal
-    from wanbench.harness.plan.scale import refuse_gated
 
     with interruptible("there is no verdict"):
-        if spec_source == "-":
+        if request.spec_source == "-":
             raise SpecError("check -: give a file or a name; check reads the spec more than once")
-        spec = load_spec(read_source(spec_source), assignments, drop, testbed, emulator)
-        refuse_gated(spec, spec_source)
-        plan = planned(spec, spec_source)
-        cells = select(plan, only)
+        source, plan, cells = planned(request, gated=True)
         if options["append"] is not None:
-            journal.refuse_other(options["append"], spec.name)
-        given = {"--only": only, "--set": assignments, "--drop": drop}
-        options["run"] = _options(given, testbed, emulator, options["jobs"])
-        report = _judged(plan, cells, spec_source, out, options | {"only": only})
+            journal.refuse_other(options["append"], plan.spec.name)
+        report = _judged(plan, cells, request, options)
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
-    _write(report, code, spec_source, out / f"check-{spec.name}", options)
+    _write(report, code, source.where, request.out / f"check-{plan.spec.name}", options)
     if options["append"] is not None and not journal.append(options["append"], report):
         click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
     _say(report, code, as_json)
     click.get_current_context().exit(code)
 
 
-def _judged(plan: Plan, cells: list[Cell], source: str, out: Path, options: dict[str, Any]) -> Report:
+def _judged(plan: Plan, cells: list[Cell], request: SpecRequest, options: dict[str, Any]) -> Report:
     from wanbench.harness.gate import noise
-    from wanbench.harness.gate.check import Work, against_baseline, claims_only
-    from wanbench.harness.gate.compare import compare, measure_noise
-    from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.gate.check import Work, against_baseline, claims_only, compare, measure_noise
     from wanbench.harness.run.manifest import own_code
     from wanbench.harness.spec.library import find
 
     _refuse(options)
+    source, out = request.spec_source, request.out
     work = Work(
         plan=plan,
         cells=cells,
         where=source,
         file=find(source),
         folder=out / f"check-{plan.spec.name}",
-        options=options["run"],
+        options=_passed_on(request, options["jobs"]),
         jobs=options["jobs"],
         noise_path=options["noise"] or noise.default_path(),
-        partial=bool(options["only"]),
+        partial=bool(request.only),
         code=own_code(cells),
     )
-    work.check()
+    work.check(only_claims=not (options["aa"] or options["base"] or options["baseline"]))
     if options["aa"]:
         return measure_noise(work)
-    if options["base"] is None and options["baseline"] is None:
-        work.check_claims()
     if not (work.code or options["allow_no_code"]):
         raise SpecError(
             f"{source}: no cell depends on a file of yours, so no change of your code can fail this check; name your "
             'program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
             "--allow-no-code"
         )
-    if options["base"] is not None:
-        return work.judged(compare(work, options["base"], options["head"] or ".", out))
-    if options["baseline"] is not None:
-        return work.judged(against_baseline(work, options["baseline"], accept=options["accept"]))
-    return work.judged(claims_only(work, RunFolder(work.folder)))
+    if options["base"]:
+        report = compare(work, options["base"], options["head"] or ".", out)
+    elif options["baseline"]:
+        report = against_baseline(work, options["baseline"], accept=options["accept"])
+    else:
+        report = claims_only(work)
+    return replace(report, code=report.code or work.code)
 
 
 def _refuse(options: dict[str, Any]) -> None:
@@ -172,36 +147,35 @@ def _refuse(options: dict[str, Any]) -> None:
         raise SpecError("--accept: needs --baseline FILE, the file to write")
 
 
-def _options(
-    repeated: dict[str, tuple[str, ...]], testbed: str | None, emulator: str | None, jobs: int | None
-) -> tuple[str, ...]:
+def _passed_on(request: SpecRequest, jobs: int | None) -> tuple[str, ...]:
     """The options that are passed on to the `run` of each side."""
+    repeated = {"--only": request.only, "--set": request.assignments, "--drop": request.drop}
     given = [(name, value) for name, values in repeated.items() for value in values]
-    given += [(f"--{name}", value) for name, value in (("testbed", testbed), ("emulator", emulator)) if value]
-    given += [("--jobs", str(jobs))] if jobs else []
+    single = {"--testbed": request.testbed, "--emulator": request.emulator, "--jobs": jobs and str(jobs)}
+    given += [(name, value) for name, value in single.items() if value]
     return tuple(part for pair in given for part in pair)
 
 
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
     """Write check.json, and the files for CI systems that were asked for."""
-    from wanbench.harness.gate import annotations, junit, summary
+    from wanbench.harness.gate import output
     from wanbench.harness.results.disk import write_json
     from wanbench.harness.spec.library import find
 
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "check.json", report.to_json(code))
     if options["junit"] is not None:
-        junit.write(options["junit"], report)
+        output.write_junit(options["junit"], report)
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY") if options["github"] else None
     for path in filter(None, (options["summary"], step_summary and Path(step_summary))):
-        summary.append(path, report)
+        output.append_summary(path, report)
     if options["github"]:
-        for line in annotations.commands(report, os.path.relpath(find(source))):
+        for line in output.as_annotations(report, os.path.relpath(find(source))):
             click.echo(line, err=True)
 
 
 def _say(report: Report, code: int, as_json: bool) -> None:
-    from wanbench.harness.gate.text import as_text
+    from wanbench.harness.gate.output import as_text
 
     if as_json:
         click.echo(json.dumps(report.to_json(code), indent=1))

@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 
-@click.command("clean", short_help="Remove what a crashed run left on this host.")
+@click.command("clean")
 @click.option("--dry-run", is_flag=True, help="List what would be removed.")
 def command(dry_run: bool) -> None:
     """Remove temporary folders and containers of runs whose process is gone; nothing else can remain.
@@ -21,14 +21,14 @@ def command(dry_run: bool) -> None:
     from wanbench.harness.errors import HostError
     from wanbench.harness.run.host import stale_folders, sweep_stale
 
-    found = [str(path) for path in (stale_folders() if dry_run else sweep_stale())]
+    removed = [str(path) for path in (stale_folders() if dry_run else sweep_stale())]
     try:
-        found += [f"container {name}" for name in _containers(dry_run)]
+        removed += [f"container {name}" for name in _containers(dry_run)]
     except HostError as error:
         click.echo(f"wanbench: containers were not checked: {error}", err=True)
-    for what in found:
-        click.echo(f"{'would remove' if dry_run else 'removed'} {what}")
-    if not found:
+    for name in removed:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {name}")
+    if not removed:
         click.echo("nothing to clean", err=True)
 
 
@@ -39,5 +39,5 @@ def _containers(dry_run: bool) -> list[str]:
     if not is_there():
         return []
     with closing(usable()) as daemon:
-        found = stale(daemon) if dry_run else sweep(daemon)
-    return sorted(container["Names"][0].removeprefix("/") for container in found)
+        containers = stale(daemon) if dry_run else sweep(daemon)
+    return sorted(container["Names"][0].removeprefix("/") for container in containers)

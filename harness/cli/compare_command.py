@@ -4,46 +4,35 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli import completing, terminal
+from wanbench.harness.cli import completion_command, terminal
 from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.analysis.compare import Comparison
+    from wanbench.harness.results.store import RunFolder
 
-FORMATS = ("table", "md", "csv", "json", "parquet")
 
-
-@click.command("compare", short_help="Compare the cells of a run along an axis, or two runs.")
-@click.argument("run_source", metavar="RUN", shell_complete=completing.runs)
-@click.argument("head_source", metavar="[HEAD]", required=False, shell_complete=completing.runs)
+@click.command("compare")
+@click.argument("run_source", metavar="RUN", shell_complete=completion_command.runs)
+@click.argument("head_source", metavar="[HEAD]", required=False, shell_complete=completion_command.runs)
 @click.option(
     "--by",
     default=None,
     metavar="AXIS",
     help="testbed, emulator, collective, hosts ...; default: testbed, or run if there are two.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(("table", "md", "csv", "json")), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="Sort by ratio; -ratio puts the largest first.")
 @click.option("--no-figures", is_flag=True, help="Print the table only.")
 @across_hosts_option
 @out_option
-def command(
-    run_source: str,
-    head_source: str | None,
-    by: str | None,
-    form: str,
-    as_json: bool,
-    sort: str | None,
-    no_figures: bool,
-    across_hosts: bool,
-    out: Path,
-) -> None:
+def command(run_source: str, head_source: str | None, as_json: bool, form: str, out: Path, **options: Any) -> None:
     """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
 
     Step times are medians in seconds, with the minimum and maximum of the repetitions. With HEAD, the cells of two runs
@@ -56,44 +45,49 @@ def command(
     Example:  wanbench compare crosscheck --by testbed
               wanbench compare advise-world4-resnet50-v100 steps.jsonl
     """
-    from wanbench.harness.analysis.compare import compare
     from wanbench.harness.results.store import open_run
 
+    form = "json" if as_json else form
     folder = open_run(run_source, out)
     if head_source is not None and head_source.endswith(".jsonl"):
-        _print_trial(folder.path, head_source, as_json or form == "json")
+        _print_trial(folder.path, head_source, form == "json")
         return
-    rows = [{**row, "run": folder.name} for row in rows_of(folder)]
-    if head_source is not None:
-        head = open_run(head_source, out)
-        name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
-        rows += [{**row, "run": name} for row in rows_of(head)]
-    axis = by or ("run" if head_source is not None else "testbed")
-    shown = rows if axis == "hosts" else by_hosts(rows, across_hosts=across_hosts)
-    try:
-        comparison = compare(shown, axis)
-    except ValueError as error:
-        raise SpecError(f"{folder.path}: {error}") from None
-    text = _text(comparison, "json" if as_json else form, sort, folder.path).removesuffix("\n")
-    if form == "table" and not as_json:
+    head = None if head_source is None else open_run(head_source, out)
+    comparison = _compared(folder, head, options["by"], options["across_hosts"])
+    text = _text(comparison, form, options["sort"]).removesuffix("\n")
+    if form == "table":
         terminal.show(text)
     else:
         click.echo(text)
-    if head_source is not None:
-        for line in _specs_differ(folder.path, head.path):
-            click.echo(line, err=True)
-    if not no_figures:
-        from wanbench.harness.show.figures import draw_parity
+    for line in [] if head is None else _specs_differ(folder.path, head.path):
+        click.echo(line, err=True)
+    if not options["no_figures"]:
+        from wanbench.harness.show.figures.parity import draw_parity
 
         for path in draw_parity(comparison, folder.name, folder.path / "figures"):
             click.echo(path, err=True)
+
+
+def _compared(folder: RunFolder, head: RunFolder | None, by: str | None, across_hosts: bool) -> Comparison:
+    """Compare the cells of a run along an axis, or of two runs. Raises: SpecError."""
+    from wanbench.harness.analysis.compare import compare
+
+    rows = [{**row, "run": folder.name} for row in rows_of(folder)]
+    if head is not None:
+        name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
+        rows += [{**row, "run": name} for row in rows_of(head)]
+    axis = by or ("testbed" if head is None else "run")
+    try:
+        return compare(rows if axis == "hosts" else by_hosts(rows, across_hosts=across_hosts), axis)
+    except ValueError as error:
+        raise SpecError(f"{folder.path}: {error}") from None
 
 
 def _print_trial(run: Path, steps: str, as_json: bool) -> None:
     """Print what a trial measured beside the advice."""
     from dataclasses import asdict
 
-    from wanbench.harness.advise.trial_result import trial_result
+    from wanbench.harness.advise.reproduce import trial_result
 
     result = trial_result(run, steps)
     if as_json:
@@ -108,24 +102,20 @@ def _specs_differ(base: Path, head: Path) -> list[str]:
     from wanbench.harness.results import planned
 
     try:
-        found = differences(planned.read(base).spec, planned.read(head).spec)
+        texts = differences(planned.read(base).spec, planned.read(head).spec)
     except SpecError as error:
         return [f"wanbench: the specs of the runs cannot be compared: {error}"]
-    return [f"wanbench: the specs also differ: {text}" for text in found]
+    return [f"wanbench: the specs also differ: {text}" for text in texts]
 
 
-def _text(comparison: Comparison, form: str, sort: str | None, folder: Path) -> str:
-    """The comparison in a format; for Parquet, write the file and return its path."""
+def _text(comparison: Comparison, form: str, sort: str | None) -> str:
+    """The comparison in a format."""
     from wanbench.harness.show.comparison import as_markdown, as_table
-    from wanbench.harness.show.tables import objects_as_csv, write_objects
+    from wanbench.harness.show.tables import objects_as_csv
 
     pairs = [pair.to_json() for pair in comparison.pairs]
     if form == "json":
         return json.dumps({"by": comparison.by, "pairs": pairs}, indent=1) + "\n"
     if form == "csv":
         return objects_as_csv(pairs)
-    if form == "parquet":
-        path = folder / f"comparison-by-{comparison.by}.parquet"
-        write_objects(pairs, path)
-        return f"{path}\n"
     return as_table(comparison, sort) if form == "table" else as_markdown(comparison, sort)

@@ -1,16 +1,16 @@
-"""wanbench completion"""
+"""wanbench completion, and what a shell completes: names of experiments, runs and profiles, and files if accepted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import click
-from click.shell_completion import get_completion_class
-
-_SHELLS = ("bash", "zsh", "fish")
-_VARIABLE = "_WANBENCH_COMPLETE"
+from click.shell_completion import CompletionItem, get_completion_class
 
 
-@click.command("completion", short_help="Print the completion script for your shell.")
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.command("completion")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def command(shell: str) -> None:
     """Print a script that completes commands, options and names (experiments, runs, profiles) in SHELL.
 
@@ -23,6 +23,45 @@ def command(shell: str) -> None:
     """
     from wanbench.harness.cli import main
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(main, {}, "wanbench", _VARIABLE).source())
+    of_shell = get_completion_class(shell)
+    assert of_shell is not None
+    click.echo(of_shell(main, {}, "wanbench", "_WANBENCH_COMPLETE").source())
+
+
+def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Built-in experiments, and files."""
+    from wanbench.harness.spec.library import builtin_names
+
+    return [CompletionItem(incomplete, type="file"), *beginning(builtin_names(), incomplete)]
+
+
+def runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Runs below --out, and folders."""
+    manifests = Path(context.params.get("out") or "results").glob("*/manifest.json")
+    return [CompletionItem(incomplete, type="dir"), *beginning((path.parent.name for path in manifests), incomplete)]
+
+
+def profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Profiles of the catalog, and files."""
+    from wanbench.netprofiles import catalog_names
+
+    return [CompletionItem(incomplete, type="file"), *beginning(["uniform", *catalog_names()], incomplete)]
+
+
+def papers(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Papers that have figures."""
+    from wanbench.harness.show.papers import names
+
+    return beginning(names(), incomplete)
+
+
+def designs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Built-in designs, and files."""
+    from wanbench.harness.learning.design import names
+
+    return [CompletionItem(incomplete, type="file"), *beginning(names(), incomplete)]
+
+
+def beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """The names that begin with what was typed."""
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

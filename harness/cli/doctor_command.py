@@ -7,12 +7,13 @@ import json
 
 import click
 
+from wanbench.harness.cli.options import json_option
 from wanbench.harness.cli.terminal import show_entry
 from wanbench.harness.errors import HostError
 
 
-@click.command("doctor", short_help="Check what this host can run, and how to fix what it cannot.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command("doctor")
+@json_option
 def command(as_json: bool) -> None:
     """Check kernel, permissions, Docker and processors: what works, what is missing, and how to fix it.
 

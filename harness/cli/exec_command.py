@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import FiniteRange, out_option
+from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, uniform_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -28,18 +28,19 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 
 @click.command(
     "exec",
-    short_help="Run any training program on an emulated network, as torchrun would.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
-    "--profile",
-    required=True,
-    shell_complete=completing.profiles,
-    help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).",
+    "--describe",
+    is_flag=True,
+    help="Run CMD alone, without a network, measure its optimizer steps, and print a [workload] table for a spec.",
 )
 @click.option(
-    "-n", "--workers", type=click.IntRange(min=1), required=True, help="Number of workers, each with its own network."
+    "--profile",
+    shell_complete=completion_command.profiles,
+    help="Catalog name, TOML or CSV file, or `uniform` (with --rtt).",
 )
+@click.option("-n", "--workers", type=click.IntRange(min=1), help="Number of workers, each with its own network.")
 @click.option(
     "--nproc-per-node",
     "processes",
@@ -51,8 +52,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @click.option(
     "--place", default="blocked", show_default=True, help="How ranks are placed on sites: blocked or round-robin."
 )
-@click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms.")
-@click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit.")
+@uniform_options
 @click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates.")
 @click.option(
     "--timeline",
@@ -60,8 +60,20 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     metavar="FILE",
     help="TOML file of [[timeline]] tables: network changes and killed workers while CMD runs.",
 )
-@click.option("--testbed", default="netns", show_default=True, help="netns or docker.")
-@click.option("--emulator", default="auto", show_default=True, help="auto, netem or relay.")
+@click.option(
+    "--testbed",
+    type=click.Choice(["netns", "docker"]),
+    default="netns",
+    show_default=True,
+    help="What the workers run in.",
+)
+@click.option(
+    "--emulator",
+    type=click.Choice(["auto", "netem", "relay"]),
+    default="auto",
+    show_default=True,
+    help="What makes the network slow.",
+)
 @click.option("--image", help="Docker only: image of the containers; default: $WANBENCH_IMAGE, or wanbench-worker.")
 @click.option(
     "--mount",
@@ -89,7 +101,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     show_default=True,
     help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
-@click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
+@congestion_option
 @click.option(
     "--collective",
     type=click.Choice(["gloo", "direct", "hierarchical"]),
@@ -116,13 +128,14 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @click.option("--name", help="Name of the run; default: the name of the program.")
 @out_option
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- CMD...")
-def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) -> None:
+def command(argv: tuple[str, ...], describe: bool, **options: Any) -> None:
     """Run CMD once in every worker of an emulated network, with the environment that torchrun would set.
 
     \b
     Example:  wanbench exec --profile world4 -n 4 -- python train.py --epochs 1
               wanbench exec --profile uniform --rtt 100ms --rate 1Gbit -n 2 -- sh -c 'echo $RANK at $WANBENCH_SITE'
               wanbench exec --profile world4 -n 4 --launcher -- mpirun -n 4 ./solver
+              wanbench exec --describe -- python train.py --steps 100 > workload.toml
               wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\
                             -- python train.py
 
@@ -135,18 +148,35 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     mounted read-only at its own path and is the working folder, so `python train.py` finds train.py. Results are
     written to a folder mounted with :rw, or to stdout. Only --env passes variables on. Containers run as you, or as
     user 65532 if you are root: the files that they read must then be readable by all users.
+
+    --describe needs no network and changes nothing in the script: a hook in torch's optimizers reports the steps. A
+    loop with gradient accumulation calls wanbench.step() where a step ends.
     """
+    if describe:
+        from wanbench.harness import describe as alone
+
+        click.echo(alone.describe(argv).to_toml(argv), nl=False)
+        return
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in {"profile", "workers"} and options[parameter.name] is None:
+            raise click.MissingParameter(ctx=context, param=parameter)
+    context.exit(_execute(argv, options))
+
+
+def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
+    """Run the command on its network, and return the exit code."""
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
-    from wanbench.harness.rep.gpus import assign_gpus
+    from wanbench.harness.rep.command import Own
+    from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.attend import Own, attend
-    from wanbench.harness.run.auto import ThisHost
+    from wanbench.harness.run.attend import attend
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.manifest import manifest
 
-    name = f"exec-{_name(name, argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    profile = _profile(options)
-    sites = _check(argv, profile, options)
+    name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    profile, sites = _network(options)
     mounts, cwd = _files(options)
     timeout_s = _timeout(options["timeout"])
     environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
@@ -156,14 +186,13 @@ def command(argv: tuple[str, ...], out: Path, name: str | None, **options: Any) 
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
     assert isinstance(cell, CommandCell)
     _check_host(argv[0], cwd, cell, options["image"])
-    folder = RunFolder.new(out, name)
+    folder = RunFolder.new(options["out"], name)
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}, TCP {cell.tcp.congestion}")  # fmt: skip
     own = Own(cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
-        code = attend(cell, own, folder, _say)
-    click.get_current_context().exit(code)
+        return attend(cell, own, folder, _say)
 
 
 def _timeout(text: str | None) -> float | None:
@@ -184,21 +213,6 @@ def _timeout(text: str | None) -> float | None:
 
 def _say(line: str) -> None:
     click.echo(f"wanbench: {line}", err=True)
-
-
-def _check(argv: tuple[str, ...], profile: Profile, options: dict[str, Any]) -> tuple[str, ...]:
-    """Refuse in the words of the options what a spec would refuse in its own; returns the site of each worker."""
-    from wanbench.harness import testbeds
-    from wanbench.harness.emulators import choice
-    from wanbench.netprofiles import PlacementError, place
-
-    for option, known in (("testbed", testbeds.TESTBEDS), ("emulator", ("auto", *choice.EMULATORS))):
-        if options[option] not in known:
-            raise SpecError(f"--{option} {options[option]}: expected one of {', '.join(known)}")
-    try:
-        return place(profile, options["workers"], options["place"])
-    except PlacementError as error:
-        raise SpecError(f"--place: {error}") from None
 
 
 def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], options: dict[str, Any]) -> Spec:
@@ -238,7 +252,7 @@ def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict
     """The [[timeline]] tables of a file, if they suit a program. Raises: SpecError."""
     from wanbench.harness.emulators.plan import build
     from wanbench.harness.timeline.changes import changes_of
-    from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+    from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 
     entries = read_timeline(path)
     schedule_for_program(changes_of({"timeline": entries}), build(profile, sites), profile, str(path))
@@ -285,23 +299,27 @@ def _name(given: str | None, argv: tuple[str, ...]) -> str:
     return given
 
 
-def _profile(options: dict[str, Any]) -> Profile:
-    from wanbench.netprofiles import Delay, ProfileError, Rate, load, uniform
+def _network(options: dict[str, Any]) -> tuple[Profile, tuple[str, ...]]:
+    """The profile, and the site of each worker. Raises: SpecError, in the words of the options."""
+    from wanbench.netprofiles import Delay, PlacementError, ProfileError, Rate, load, place, uniform
 
     name, rtt, rate = options["profile"], options["rtt"], options["rate"]
+    if name != "uniform" and (rtt or rate):
+        raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
+    if name == "uniform" and rtt is None:
+        raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
     try:
         if name == "uniform":
-            if rtt is None:
-                raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
             profile = uniform(options["workers"], Delay.parse(rtt), Rate.parse(rate) if rate else None)
         else:
-            if rtt or rate:
-                raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
             profile = load(name)
     except (ProfileError, ValueError) as error:
         raise SpecError(f"--profile {name}: {error}") from None
-    scale = options["rate_scale"]
-    return profile if scale is None else profile.with_rate_scale(scale)
+    profile = profile.scaled(options["rate_scale"] or 1.0, "rate_scale")
+    try:
+        return profile, place(profile, options["workers"], options["place"])
+    except PlacementError as error:
+        raise SpecError(f"--place: {error}") from None
 
 
 def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:

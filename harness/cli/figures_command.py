@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
+from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
 from wanbench.harness.errors import SpecError
 
 REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 
 
-@click.command("figures", short_help="Draw the figures of a run or of a paper.")
-@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
+@click.command("figures")
+@run_options
 @click.option(
     "-o", "--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write to; default: RUN/figures."
 )
@@ -25,25 +25,13 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 @click.option(
     "--beside",
     metavar="RUN",
-    shell_complete=completing.runs,
+    shell_complete=completion_command.runs,
     help="Draw another run dashed beside RUN: a folder, a name under --out, or a recorded one such as dts-latency.",
 )
 @click.option("--paper", metavar="NAME", help="Draw a paper's figures from results/reference/: dts, ..., or all.")
 @click.option("--check", is_flag=True, help="With --paper: compare with committed files, and verify their runs.")
 @across_hosts_option
-@out_option
-@click.pass_context
-def command(
-    context: click.Context,
-    run_source: str | None,
-    to: Path | None,
-    formats: str,
-    beside: str | None,
-    paper: str | None,
-    check: bool,
-    across_hosts: bool,
-    out: Path,
-) -> None:
+def command(paper: str | None, check: bool, to: Path | None, formats: str, **options: Any) -> None:
     """Draw the figures of RUN (a folder, or a name under --out; default: the latest), deterministic to the byte.
 
     With --paper, figures are drawn from recorded runs only. --check writes nothing: it lists the files that would
@@ -56,21 +44,24 @@ def command(
               wanbench figures --paper dts --check
     """
     if paper is not None:
-        if run_source is not None or beside is not None or across_hosts:
+        if options["run_source"] is not None or options["beside"] is not None or options["across_hosts"]:
             raise SpecError("--paper draws from recorded runs; remove RUN, --beside and --across-hosts")
-        _paper(context, paper, to, check=check)
-        return
+        click.get_current_context().exit(_paper(paper, to, check=check))
     if check:
         raise SpecError("--check: needs --paper")
-    from wanbench.harness.results.store import open_run
-
-    wanted = tuple(formats.split(","))
-    for name in wanted:
+    names = tuple(formats.split(","))
+    for name in names:
         if name not in {"svg", "pdf", "png", "csv"}:
             raise SpecError(f"--formats {name}: expected svg, pdf, png or csv")
-    folder = open_run(run_source, out)
-    rows = by_hosts(rows_of(folder), across_hosts=across_hosts)
-    if not any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
+    _run(to, names, **options)
+
+
+def _run(
+    to: Path | None, formats: tuple[str, ...], run_source: str | None, beside: str | None, across_hosts: bool, out: Path
+) -> None:
+    folder, rows = read_run(run_source, out)
+    shown = by_hosts(rows, across_hosts=across_hosts)
+    if not any(row["status"] == "ok" and row["workers"] > 1 for row in shown):
         raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
 
     from wanbench.harness.analysis.summary import AnalysisError
@@ -78,9 +69,9 @@ def command(
     from wanbench.harness.show.figures import draw_all
 
     other = None if beside is None else _beside(beside, out, across_hosts=across_hosts)
-    evidence, to = Evidence(folder), to or folder.path / "figures"
+    to = to or folder.path / "figures"
     try:
-        for path in draw_all(rows, folder.name, to, formats=wanted, evidence=evidence, beside=other):
+        for path in draw_all(shown, folder.name, to, formats=formats, evidence=Evidence(folder), beside=other):
             click.echo(path)
     except AnalysisError as error:
         raise SpecError(f"--beside: {error}" if beside else str(error)) from None
@@ -88,14 +79,13 @@ def command(
 
 def _beside(source: str, out: Path, *, across_hosts: bool) -> tuple[str, list[dict[str, Any]]]:
     """Name and rows of a run: a folder, a name under `out`, or a recorded one."""
-    from wanbench.harness.results.store import open_run
-
     recorded = not any((path / "manifest.json").is_file() for path in (Path(source), out / source))
-    folder = open_run(source, REFERENCE if recorded and (REFERENCE / source).is_dir() else out)
-    return folder.name, by_hosts(rows_of(folder), across_hosts=across_hosts)
+    folder, rows = read_run(source, REFERENCE if recorded and (REFERENCE / source).is_dir() else out)
+    return folder.name, by_hosts(rows, across_hosts=across_hosts)
 
 
-def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -> None:
+def _paper(name: str, to: Path | None, *, check: bool) -> int:
+    """Draw or check the figures of a paper, or of all. Return the exit code."""
     from wanbench.harness.show import papers
     from wanbench.harness.show.papers.claims import refusals
     from wanbench.harness.show.papers.drawing import check_paper, draw_paper
@@ -103,21 +93,23 @@ def _paper(context: click.Context, name: str, to: Path | None, *, check: bool) -
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")
     worst = 0
-    for one in papers.names() if name == "all" else [name]:
-        paper = papers.load(one)
+    for paper_name in papers.names() if name == "all" else [name]:
+        paper = papers.load(paper_name)
         if not check:
-            for path in draw_paper(paper, REFERENCE, (to or REFERENCE) / one):
+            for path in draw_paper(paper, REFERENCE, (to or REFERENCE) / paper_name):
                 click.echo(path)
             continue
         with tempfile.TemporaryDirectory() as scratch:
             differences = check_paper(paper, REFERENCE, Path(scratch))
         for difference in differences:
-            click.echo(f"{REFERENCE / one / difference.file}: {difference.why}")
+            click.echo(f"{REFERENCE / paper_name / difference.file}: {difference.why}")
         refused = list(refusals(paper, REFERENCE))
         for line in refused:
             click.echo(line)
         codes = [EXIT_DIFFERENT if difference.comparable else EXIT_NOT_COMPARABLE for difference in differences]
         codes += [EXIT_DIFFERENT] * len(refused)
         worst = EXIT_DIFFERENT if EXIT_DIFFERENT in {worst, *codes} else max([worst, *codes])
-        click.echo(f"{one}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True)
-    context.exit(worst)
+        click.echo(
+            f"{paper_name}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True
+        )
+    return worst

@@ -13,7 +13,7 @@ from wanbench.harness.errors import HostError, SpecError
 STARTER = Path(__file__).parents[1] / "spec" / "starter.toml"
 
 
-@click.command("init", short_help="Write a commented starter spec.")
+@click.command("init")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="experiment.toml")
 def command(file: Path) -> None:
     """Write a starter experiment to FILE (default: experiment.toml), with every choice explained.

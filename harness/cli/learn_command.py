@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import interruptible, out_option, selections
+from wanbench.harness.cli import completion_command, terminal
+from wanbench.harness.cli.options import fresh_option, interruptible, keep_option, out_option, selections
 from wanbench.harness.errors import SpecError
 
+if TYPE_CHECKING:
+    from wanbench.harness.learning.design import Design
 
-@click.command("learn", short_help="Record loss and accuracy by step for many algorithms, each with tuned rates.")
-@click.argument("source", metavar="DESIGN", shell_complete=completing.designs)
+
+@click.command("learn")
+@click.argument("source", metavar="DESIGN", shell_complete=completion_command.designs)
 @click.option("--only", multiple=True, metavar="KEY=NAME", help="Only this setting=NAME or condition=NAME. Repeatable.")
 @click.option(
     "--algorithm",
@@ -31,21 +34,11 @@ from wanbench.harness.errors import SpecError
     "--data", type=click.Path(file_okay=False), help="Same as workload.data in a spec: the data set's folder."
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of trajectories at a time.")
-@click.option("--fresh", is_flag=True, help="Delete earlier results of this design.")
-@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@fresh_option
+@keep_option
 @out_option
 def command(
-    source: str,
-    only: tuple[str, ...],
-    own: tuple[str, ...],
-    dry_run: bool,
-    record: bool,
-    table: bool,
-    data: str | None,
-    jobs: int | None,
-    fresh: bool,
-    keep: bool,
-    out: Path,
+    source: str, only: tuple[str, ...], record: bool, dry_run: bool, table: bool, out: Path, **options: Any
 ) -> None:
     """Train the settings of DESIGN, a built-in design or a TOML file, and record loss and accuracy by step.
 
@@ -58,61 +51,71 @@ def command(
               wanbench learn digits --only setting=dts-d4-p4
               wanbench learn mnist --algorithm my_pkg.sync:Mine
     """
-    from wanbench.harness.learning import design as designs
-    from wanbench.harness.learning.campaign import Campaign, about
     from wanbench.harness.learning.cost import cost_text
-    from wanbench.harness.learning.extend import extended
-    from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
-    from wanbench.harness.learning.summary import text
-    from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.learning.design import load, narrowed
+    from wanbench.harness.learning.recording import RECORDED, SUFFIX
 
-    if fresh and keep:
+    if options["fresh"] and options["keep"]:
         raise SpecError("--fresh and --keep: choose one")
-    if record and own:
+    if record and options["own"]:
         raise SpecError("--record: stores the settings of a design; remove --algorithm")
-    design = designs.load(source)
-    stored = RECORDED / f"{design.name}{SUFFIX}"
-    if record and only and not stored.is_file():
+    design = load(source)
+    if record and only and not (RECORDED / f"{design.name}{SUFFIX}").is_file():
         raise SpecError(f"--record --only: adds to a recording, and {design.name} has none; record the whole design")
     if table:
         _print_table(design.name, out / design.run_name)
         return
+    whole = _changed(design, source, options["data"], options["own"])
+    part = narrowed(whole, selections(only, "setting=NAME or condition=NAME"))
+    terminal.show(cost_text(part), err=True)
+    if not dry_run:
+        _measure(part, whole if only else None, out, record, {key: options[key] for key in ("jobs", "fresh", "keep")})
+
+
+def _changed(design: Design, source: str, data: str | None, own: tuple[str, ...]) -> Design:
+    """The design with the user's folder of data and algorithms. Raises: SpecError."""
+    from wanbench.harness.learning.design import parse
+
     if data is not None:
-        design = designs.parse({**design.plain(), "workload": {**design.workload, "data": data}}, source)
-    design = design.with_settings(_settings(own)) if own else design
-    whole = about(design)
-    design = designs.narrowed(design, selections(only, "setting=NAME or condition=NAME"))
-    terminal.show(cost_text(design), err=True)
-    if dry_run:
-        return
-    folder = RunFolder(out / design.run_name)
+        design = parse({**design.plain(), "workload": {**design.workload, "data": data}}, source)
+    return design.with_settings(_settings(own)) if own else design
+
+
+def _measure(design: Design, whole: Design | None, out: Path, record: bool, options: dict[str, Any]) -> None:
+    """Train a design, or a part of the `whole`, and write what was recorded."""
+    from wanbench.harness.learning.campaign import Campaign, about
+    from wanbench.harness.learning.recording import RECORDED, SUFFIX, extended, read
+    from wanbench.harness.learning.summary import text
+    from wanbench.harness.results.store import RunFolder
+
+    folder, stored = RunFolder(out / design.run_name), RECORDED / f"{design.name}{SUFFIX}"
     with interruptible("finished trajectories are kept; the same command continues"):
-        recording = Campaign(design, folder, {"jobs": jobs, "fresh": fresh, "keep": keep}).run()
+        recording = Campaign(design, folder, options).run()
     recording.write(folder.path / f"learned{SUFFIX}")
     if record:
-        (extended(read(stored), recording, whole) if only else recording).write(stored)
+        (recording if whole is None else extended(read(stored), recording, about(whole))).write(stored)
     terminal.show(text([recording]), err=True)
     click.echo(folder.path)
 
 
 def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """The user's settings by name, from references or lines of TOML. Raises: SpecError."""
-    found: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for line in own:
         if "=" not in line:
-            found[line.rpartition(":")[2].rpartition(".")[2].lower()] = {"kind": line}
+            settings[line.rpartition(":")[2].rpartition(".")[2].lower()] = {"kind": line}
             continue
         try:
-            found |= tomllib.loads(line)
+            settings |= tomllib.loads(line)
         except tomllib.TOMLDecodeError as error:
             raise SpecError(f"--algorithm {line}: not valid TOML: {error}") from None
-    return found
+    return settings
 
 
 def _print_table(name: str, run: Path) -> None:
     """Print the tables of one's own run if there is one, else of the recording in the package."""
     from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
-    from wanbench.harness.learning.table import tables
+    from wanbench.harness.learning.summary import tables
 
     own, shipped = run / f"learned{SUFFIX}", RECORDED / f"{name}{SUFFIX}"
     path = own if own.is_file() else shipped

@@ -9,17 +9,19 @@ from dataclasses import MISSING
 import click
 
 from wanbench.harness.cli import terminal
+from wanbench.harness.cli.options import json_option
+from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.parameters import Parameters, default_of
 
-UNIFORM = "N sites of one worker, all pairs alike; takes rtt, rate, jitter, loss, loss_burst"
+UNIFORM = (
+    f"N sites of one worker, all pairs alike; takes {', '.join(['rtt', 'rate', *(effect.key for effect in EFFECTS)])}"
+)
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "designs", "learning", "keys", "columns")
 
 
-@click.command(
-    "list", short_help="List algorithms, workloads, profiles, experiments, designs, learning, keys, columns."
-)
+@click.command("list")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(kind: str, as_json: bool) -> None:
     """List the names that a spec can use, the keys that it can have, or the columns of results.
 
@@ -32,11 +34,11 @@ def command(kind: str, as_json: bool) -> None:
     if kind == "learning":
         _learning(as_json)
         return
-    found = LISTS[kind]()
+    names = LISTS[kind]()
     if as_json:
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(names, indent=1))
         return
-    terminal.show_entries(found)
+    terminal.show_entries(names)
 
 
 def _algorithms() -> dict[str, str]:
@@ -88,17 +90,19 @@ def _learning(as_json: bool) -> None:
     from wanbench.harness.learning.recording import recorded
     from wanbench.harness.learning.summary import lines, text
 
-    found = list(recorded())
+    recordings = list(recorded())
     if as_json:
-        click.echo(json.dumps(lines(found), indent=1))
+        click.echo(json.dumps(lines(recordings), indent=1))
         return
-    terminal.show(text(found))
+    terminal.show(text(recordings))
 
 
 def _keys() -> dict[str, str]:
-    from wanbench.harness.spec.keys import described
+    from wanbench.harness.spec.experiment import described_keys
 
-    return {key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described()}
+    return {
+        key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described_keys()
+    }
 
 
 def _columns() -> dict[str, str]:

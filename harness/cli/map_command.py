@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from wanbench.harness.cli.options import KEPT, interruptible, question_options
 from wanbench.harness.errors import SpecError
 
 
-@click.command("map", short_help="Draw the best setting over round-trip time and rate.")
+@click.command("map")
 @click.option("--workers", type=click.IntRange(min=2), default=4, show_default=True, help="Number of workers.")
 @click.option("--rtts", default="1ms,400ms", show_default=True, metavar="LOW,HIGH", help="Round-trip times.")
 @click.option("--rates", default="10Mbit,10Gbit", show_default=True, metavar="LOW,HIGH", help="Rates of each worker.")
@@ -28,46 +29,31 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
     Example:  wanbench map --workload resnet50-v100 --workers 4
               wanbench map --workload params=125e6,tensors=148,step_time=400ms --here 80ms,1Gbit
     """
-    with interruptible(KEPT):
-        _map(workload, workers, out, **options)
-
-
-def _map(
-    workload: str,
-    workers: int,
-    out: Path,
-    *,
-    rtts: str,
-    rates: str,
-    here: str | None,
-    congestion: str,
-    drop: float,
-    proxy: tuple[str, ...],
-    fresh: bool,
-) -> None:
     from wanbench.harness.advise.evidence import Library
-    from wanbench.harness.advise.map import draw_up, stored
+    from wanbench.harness.advise.map import draw_up
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
-    from wanbench.harness.show.figures import stored_map
+    from wanbench.harness.show.figures.map import write_map
     from wanbench.netprofiles import Delay, Rate
 
-    low_ms, high_ms = (delay.ms for delay in _two("--rtts", rtts, Delay.parse))
-    low_mbit, high_mbit = (rate.mbit for rate in _two("--rates", rates, Rate.parse))
-    if not (0 < low_ms < high_ms and low_mbit < high_mbit):
-        raise SpecError(f"--rtts {rtts}, --rates {rates}: expected the lower value first, above zero")
-    rtt, rate = here.partition(",")[::2] if here else (f"{(low_ms * high_ms) ** 0.5:.3f}ms", "1Gbit")
-    network = {"profile": "uniform", "rtt": rtt.strip(), "rate": rate.strip(), "tcp": {"congestion": congestion}}
-    question = ask(network, workload, workers, Limits(drop / 100))
-    library = Library.for_question(question, proxy, out)
-    say = Options(out, 0, fresh, lambda line: click.echo(line, err=True))
-    found = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=here is not None)
-    folder = out / f"{question.spec.name}-map"
-    of_map = stored(found)
-    for path in stored_map.write(of_map, folder):
-        click.echo(path, err=True)
-    terminal.show(of_map.title.partition("\n")[0], err=True)
-    click.echo(folder)
+    rtts, rates, here = options["rtts"], options["rates"], options["here"]
+    with interruptible(KEPT):
+        low_ms, high_ms = (delay.ms for delay in _two("--rtts", rtts, Delay.parse))
+        low_mbit, high_mbit = (rate.mbit for rate in _two("--rates", rates, Rate.parse))
+        if not (0 < low_ms < high_ms and low_mbit < high_mbit):
+            raise SpecError(f"--rtts {rtts}, --rates {rates}: expected the lower value first, above zero")
+        rtt, rate = here.partition(",")[::2] if here else (f"{(low_ms * high_ms) ** 0.5:.3f}ms", "1Gbit")
+        tcp = {"congestion": options["congestion"]}
+        network = {"profile": "uniform", "rtt": rtt.strip(), "rate": rate.strip(), "tcp": tcp}
+        question = ask(network, workload, workers, Limits(options["drop"] / 100))
+        library = Library.for_question(question, options["proxy"], out)
+        say = Options(out, 0, options["fresh"], partial(click.echo, err=True))
+        drawn = draw_up(question, library, (low_ms, high_ms), (low_mbit, high_mbit), say, marked=bool(here))
+        folder = out / f"{question.spec.name}-map"
+        for path in write_map(drawn, folder):
+            click.echo(path, err=True)
+        terminal.show(drawn.title.partition("\n")[0], err=True)
+        click.echo(folder)
 
 
 def _two(option: str, text: str, parse: Any) -> tuple[Any, Any]:

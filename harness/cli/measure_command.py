@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from datetime import date
 from itertools import combinations
@@ -15,27 +14,17 @@ from wanbench.harness.cli.options import named
 from wanbench.harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
-    from wanbench.harness.measure.readings import Reading
+    from wanbench.harness.measure.profile import Reading
     from wanbench.netprofiles import Rate
 
-_HOST = re.compile(r"[\w.:][\w.:%-]*")  # never an option of ping or iperf3
-_FORM = "expected SRC,DST=FILE, SRC,DST@HOST or SRC=FILE"
+_FORM = "expected SRC,DST=FILE or SRC=FILE"
 
 Pair = tuple[str, str]
 
 
-@click.command("measure", short_help="Make a profile from ping and iperf3 output, or from live hosts.")
-@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC,DST@HOST|SRC=FILE...")
+@click.command("measure")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC=FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
-@click.option("--rate", is_flag=True, help="Also measure the rates to live hosts, which must run `iperf3 -s`.")
-@click.option(
-    "--parallel",
-    type=click.IntRange(1, 128),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Flows to each host with --rate. On a long path the window limits the rate of one flow.",
-)
 @click.option(
     "--site",
     "sites",
@@ -43,19 +32,17 @@ Pair = tuple[str, str]
     metavar="SITE=up:RATE,down:RATE",
     help="State a rate that all paths of a site share, e.g. onprem=up:400Mbit. Repeatable.",
 )
-def command(sources: tuple[str, ...], output: Path, rate: bool, parallel: int, sites: tuple[str, ...]) -> None:
+def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> None:
     """Write a profile from measurements between sites, each value with its source.
 
     SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, measured from a machine at SRC to one at DST.
-    Several files may describe the same pair. SRC,DST@HOST pings HOST, which is at DST, from this machine, which is at
-    SRC. --rate measures the rates to and from each HOST alone, and then all at once. If their sum is more than 10 %
-    lower at once, the paths share a link: the sum is the `up` or `down` of SRC.
+    Several files may describe the same pair.
 
-    SRC=FILE reads the output of one of several iperf3 that ran at once from SRC. Each was also measured alone.
+    SRC=FILE reads the output of one of several iperf3 that ran at once from SRC. Each was also measured alone. If their
+    sum is more than 10 % lower at once, the paths share a link: the sum is the `up` of SRC, or its `down` with -R.
 
     \b
     Example:  wanbench measure home,london=ping.txt home,london=iperf3.json --site home=up:400Mbit -o mine.toml
-              wanbench measure home,a@198.51.100.4 home,b@203.0.113.7 a,b=ping.txt --rate -o mine.toml
               wanbench show profile mine.toml
     """
     from wanbench.harness.measure.profile import profile_toml
@@ -63,28 +50,20 @@ def command(sources: tuple[str, ...], output: Path, rate: bool, parallel: int, s
 
     if output.suffix != ".toml":
         raise SpecError(f"{output}: expected a name that ends in .toml")
+    if output.exists():
+        raise SpecError(f"{output}: already exists; choose another name")
     stated = _stated(sites)
-    _write(output, "", "x")  # a measurement takes minutes, and nobody else has this name meanwhile
+    text = profile_toml(output.stem, *_read_all(sources, stated), stated)
     try:
-        paths, at_once = _measured(sources, parallel if rate else 0, stated)
-        _write(output, profile_toml(output.stem, paths, at_once, stated), "w")
-        load(str(output))
-    except BaseException as error:
-        output.unlink()
-        if isinstance(error, ProfileError):
-            raise SpecError(f"the measurements do not make a profile: {error}") from None
-        raise
-    click.echo(output)
-
-
-def _write(output: Path, text: str, mode: str) -> None:
-    try:
-        with output.open(mode, encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise SpecError(f"{output}: already exists; choose another name") from None
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HostError(f"{output}: cannot be written: {error.strerror}") from None
+    try:
+        load(str(output))
+    except ProfileError as error:
+        output.unlink()
+        raise SpecError(f"the measurements do not make a profile: {error}") from None
+    click.echo(output)
 
 
 def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
@@ -92,7 +71,7 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
 
     rates: dict[str, dict[str, Rate]] = {}
     for text in texts:
-        names, _, values = named(text, "=")
+        names, values = named(text)
         site = names[0] if len(names) == 1 else ""
         for value in values.split(","):
             key, colon, rate = value.partition(":")
@@ -107,36 +86,26 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
     return rates
 
 
-def _measured(
-    sources: tuple[str, ...], flows: int, stated: Iterable[str]
+def _read_all(
+    sources: tuple[str, ...], stated: Iterable[str]
 ) -> tuple[dict[Pair, list[Reading]], dict[str, list[Reading]]]:
-    """The readings of each path, and those of each site at once.
-
-    Args:
-        flows: to each host; 0 measures no rate.
-        stated: sites that must have a path.
-    """
+    """The readings of each path, and those of each site at once. `stated`: sites that must have a path."""
     paths: dict[Pair, list[Reading]] = {}
     at_once: dict[str, list[Reading]] = {}
-    hosts: dict[str, dict[Pair, str]] = {}
     for source in sources:
-        names, mark, where = named(source, "=@")
-        if not 1 <= len(names) <= 2 or not all(names) or not where or (mark == "@" and len(names) < 2):
+        names, file = named(source)
+        if "@" in source and not names:
+            raise SpecError(f"{source}: measure reads files; run `ping HOST > FILE`, and give SRC,DST=FILE")
+        if not 1 <= len(names) <= 2 or not all(names) or not file:
             raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
-        src, dst = names[0], names[-1] if len(names) > 1 else ""
-        found = paths.setdefault((src, dst), []) if dst else at_once.setdefault(src, [])
-        if mark == "@":
-            if not _HOST.fullmatch(where):
-                raise SpecError(f"{source}: {where!r} is not a host; expected a name or an address, e.g. 198.51.100.4")
-            hosts.setdefault(src, {})[src, dst] = where
+        readings = _read(file)
+        if len(names) == 2:
+            paths.setdefault((names[0], names[1]), []).extend(readings)
+        elif any(reading.rate_mbps is None for reading in readings):
+            raise SpecError(f"{source}: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE")
         else:
-            found += _read(where) if dst else _rates_of(_read(where), source)
+            at_once.setdefault(names[0], []).extend(readings)
     _check_complete(paths, [*at_once, *stated])
-    for src, targets in hosts.items():
-        for pair, host in targets.items():
-            paths[pair] += _path(host, flows)
-        if flows and len(targets) > 1:
-            at_once.setdefault(src, []).extend(_rates(list(targets.values()), flows))
     return paths, at_once
 
 
@@ -145,14 +114,14 @@ def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
     for site in named:
         if site not in sites:
             raise SpecError(f"{site}: no path of this site is measured; sites: {', '.join(sites)}")
-    for one, other in combinations(sites, 2):
-        if (one, other) not in pairs and (other, one) not in pairs:
-            add = f"add {one},{other}=FILE or {other},{one}=FILE, with output of ping"
-            raise SpecError(f"{one},{other}: no path between these sites; {add}")
+    for a, b in combinations(sites, 2):
+        if (a, b) not in pairs and (b, a) not in pairs:
+            add = f"add {a},{b}=FILE or {b},{a}=FILE, with output of ping"
+            raise SpecError(f"{a},{b}: no path between these sites; {add}")
 
 
 def _read(name: str) -> list[Reading]:
-    from wanbench.harness.measure.readings import read
+    from wanbench.harness.measure.profile import read
     from wanbench.netprofiles import FileError
     from wanbench.netprofiles.user_file import read_text
 
@@ -163,32 +132,3 @@ def _read(name: str) -> list[Reading]:
         raise SpecError(f"{file}: {error}") from None
     day = date.fromtimestamp(file.stat().st_mtime)
     return read(text, file.name, day)
-
-
-def _rates_of(readings: list[Reading], source: str) -> list[Reading]:
-    if any(reading.rate_mbps is None for reading in readings):
-        raise SpecError(f"{source}: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE")
-    return readings
-
-
-def _path(host: str, flows: int) -> list[Reading]:
-    from wanbench.harness.measure.hosts import ping
-    from wanbench.harness.measure.readings import read
-
-    click.echo(f"wanbench: ping {host}", err=True)
-    found = read(ping(host), f"to {host}", date.today())
-    return found + (_rates([host], flows) if flows else [])
-
-
-def _rates(hosts: list[str], flows: int) -> list[Reading]:
-    """The rates to and from all hosts at once."""
-    from wanbench.harness.measure.hosts import iperf3
-    from wanbench.harness.measure.readings import read
-
-    click.echo(f"wanbench: iperf3 {', '.join(hosts)}", err=True)
-    return [
-        reading
-        for back in (False, True)
-        for host, text in zip(hosts, iperf3(hosts, flows, back=back), strict=True)
-        for reading in read(text, f"to {host}", date.today())
-    ]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
+import functools
 import math
 import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from wanbench.harness.cli import completing
+from wanbench.harness.cli import completion_command
 from wanbench.harness.errors import Interrupted, SpecError
 
 if TYPE_CHECKING:  # `--help` answers without reading a spec
@@ -35,65 +37,90 @@ class FiniteRange(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, context)
 
 
-def spec_options(function: F) -> F:
-    """Add SPEC and the options that change it."""
-    for decorate in reversed(
-        (
-            click.argument("spec_source", metavar="SPEC", shell_complete=completing.specs),
-            click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
-                         help="Set a value of the spec, e.g. --set run.repeats=1 or --set 'sweep.workers=[2, 4]'. "
-                              "Repeatable."),
-            click.option("--drop", multiple=True, metavar="KEY",
-                         help="Remove a key of the spec, e.g. --drop sweep.rtt. Repeatable."),
-            click.option("--only", multiple=True, metavar="AXIS=VALUE",
-                         help="Keep only the cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
-            click.option("--testbed", help="Same as --set run.testbed=..."),
-            click.option("--emulator", help="Same as --set run.emulator=..."),
-            out_option,
-        )
-    ):  # fmt: skip
-        function = decorate(function)
-    return function
+def _group(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator that adds these options in order."""
+
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
 
 
-def out_option(function: F) -> F:
-    """Add --out, the folder that holds the runs."""
-    option = click.option(
-        "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True,
-        help="Folder that holds the runs.",
-    )  # fmt: skip
-    return option(function)
+out_option = click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True,
+    help="Folder that holds the runs.",
+)  # fmt: skip
+run_options = _group(
+    click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completion_command.runs), out_option
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+jobs_option = click.option(
+    "--jobs", type=click.IntRange(min=1),
+    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 10 if emulated.",
+)  # fmt: skip
+fresh_option = click.option("--fresh", is_flag=True, help="Delete earlier results first.")
+keep_option = click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+across_hosts_option = click.option(
+    "--across-hosts", is_flag=True,
+    help="Summarise the repetitions of all hosts together, even if their one-worker step times differ by more than "
+         "3 %.",
+)  # fmt: skip
+congestion_option = click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
+uniform_options = _group(
+    click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms."),
+    click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit."),
+)
+# What an algorithm is wanted for, without its network.
+question_options = _group(
+    click.option("--workload", default="resnet50-v100", show_default=True, metavar="W",
+                 help='A built-in name; numbers, as in "params=7e9,step_time=800ms"; your model, "pkg:make"; or a TOML '
+                      "file with a [workload] table, such as a spec or the output of `wanbench exec --describe`."),
+    congestion_option,
+    click.option("--max-accuracy-drop", "drop", type=FiniteRange(0, 100), default=1.0, show_default=True,
+                 help="Largest loss of accuracy against ssgd, in points."),
+    click.option("--proxy", multiple=True, metavar="DESIGN",
+                 help="Recorded design in place of your model. Repeatable."),
+    fresh_option,
+    out_option,
+)  # fmt: skip
 
 
-def across_hosts_option(function: F) -> F:
-    """Add --across-hosts, for commands that summarise repetitions."""
-    option = click.option(
-        "--across-hosts", is_flag=True,
-        help="Summarise the repetitions of all hosts together, even if their one-worker step times differ by more "
-             "than 3 %.",
-    )  # fmt: skip
-    return option(function)
+@dataclass(frozen=True)
+class SpecRequest:
+    """SPEC and the options that change it, as the user gave them."""
+
+    spec_source: str
+    assignments: tuple[str, ...]
+    drop: tuple[str, ...]
+    only: tuple[str, ...]
+    testbed: str | None
+    emulator: str | None
+    out: Path
 
 
-def question_options(function: F) -> F:
-    """Add the options that say what an algorithm is wanted for, without its network."""
-    for decorate in reversed(
-        (
-            click.option("--workload", default="resnet50-v100", show_default=True, metavar="W",
-                         help='A built-in name; numbers, as in "params=7e9,step_time=800ms"; your model, "pkg:make"; '
-                              "or a TOML file with a [workload] table, such as a spec or the output of `wanbench "
-                              "calibrate`."),
-            click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control."),
-            click.option("--max-accuracy-drop", "drop", type=FiniteRange(0, 100), default=1.0, show_default=True,
-                         help="Largest loss of accuracy against ssgd, in points."),
-            click.option("--proxy", multiple=True, metavar="DESIGN",
-                         help="Recorded design in place of your model. Repeatable."),
-            click.option("--fresh", is_flag=True, help="Delete earlier results of this question."),
-            out_option,
-        )
-    ):  # fmt: skip
-        function = decorate(function)
-    return function
+def spec_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add SPEC and the options that change it, which the function gets as one `SpecRequest`."""
+
+    @functools.wraps(function)
+    def command(**values: Any) -> None:
+        request = SpecRequest(**{field.name: values.pop(field.name) for field in fields(SpecRequest)})
+        function(request, **values)
+
+    return _group(
+        click.argument("spec_source", metavar="SPEC", shell_complete=completion_command.specs),
+        click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE",
+                     help="Set a value of the spec, e.g. --set run.repeats=1 or --set 'sweep.workers=[2, 4]'. "
+                          "Repeatable."),
+        click.option("--drop", multiple=True, metavar="KEY",
+                     help="Remove a key of the spec, e.g. --drop sweep.rtt. Repeatable."),
+        click.option("--only", multiple=True, metavar="AXIS=VALUE",
+                     help="Keep only the cells with this value, e.g. --only algorithm=ssgd. Repeatable."),
+        click.option("--testbed", help="Same as --set run.testbed=..."),
+        click.option("--emulator", help="Same as --set run.emulator=..."),
+        out_option,
+    )(command)  # fmt: skip
 
 
 @contextmanager
@@ -121,7 +148,7 @@ class SpecSource(NamedTuple):
     text: str
 
 
-def read_source(source: str) -> SpecSource:
+def _read_source(source: str) -> SpecSource:
     """Read a file, a built-in experiment by name, or standard input for "-". Raises: SpecError."""
     from wanbench.harness.spec.library import MOST_BYTES, read
     from wanbench.netprofiles import FileError
@@ -135,22 +162,35 @@ def read_source(source: str) -> SpecSource:
         raise SpecError(f"<stdin>: {error}") from None
 
 
-def load_spec(
-    source: SpecSource,
-    assignments: tuple[str, ...],
-    drop: tuple[str, ...],
-    testbed: str | None,
-    emulator: str | None,
-) -> Spec:
+def planned(request: SpecRequest, *, resumed: bool = False, gated: bool = False) -> tuple[SpecSource, Plan, list[Cell]]:
+    """The source of a spec, its plan on this host, and the cells that `--only` keeps. Raises: SpecError.
+
+    Args:
+        resumed: choose what is `auto` as in the run of this name. gated: refuse an `auto` that differs between hosts.
+    """
+    from wanbench.harness.plan.auto import refuse_gated
+    from wanbench.harness.plan.plan import make
+    from wanbench.harness.results.planned import auto_of
+    from wanbench.harness.run.host import ThisHost
+
+    source = _read_source(request.spec_source)
+    spec = _load_spec(source, request)
+    if gated:
+        refuse_gated(spec, source.where)
+    plan = make(spec, source.where, ThisHost(), auto_of(request.out / spec.name) if resumed else None)
+    return source, plan, _select(plan, request.only)
+
+
+def _load_spec(source: SpecSource, request: SpecRequest) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
     from wanbench.harness.spec.axes import SHORT_AXES
     from wanbench.harness.spec.experiment import Spec, parse_assignment
 
-    changes = dict(parse_assignment(text) for text in assignments)
-    given = {"run.testbed": testbed, "run.emulator": emulator}
+    changes = dict(parse_assignment(text) for text in request.assignments)
+    given = {"run.testbed": request.testbed, "run.emulator": request.emulator}
     changes |= {key: value for key, value in given.items() if value is not None}
     spec = Spec.from_toml(source.text, source.where)
-    drop += _replaced_by_profile(spec, changes)
+    drop = request.drop + _replaced_by_profile(spec, changes)
     for key in changes:
         axes = (axis for axis in spec.sweep if f"sweep.{axis}" not in drop)
         swept = next((axis for axis in axes if key in {axis, SHORT_AXES.get(axis)}), None)
@@ -175,49 +215,39 @@ def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, .
     return replaced
 
 
-def planned(spec: Spec, source: str, folder: Path | None = None) -> Plan:
-    """The plan of a spec on this host; `folder` has the run that it continues. Raises: SpecError."""
-    from wanbench.harness.plan.plan import make
-    from wanbench.harness.results.planned import auto_of
-    from wanbench.harness.run.auto import ThisHost
-
-    return make(spec, source, ThisHost(), None if folder is None else auto_of(folder))
-
-
-def named(text: str, marks: str) -> tuple[list[str], str, str]:
-    """The names, the mark and the rest of "NAME,NAME=REST"; a name with a comma or a mark is in quotes, as in CSV."""
-    parts = re.finditer(r'"(?:[^"]|"")*"|.', text, re.DOTALL)
-    mark = next((part for part in parts if part.group() in marks), None)
-    if mark is None:
-        return [], "", text
-    names = next(csv.reader([text[: mark.start()]], skipinitialspace=True), [])
-    return [name.strip() for name in names], mark.group(), text[mark.end() :]
+def named(text: str) -> tuple[list[str], str]:
+    """The names and the rest of "NAME,NAME=REST"; a name with a comma or an equals sign is in quotes, as in CSV."""
+    parts = re.fullmatch(r'((?:"(?:[^"]|"")*"|[^="])*)=(.*)', text, re.DOTALL)
+    if parts is None:
+        return [], text
+    names = next(csv.reader([parts[1]], skipinitialspace=True), [])
+    return [name.strip() for name in names], parts[2]
 
 
 def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:
     """The values by key of `--only KEY=VALUE`, given repeatedly. Raises: SpecError."""
-    wanted: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for text in only:
         key, equals, value = text.partition("=")
         if not equals:
             raise SpecError(f"--only {text}: expected {expected}")
-        wanted.setdefault(key, set()).add(value)
-    return wanted
+        values.setdefault(key, set()).add(value)
+    return values
 
 
-def select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
+def _select(plan: Plan, only: tuple[str, ...]) -> list[Cell]:
     """The cells that `--only` keeps, with the one-worker cells that they need. Raises: SpecError."""
     cells = list(plan.cells)
-    wanted = selections(only, "AXIS=VALUE, e.g. --only algorithm=ssgd")
+    selected = selections(only, "AXIS=VALUE, e.g. --only algorithm=ssgd")
     swept = sorted({axis for cell in cells for axis in cell.axes})
-    for axis in wanted:
+    for axis in selected:
         if axis not in swept:
             raise SpecError(f"--only {axis}=...: not an axis of {plan.spec.name}; axes: {', '.join(swept)}")
     swept_cells = [cell for cell in cells if not cell.is_baseline]
-    chosen = [cell for cell in swept_cells if all(_value(cell, axis) in wanted[axis] for axis in wanted)]
+    chosen = [cell for cell in swept_cells if all(_value(cell, axis) in selected[axis] for axis in selected)]
     if not chosen:
         values = "; ".join(
-            f"{axis}: {', '.join(sorted({_value(cell, axis) for cell in swept_cells}))}" for axis in wanted
+            f"{axis}: {', '.join(sorted({_value(cell, axis) for cell in swept_cells}))}" for axis in selected
         )
         raise SpecError(f"--only {' '.join(only)}: no cell is left; values are {values}")
     needed = {cell.base_key for cell in chosen}
@@ -230,10 +260,18 @@ def _value(cell: Cell, axis: str) -> str:
 
     if axis in cell.axes:
         return str(cell.axes[axis])
-    found: Any = cell.tables()
+    value: Any = cell.tables()
     for key in SHORT_AXES.get(axis, axis).split("."):
-        found = found.get(key) if isinstance(found, Mapping) else getattr(found, key, None)
-    return str(found)
+        value = value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+    return str(value)
+
+
+def read_run(source: str | None, out: Path, *, earlier: bool = False) -> tuple[RunFolder, list[Row]]:
+    """The folder of a run, by path or by name under `out` (None: the latest), and `rows_of` it. Raises: SpecError."""
+    from wanbench.harness.results.store import open_run
+
+    folder = open_run(source, out)
+    return folder, rows_of(folder, earlier=earlier)
 
 
 def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
@@ -242,20 +280,20 @@ def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
     Args:
         earlier: include the cells that only an earlier version of the spec had.
     """
-    found = folder.read()
-    for problem in found.problems:
+    content = folder.read()
+    for problem in content.problems:
         click.echo(f"wanbench: {folder.path / problem}", err=True)
     if earlier:
-        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']} (earlier)"} for row in found.earlier]
-        return [*found.rows, *marked]
-    if found.note:
-        click.echo(f"wanbench: {folder.name}: {found.note}", err=True)
-    return found.rows
+        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']} (earlier)"} for row in content.earlier]
+        return [*content.rows, *marked]
+    if content.note:
+        click.echo(f"wanbench: {folder.name}: {content.note}", err=True)
+    return content.rows
 
 
 def by_hosts(rows: Sequence[Mapping[str, Any]], *, across_hosts: bool) -> list[dict[str, Any]]:
     """The rows for a summary, which keeps hosts that are not alike apart or pools them; stderr says which."""
-    from wanbench.harness.analysis.pooling import grouped, remarks
+    from wanbench.harness.analysis.summary import grouped, remarks
 
     for run, remark in remarks(rows, across_hosts=across_hosts):
         click.echo(f"wanbench: {run}: {remark}", err=True)

@@ -11,35 +11,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wanbench.harness.cli import terminal
-from wanbench.harness.cli.options import load_spec, planned, read_source, select, spec_options
+from wanbench.harness.cli.options import (
+    SpecRequest,
+    jobs_option,
+    json_option,
+    planned,
+    spec_options,
+)
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell, TrainingCell
+    from wanbench.harness.plan.plan import Plan
     from wanbench.harness.results.store import RunFolder
 
 
-@click.command("plan", short_help="Show the cells of an experiment, their predicted step times, and how long it takes.")
+@click.command("plan")
 @spec_options
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time; default: as `wanbench run`."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@jobs_option
+@json_option
 @click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
 @click.option("--collectives", is_flag=True, help="Print only how long an all-reduce takes with each collective.")
-def command(
-    spec_source: str,
-    assignments: tuple[str, ...],
-    drop: tuple[str, ...],
-    only: tuple[str, ...],
-    testbed: str | None,
-    emulator: str | None,
-    out: Path,
-    jobs: int | None,
-    as_json: bool,
-    as_tc: bool,
-    collectives: bool,
-) -> None:
+def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool, collectives: bool) -> None:
     """Show what `run` would do for SPEC: a TOML file, a built-in name, or - for standard input.
 
     Each cell has the step time that the step-time law predicts, and why it runs or not. The first line has the time
@@ -49,29 +42,32 @@ def command(
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
     from wanbench.harness.plan.cell import TrainingCell
-    from wanbench.harness.plan.load import load_of, makespan, slots_for
-    from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.auto import ThisHost, scale_explained
 
     if as_json + as_tc + collectives > 1:
         raise SpecError("--json, --tc and --collectives: choose one")
-    source = read_source(spec_source)
-    spec = load_spec(source, assignments, drop, testbed, emulator)
-    plan = planned(spec, source.where, out / spec.name)
-    cells = select(plan, only)
+    source, plan, cells = planned(request, resumed=True)
     if as_tc:
         _print_tc(cells)
-        return
-    if collectives:
+    elif collectives:
         _print_collectives([cell for cell in cells if isinstance(cell, TrainingCell)], source.where)
-        return
+    else:
+        _print_work(plan, cells, request.out, jobs, as_json)
+
+
+def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_json: bool) -> None:
+    """Print what is left to run, and how long it takes."""
+    from wanbench.harness.plan.load import makespan, slots_for
+    from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.host import ThisHost, scale_explained
+
+    spec = plan.spec
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
-    todo = [load_of(cell) for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
+    todo = [cell.load for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
     todo.sort(key=lambda load: -load.seconds)
-    known = all(isinstance(cell, TrainingCell) for cell in cells)
+    predictable = all(cell.trains for cell in cells) or not todo
     host = ThisHost().capacity()
-    seconds = makespan(todo, slots_for(todo, jobs, host), host) if known or not todo else None
+    seconds = makespan(todo, slots_for(todo, jobs, host), host) if predictable else None
     if as_json:
         scales = {cell.rate_scale for cell in cells}
         scale = {"payload_scale": scales.pop() if len(scales) == 1 else None, "why_scale": plan.why_scale}
@@ -83,13 +79,11 @@ def command(
 
 def _print_tc(cells: list[Cell]) -> None:
     """Print the commands for every distinct network, even if this host cannot run them."""
-    from wanbench.harness.emulators.netem.commands import commands
-    from wanbench.harness.rep.train import network_of
+    from wanbench.harness.emulators.netem.plan import commands
 
-    networks = {network_of(cell).key(): network_of(cell) for cell in cells if not cell.is_baseline}
-    for key, network in networks.items():
-        names = [cell.slug for cell in cells if not cell.is_baseline and network_of(cell).key() == key]
-        click.echo(f"# {', '.join(names)}")
+    networks = [(cell.slug, cell.emulated_network) for cell in cells if not cell.is_baseline]
+    for key, network in {network.key(): network for _, network in networks}.items():
+        click.echo(f"# {', '.join(name for name, other in networks if other.key() == key)}")
         for line in commands(network):
             click.echo(line)
 
@@ -97,13 +91,16 @@ def _print_tc(cells: list[Cell]) -> None:
 def _print_collectives(cells: list[TrainingCell], where: str) -> None:
     """Print the predicted seconds of an all-reduce with each collective, beside the limit."""
     from wanbench.harness.plan import collective
-    from wanbench.harness.show.grid import aligned, size
+    from wanbench.harness.show.grid import aligned
+    from wanbench.harness.text import size
 
     rows: list[tuple[TrainingCell, dict[str, float]]] = []
     for cell in cells:
         if cell.workers > 1 and cell.law_inputs.message_bytes:
-            others = collective.alternatives(cell, where)
-            rows.append((cell, {each.collective: collective.all_reduce_s(each) for each in others}))
+            alternatives = collective.alternatives(cell, where)
+            rows.append(
+                (cell, {alternative.collective: collective.all_reduce_s(alternative) for alternative in alternatives})
+            )
     names = list(dict.fromkeys(name for _, took_s in rows for name in took_s))
     lines = []
     for cell, took_s in rows:
@@ -117,38 +114,26 @@ def _print_collectives(cells: list[TrainingCell], where: str) -> None:
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
-    from wanbench.harness.plan.cell import TrainingCell
-    from wanbench.harness.plan.law import predict
     from wanbench.harness.timeline.changes import described
 
     missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
-    failed = [error for rep in missing for error in folder.failures(cell, rep)[-1:]]
+    failed = [row for rep in missing for row in folder.failures(cell, rep)[-1:]]
     why = "finished" if not missing else "new"
     if failed:
-        why = f"failed before: {failed[-1]['row']['reason']}"
+        why = f"failed before: {failed[-1]['reason']}"
     elif 0 < len(missing) < repeats:
         why = "some repetitions are missing"
-    line: dict[str, Any] = {
+    return {
         "cell": cell.slug,
         "algorithm": cell.label,
         "workers": cell.workers,
         "axes": dict(cell.axes),
         "timeline": described(cell.changes),
-        **dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound")),
+        **cell.forecast(),
         "law_gap": cell.law_gap,
         "to_run": len(missing),
         "why": why,
     }
-    if isinstance(cell, TrainingCell):
-        step_time_s = cell.predicted_step_time_s
-        line |= {
-            "steps": cell.steps,
-            "window_steps": cell.window,
-            "channels": cell.channels if cell.workers > 1 else None,
-            "predicted_step_time_s": step_time_s,
-            "bound": predict(cell.law_inputs).bound if step_time_s is not None else None,
-        }
-    return line
 
 
 def _print(
@@ -158,7 +143,11 @@ def _print(
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
     text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}", *notes]
-    text += [f"timeline: {each}" for each in dict.fromkeys(line["timeline"] for line in lines) if each is not None]
+    text += [
+        f"timeline: {timeline}"
+        for timeline in dict.fromkeys(line["timeline"] for line in lines)
+        if timeline is not None
+    ]
     width = max(len(line["cell"]) for line in lines)
     text.append(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
     text.append("  ".join("-" * column for column in (width, 5, 10, 9, 6)))

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import out_option
+from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.options import fresh_option, jobs_option, keep_option, out_option
 from wanbench.harness.errors import CellsFailed, SpecError
 
 
-@click.command("record", short_help="Measure a paper's experiments and store what its figures need.")
-@click.argument("name", metavar="PAPER", shell_complete=completing.papers)
+@click.command("record")
+@click.argument("name", metavar="PAPER", shell_complete=completion_command.papers)
 @click.option("--only", multiple=True, metavar="RUN", help="Only this experiment of the paper. Repeatable.")
-@click.option("--fresh", is_flag=True, help="Delete earlier results of these experiments.")
-@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time.")
+@fresh_option
+@keep_option
+@jobs_option
 @out_option
 def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int | None, out: Path) -> None:
     """Run the experiments of PAPER, record them and draw the figures.
@@ -28,9 +28,10 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     Example:  wanbench record dts --only dts-latency
     """
     from wanbench.harness.cli.figures_command import REFERENCE
-    from wanbench.harness.cli.options import planned
+    from wanbench.harness.plan.plan import make
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder
+    from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.together import measure_all
     from wanbench.harness.show import papers
     from wanbench.harness.show.papers.drawing import draw_paper, wanted_evidence
@@ -42,8 +43,8 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
         if run not in paper.runs:
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
     for run in only or paper.runs:
-        spec, folder = Spec.load(run), RunFolder(out / run)
-        tally = measure_all(planned(spec, run), folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
+        plan, folder = make(Spec.load(run), run, ThisHost()), RunFolder(out / run)
+        tally = measure_all(plan, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
             raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed, so it is not recorded")
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)

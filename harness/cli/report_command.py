@@ -6,18 +6,16 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
 from wanbench.harness.errors import HostError
 
 
-@click.command("report", short_help="Write one HTML page about a run, to read and to share.")
-@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
+@click.command("report")
+@run_options
 @click.option(
     "-o", "--to", type=click.Path(dir_okay=False, path_type=Path), help="File to write; default: RUN/report.html."
 )
 @across_hosts_option
-@out_option
 def command(run_source: str | None, to: Path | None, across_hosts: bool, out: Path) -> None:
     """Write one self-contained HTML page of RUN (a folder, or a name under --out; default: the latest).
 
@@ -28,12 +26,11 @@ def command(run_source: str | None, to: Path | None, across_hosts: bool, out: Pa
     \b
     Example:  wanbench report latency-sweep -o report.html
     """
-    from wanbench.harness.results.store import open_run
     from wanbench.harness.show.report import write_report
 
-    folder = open_run(run_source, out)
+    folder, rows = read_run(run_source, out)
     path = to or folder.path / "report.html"
-    by_hosts(rows_of(folder), across_hosts=across_hosts)
+    by_hosts(rows, across_hosts=across_hosts)
     try:
         click.echo(write_report(folder, path, across_hosts=across_hosts))
     except OSError as error:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
 
 
-@click.command("results", short_help="Show the results of a run.")
-@click.argument("run_source", metavar="[RUN]", required=False, shell_complete=completing.runs)
+@click.command("results")
+@run_options
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="table", show_default=True)
 @click.option(
     "--sort", metavar="COLUMN", help="Sort a table by step_time_s, scalability, ...; -COLUMN puts the largest first."
 )
 @click.option("--all", "earlier", is_flag=True, help="Include repetitions of earlier versions of the spec.")
 @across_hosts_option
-@out_option
 def command(run_source: str | None, form: str, sort: str | None, earlier: bool, across_hosts: bool, out: Path) -> None:
     """Show what is finished in RUN (a folder, or a name under --out; default: the latest), and what failed and why.
 
@@ -40,12 +39,10 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
-    from wanbench.harness.results.store import open_run
-    from wanbench.harness.show.headline import headline
+    from wanbench.harness.show.best import best_text
     from wanbench.harness.show.tables import render, timeline_table, write_parquet
 
-    folder = open_run(run_source, out)
-    rows = rows_of(folder, earlier=earlier)
+    folder, rows = read_run(run_source, out, earlier=earlier)
     if form == "parquet":
         path = folder.path / ("results-all.parquet" if earlier else "results.parquet")
         write_parquet(rows, path)
@@ -57,7 +54,7 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
     opening = (
-        "\n".join(filter(None, [headline(shown), timeline_table(rows)]))
+        "\n".join(filter(None, [best_text(shown), timeline_table(rows)]))
         if form in ("table", "pivot") and not earlier
         else ""
     )

@@ -12,12 +12,13 @@ import click
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import (
     KEPT,
+    SpecRequest,
     by_hosts,
+    fresh_option,
     interruptible,
-    load_spec,
+    jobs_option,
+    keep_option,
     planned,
-    read_source,
-    select,
     spec_options,
 )
 from wanbench.harness.errors import CellsFailed, SpecError
@@ -28,15 +29,11 @@ if TYPE_CHECKING:
     from wanbench.harness.spec.experiment import Spec
 
 
-@click.command("run", short_help="Run an experiment; run it again to resume.")
+@click.command("run")
 @spec_options
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 10 if emulated.",
-)
-@click.option("--fresh", is_flag=True, help="Delete earlier results of this experiment.")
-@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@jobs_option
+@fresh_option
+@keep_option
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -46,13 +43,7 @@ if TYPE_CHECKING:
 @click.option("--address", help="With --engine ray: the cluster. Default: RAY_ADDRESS, or a new one on this host.")
 @click.option("--no-figures", is_flag=True, help="Do not draw figures.")
 def command(
-    spec_source: str,
-    assignments: tuple[str, ...],
-    drop: tuple[str, ...],
-    only: tuple[str, ...],
-    testbed: str | None,
-    emulator: str | None,
-    out: Path,
+    request: SpecRequest,
     jobs: int | None,
     fresh: bool,
     keep: bool,
@@ -70,31 +61,20 @@ def command(
               wanbench run latency-sweep --set run.repeats=1 --only algorithm=ssgd --only rtt=100ms
               wanbench run latency-sweep --set network.profile=world4 --drop sweep.rtt --set 'sweep.workers=[2, 4]'
     """
+    from wanbench.harness.results.store import RunFolder
+
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
     with interruptible(KEPT):
-        source = read_source(spec_source)
-        spec = load_spec(source, assignments, drop, testbed, emulator)
-        plan = planned(spec, source.where, None if fresh else out / spec.name)
-        cells = select(plan, only)
+        source, plan, cells = planned(request, resumed=not fresh)
+        folder = RunFolder(request.out / plan.spec.name)
 
-        from wanbench.harness.results.store import RunFolder
         from wanbench.harness.run.together import measure_all
 
-        folder = RunFolder(out / spec.name)
-        tally = measure_all(
-            plan,
-            folder,
-            cells=cells,
-            text=source.text,
-            jobs=jobs,
-            fresh=fresh,
-            keep=keep,
-            draw=not no_figures,
-            cluster=_cluster(engine, address),
-        )
+        tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep,
+                            draw=not no_figures, cluster=_cluster(engine, address))  # fmt: skip
     if tally.ok or not tally.failed:
-        _conclude(folder, out, None if assignments or drop else spec)
+        _conclude(folder, request.out, None if request.assignments or request.drop else plan.spec)
     click.echo(folder.path)
     if tally.failed:
         raise CellsFailed(_missing(folder, tally.failed))
@@ -117,10 +97,10 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:
     Args:
         spec: as stored in the folder; None if options changed it.
     """
-    from wanbench.harness.show.headline import headline
+    from wanbench.harness.show.best import best_text
 
     rows = by_hosts(folder.rows(), across_hosts=False)
-    decision = headline(rows)
+    decision = best_text(rows)
     if not decision:
         return
     elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"

@@ -8,17 +8,26 @@ import re
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from wanbench.harness.cli import completing, terminal
-from wanbench.harness.cli.list_command import UNIFORM
+from wanbench.harness.cli import terminal
+from wanbench.harness.cli.completion_command import beginning
+from wanbench.harness.cli.list_command import LISTS, UNIFORM
+from wanbench.harness.cli.options import json_option
 from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
 
 
-@click.command("show", short_help="Show one algorithm, compressor, workload, profile, experiment or design in full.")
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the kind that was typed before."""
+    names = LISTS.get(f"{context.params.get('kind')}s", dict)
+    return beginning(names(), incomplete)
+
+
+@click.command("show")
 @click.argument("kind", type=click.Choice(["algorithm", "compressor", "workload", "profile", "experiment", "design"]))
-@click.argument("name", shell_complete=completing.shown)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("name", shell_complete=_names)
+@json_option
 def command(kind: str, name: str, as_json: bool) -> None:
     """Show NAME in full: an algorithm's equations, a profile's values with their sources, the text of an experiment.
 
@@ -55,11 +64,11 @@ def _algorithm(name: str) -> tuple[str, object]:
     from wanbench.workloads.algorithms import registry
     from wanbench.workloads.algorithms.base import Algorithm
 
-    found = registry.find(name)
-    data = parameters.describe(found) | {"kind": name}
-    if found is not Algorithm:  # the base class trains alone and misses no peer
-        data["without_a_peer"], data["when_lost"] = found.without_a_peer, found.when_lost
-    return _documented(found, data)
+    cls = registry.find(name)
+    data = parameters.describe(cls) | {"kind": name}
+    if cls is not Algorithm:  # the base class trains alone and misses no peer
+        data["without_a_peer"], data["when_lost"] = cls.without_a_peer, cls.when_lost
+    return _documented(cls, data)
 
 
 def _compressor(name: str) -> tuple[str, object]:
@@ -70,7 +79,7 @@ def _compressor(name: str) -> tuple[str, object]:
 
 def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple[str, object]:
     """The docstring, a table of the parameters, the source, and the equations of the module."""
-    doc, module = (_plain(inspect.getdoc(one) or "") for one in (cls, inspect.getmodule(cls)))
+    doc, module = (_plain(inspect.getdoc(documented) or "") for documented in (cls, inspect.getmodule(cls)))
     facts = [f"{key.replace('_', ' '):16}{_word(data[key])}" for key in data if key not in {"kind", "parameters"}]
     rows = [("parameter", "type", "default", "in the paper")] if data["parameters"] else []
     for name, item in data["parameters"].items():
@@ -96,16 +105,16 @@ def _word(value: object) -> str:
 def _workload(name: str) -> tuple[str, object]:
     from wanbench.workloads.registry import info
 
-    found = info({"name": name})
+    workload = info({"name": name})
     data = {
-        "name": found.name,
-        "params": found.params,
-        "tensors": found.tensors,
-        "step_time_s": found.step_time_s,
-        "step_cv": found.step_cv,
-        "learns": found.learns,
-        "dataset": found.dataset,
-        "message_bytes": found.message_bytes,
+        "name": workload.name,
+        "params": workload.params,
+        "tensors": workload.tensors,
+        "step_time_s": workload.step_time_s,
+        "step_cv": workload.step_cv,
+        "learns": workload.learns,
+        "dataset": workload.dataset,
+        "message_bytes": workload.message_bytes,
     }
     return "\n".join(f"{key:14} {value}" for key, value in data.items()), data
 

@@ -9,7 +9,7 @@ import click
 from wanbench.harness.errors import SpecError
 
 
-@click.command("trace", short_help="Convert a recording of a network to a trace for a timeline.")
+@click.command("trace")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--every", metavar="TIME", help="Length of a step, such as 500ms. [default: 1s; at most 2000 steps]")
 @click.option(

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.cli import completing
-from wanbench.harness.cli.options import interruptible, out_option
+from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.options import interruptible, jobs_option, keep_option, out_option
 from wanbench.harness.errors import CellsFailed
 
 
-@click.command("work", short_help="Help to measure a run, from any host that sees its folder.")
-@click.argument("source", metavar="RUN", shell_complete=completing.runs)
-@click.option("--jobs", type=click.IntRange(min=1), help="Maximum number of repetitions at a time, as in `run`.")
-@click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
+@click.command("work")
+@click.argument("source", metavar="RUN", shell_complete=completion_command.runs)
+@jobs_option
+@keep_option
 @out_option
 def command(source: str, jobs: int | None, keep: bool, out: Path) -> None:
     """Measure repetitions of RUN that nobody has measured, until none is left.

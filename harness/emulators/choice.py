@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from wanbench.harness.emulators.process import Emulator
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
 
-EMULATORS = ("relay", "netem")
 Home = Literal["processes", "containers", "adopted"]  # what workers run in; adopted: containers started by others
 _DETECT_S = 30.0
-
-
-def starter(name: str) -> Callable[[], Emulator]:
-    """Return a function that starts a new emulator of this kind on every call."""
-    from wanbench.harness.emulators.netem.emulator import NetemEmulator
-    from wanbench.harness.emulators.relay.emulator import RelayEmulator
-
-    kinds: dict[str, Callable[[], Emulator]] = {"relay": RelayEmulator, "netem": NetemEmulator}
-    return kinds[name]
 
 
 def check(name: str, home: Home) -> None:

@@ -83,7 +83,7 @@ class Link:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data. Fields added since the first runs are left out if they are zero, which keeps old keys."""
-        added = [each.name for each in dataclasses.fields(self) if each.default is not dataclasses.MISSING]
+        added = [item.name for item in dataclasses.fields(self) if item.default is not dataclasses.MISSING]
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name not in added}
 
     @classmethod
@@ -92,7 +92,7 @@ class Link:
         return cls(**{**data, "queue": Queue(**data["queue"])})
 
 
-IMPAIRMENTS: Mapping[str, Impairment] = {each.name: each.metadata["impairment"] for each in dataclasses.fields(Link)}
+IMPAIRMENTS: Mapping[str, Impairment] = {item.name: item.metadata["impairment"] for item in dataclasses.fields(Link)}
 """The impairments by the name of their field in `Link`, in its order."""
 
 
@@ -155,9 +155,9 @@ class EmulatedNetwork:
         lasts_ns = min(max(_SEGMENT_SHARE * round_trip_ns, _SEGMENT_NS[0]), _SEGMENT_NS[1])
         return min(rate * lasts_ns / 1e9, SEGMENT_BYTES)
 
-    def same_places(self, other: EmulatedNetwork | None) -> bool:
+    def same_places(self, other: EmulatedNetwork) -> bool:
         """Whether both networks have the same sites and workers, with any paths between them."""
-        return other is not None and (self.sites, self.site_of) == (other.sites, other.site_of)
+        return (self.sites, self.site_of) == (other.sites, other.site_of)
 
     @property
     def loses(self) -> bool:
@@ -200,6 +200,10 @@ class EmulatedNetwork:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+NO_NETWORK = EmulatedNetwork((), (), (), (), (), {})
+"""What an emulator has built before the first command to do so."""
+
+
 def buffer_that_holds(filled_bytes: float) -> int:
     """The largest socket buffer: four times what fills the path, so that it limits no connection.
 
@@ -234,37 +238,34 @@ def build(profile: Profile, placement: Sequence[str]) -> EmulatedNetwork:
     placed = [profile.site(name).name for name in placement]  # a name can be a region code
     sites = tuple(site.name for site in profile.sites if site.name in set(placed))
     number = {name: index for index, name in enumerate(sites)}
-    round_trip_s = {
-        (a, b): (profile.path(a, b).delay.ns + profile.path(b, a).delay.ns) / 1e9
-        for a in sites
-        for b in sites
-        if a != b
-    }
+    round_trip_s = {(a, b): profile.rtt(a, b).seconds for a in sites for b in sites if a != b}
     longest = {a: max((round_trip_s[a, b] for b in sites if b != a), default=0.0) for a in sites}
     at = [profile.site(name) for name in sites]
     links = {}
-    for a, b in round_trip_s:
+    for (a, b), seconds in round_trip_s.items():
         path = profile.path(a, b)
-        buffer = None if path.buffer is None else path.buffer.bytes
-        queue = _queue(path.rate, round_trip_s[a, b], buffer)
         plain: dict[str, Any] = {
-            each.plain: value.plain for each, value in path.values() if value and each.plain in IMPAIRMENTS
+            impairment.plain: value.plain
+            for impairment, value in path.values()
+            if value and impairment.plain in IMPAIRMENTS
         }
-        links[number[a], number[b]] = Link(path.delay.ns, queue=queue, **plain)
+        links[number[a], number[b]] = Link(path.delay.ns, queue=_queue(path.rate, seconds, path.buffer), **plain)
     return EmulatedNetwork(
         sites=sites,
         site_of=tuple(number[name] for name in placed),
-        up=tuple(_queue(site.up, longest[site.name], None) for site in at),
-        down=tuple(_queue(site.down, longest[site.name], None) for site in at),
+        up=tuple(_queue(site.up, longest[site.name]) for site in at),
+        down=tuple(_queue(site.down, longest[site.name]) for site in at),
         local_delay_ns=tuple(site.local_rtt.ns // 2 for site in at),
         links=links,
     )
 
 
-def _queue(rate: units.Rate | None, round_trip_s: float, stated_bytes: int | None) -> Queue:
+def _queue(rate: units.Rate | None, round_trip_s: float, buffer: units.Size | None = None) -> Queue:
     if rate is None:
         return UNLIMITED
-    return queue_of(rate.bytes_per_s, round_trip_s) if stated_bytes is None else Queue(rate.bytes_per_s, stated_bytes)
+    if buffer is None:
+        return queue_of(rate.bytes_per_s, round_trip_s)
+    return Queue(rate.bytes_per_s, buffer.bytes)
 
 
 def slowest(*queues: Queue) -> float | None:

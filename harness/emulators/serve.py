@@ -27,7 +27,7 @@ class Served(Protocol):
         """Change the values of the network. Raises: ValueError, if its sites or workers differ."""
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """Return the fields of `base.EmulatorStats`."""
+        """Return the fields of `emulator.EmulatorStats`."""
         ...
 
 

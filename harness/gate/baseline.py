@@ -102,10 +102,10 @@ def read(path: Path, experiment: str) -> Baseline:
         return Baseline("", {name: {} for name in cells}, f"re-baseline: written by wanbench {writer}, "
                         f"and this is {version('wanbench')}; if nothing else has changed, --accept")  # fmt: skip
     try:
-        found = _Cells.model_validate(data)
+        parsed = _Cells.model_validate(data)
     except ValidationError as error:
         raise _unusable(path, in_words(error)) from None
-    return Baseline(found.spec, {name: cell.model_dump(exclude_unset=True) for name, cell in found.cells.items()})
+    return Baseline(parsed.spec, {name: cell.model_dump(exclude_unset=True) for name, cell in parsed.cells.items()})
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -125,11 +125,11 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Raises: ValueError: a key appears twice, as after a careless merge."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key in found if [name for name, _ in pairs].count(key) > 1)
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
+        twice = next(key for key in unique if [name for name, _ in pairs].count(key) > 1)
         raise ValueError(f"{twice!r} appears twice")
-    return found
+    return unique
 
 
 def in_words(error: ValidationError) -> str:

@@ -1,25 +1,31 @@
-"""Measure the cells that `check` judges, and judge them."""
+"""Measure the cells that `check` judges: against a baseline, only by requirements, or base against head. Judge them."""
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate import baseline, claims, exact, noise
+from wanbench.harness.gate import baseline, claims, exact, measured, noise, rule, sides
 from wanbench.harness.gate.baseline import Baseline
 from wanbench.harness.gate.exact import Entry
-from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.noise import HostNoise
-from wanbench.harness.gate.verdict import Judgement, Report, Verdict
+from wanbench.harness.gate.measured import Sides, other_machine, unlike_hosts
+from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
+from wanbench.harness.gate.rounds import CannotRun, Pair, RunRequest
+from wanbench.harness.gate.sides import OtherFiles, Side
+from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_name, name, name_of
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.host import check_host, control_folder
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.spec.experiment import Spec
 
@@ -66,19 +72,22 @@ class Work:
         """The noise of this host. Raises: SpecError."""
         return noise.read(self.noise_path, self.spec.name, self.emulated_on)
 
-    def check(self) -> None:
-        """Refuse requirements that cannot be judged, before anything is measured. Raises: SpecError."""
-        cells = by_name(describe(cell, 0) for cell in self.cells)
-        claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial)
+    def check(self, *, only_claims: bool) -> None:
+        """Refuse requirements that cannot be judged, before anything is measured.
 
-    def check_claims(self) -> None:
-        """Refuse to judge nothing but requirements if none is left. Raises: SpecError."""
-        if not self.spec.gate.require:
+        Args:
+            only_claims: whether nothing else is judged, so that some must be left.
+
+        Raises:
+            SpecError: a requirement is wrong, or there is nothing to check.
+        """
+        if only_claims and not self.spec.gate.require:
             raise SpecError(
                 f"{self.where}: nothing to check; give --baseline FILE or --base REV, or write [[gate.require]]"
             )
         cells = by_name(describe(cell, 0) for cell in self.cells)
-        if not claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial):
+        claimed = claims.matched(self.spec.gate.require, cells, self.where, partial=self.partial)
+        if only_claims and not claimed:
             raise SpecError(f"{self.where}: nothing to check: --only leaves no cell of any requirement")
 
     def names(self) -> set[str]:
@@ -87,12 +96,8 @@ class Work:
 
     def unmeasured(self, *sides: Iterable[Row]) -> list[Judgement]:
         """A judgement for each cell to judge that no side has."""
-        found = {cell for rows in sides for cell in by_name(rows)}
-        return [Judgement(cell, Verdict.FAILED, _NOT_MEASURED) for cell in sorted(self.names() - found)]
-
-    def judged(self, report: Report) -> Report:
-        """The report with the user's code that it depends on."""
-        return replace(report, code=report.code or self.code)
+        measured = {cell for rows in sides for cell in by_name(rows)}
+        return [Judgement(cell, Verdict.FAILED, _NOT_MEASURED) for cell in sorted(self.names() - measured)]
 
     def measured(self, folder: RunFolder) -> list[Row]:
         """Measure these cells with the current code, and return their rows."""
@@ -116,23 +121,24 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         HostError: this host cannot run the cells, or the baseline cannot be written.
     """
     spec, folder = work.spec, RunFolder(work.folder)
-    known = _known(work, path, accept=accept)
-    band = work.noise().wire_band if work.emulated_on else exact.default_band
+    recorded = _known(work, path, accept=accept)
+    band = (work.noise() if work.emulated_on else HostNoise(work.noise_path, {})).wire_band
     rows = work.measured(folder)
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
-    other = {cell: entry for cell, entry in known.cells.items() if cell in left_out and entry}
-    before = {cell: entry for cell, entry in known.cells.items() if cell not in left_out}
+    other = {cell: entry for cell, entry in recorded.cells.items() if cell in left_out and entry}
+    before = {cell: entry for cell, entry in recorded.cells.items() if cell not in left_out}
     findings = [_of_its_spec(finding, before, rows) for finding in exact.compare(before, rows, spec.gate, band)]
-    if known.rewrite:
-        findings = [one if one.verdict is Verdict.FAILED else replace(one, verdict=Verdict.NOT_COMPARABLE,
-                    text=known.rewrite) for one in findings]  # fmt: skip
-    findings += [one for one in work.unmeasured(rows) if one.cell not in before]
+    if recorded.rewrite:
+        findings = [finding if finding.verdict is Verdict.FAILED else replace(finding, verdict=Verdict.NOT_COMPARABLE,
+                    text=recorded.rewrite) for finding in findings]  # fmt: skip
+    findings += [finding for finding in work.unmeasured(rows) if finding.cell not in before]
+    notes = []
     if accept:
         findings, note = _accepted(path, spec, rows, other, findings)
-    else:
-        note = _advice(findings)
-    notes = [note] if note else []
-    if known.spec not in {"", baseline.digest(spec)} and not accept:
+        notes.append(note)
+    elif _is_meant(findings):
+        notes.append("if the changes are intended, write them to the baseline with --accept")
+    if recorded.spec not in {"", baseline.digest(spec)} and not accept:
         notes.append(f"{path}: the spec has changed since it was written")
     if any(row["testbed"] != "virtual" for row in rows):
         notes.append(
@@ -145,14 +151,14 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
 def _known(work: Work, path: Path, *, accept: bool) -> Baseline:
     """The baseline; to accept, it can be missing. Raises: SpecError: there is none of this experiment."""
     try:
-        known = baseline.read(path, work.spec.name)
+        recorded = baseline.read(path, work.spec.name)
     except baseline.Unusable:
         if not accept:
             raise
         return Baseline("", {})
-    if not (accept or known.rewrite or known.cells.keys() & work.names()):
+    if not (accept or recorded.rewrite or recorded.cells.keys() & work.names()):
         raise baseline.Unusable(f"{path}: has none of the cells of {work.where}; write a baseline with --accept")
-    return known
+    return recorded
 
 
 def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence[Row]) -> Judgement:
@@ -160,8 +166,8 @@ def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence
     if finding.verdict is Verdict.UNCHANGED and not before[finding.cell].keys() & set(exact.COMPARED):
         return Judgement(finding.cell, Verdict.NOT_COMPARABLE, "it has no value that repeats")
     now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
-    known = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
-    if not known or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
+    comparable = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
+    if not comparable or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:
         return finding
     return Judgement(finding.cell, Verdict.NOT_COMPARABLE, _OTHER_SPEC)
 
@@ -180,11 +186,10 @@ def _hosts(group: Iterable[Mapping[str, Any]]) -> Entry:
     return {"hosts": sorted(hosts)} if hosts else {}
 
 
-def _advice(findings: list[Judgement]) -> str:
-    """The next step for the reader; empty if there is none."""
+def _is_meant(findings: list[Judgement]) -> bool:
+    """Whether a change may be intended, and could be accepted."""
     changed = {Verdict.REGRESSED, Verdict.IMPROVED, Verdict.NEW}
-    meant = any(finding.verdict in changed or finding.text in {_OTHER_SPEC, exact.GONE} for finding in findings)
-    return "if the changes are intended, write them to the baseline with --accept" if meant else ""
+    return any(finding.verdict in changed or finding.text in {_OTHER_SPEC, exact.GONE} for finding in findings)
 
 
 def _accepted(
@@ -195,27 +200,184 @@ def _accepted(
     Args:
         other: entries of cells that were left out here; they are kept.
     """
-    found = exact.entries(rows)
-    if found.keys() != by_name(rows).keys() or any(finding.text == _NOT_MEASURED for finding in findings):
+    entries = exact.entries(rows)
+    if entries.keys() != by_name(rows).keys() or any(finding.text == _NOT_MEASURED for finding in findings):
         return findings, f"{path}: the baseline was not written because cells failed"
     identities = _identities(rows)
-    baseline.write(path, spec, {**other, **{cell: {**found[cell], **identities[cell]} for cell in found}})
+    baseline.write(path, spec, {**other, **{cell: {**entries[cell], **identities[cell]} for cell in entries}})
     same = Verdict.UNCHANGED
     accepted = [f if f.verdict is same else Judgement(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)
-    return accepted, f"{path}: the baseline was written; {changed} of its {len(found) + len(other)} cells changed"
+    return accepted, f"{path}: the baseline was written; {changed} of its {len(entries) + len(other)} cells changed"
 
 
-def claims_only(work: Work, folder: RunFolder) -> Report:
+def claims_only(work: Work) -> Report:
     """Measure every cell, and judge only the requirements. Raises: as `against_baseline`."""
+    folder = RunFolder(work.folder)
     rows = work.measured(folder)
-    failed = [
-        *work.unmeasured(rows),
-        *(
-            Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
-            for cell, group in by_name(rows).items()
-            if all(exact.why_failed(row) for row in group)
-        ),
+    failed = work.unmeasured(rows)
+    failed += [
+        Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
+        for cell, group in by_name(rows).items()
+        if all(map(exact.why_failed, group))
     ]
     files = {"results": str(folder.path)}
     return Report(work.spec.name, "against its requirements", tuple(failed), work.claims(rows), files=files)
+
+
+# ------------------------------------------------------------------ base against head
+
+
+def compare(work: Work, base: str, head: str, out: Path) -> Report:
+    """The verdict on every cell.
+
+    Args:
+        base, head: a run folder or the name of one under `out`, a git revision, `image:NAME`, or `.`.
+
+    Raises:
+        SpecError, HostError: nothing can be compared. Interrupted: the user stopped it.
+    """
+    before, after = sides.recorded("base", base, out), sides.recorded("head", head, out)
+    if before is not None and after is not None:
+        _refuse_equal(before, after)
+        return _recorded(work, before, after)
+    for side, source in ((before, base), (after, head)):
+        if side is not None:
+            raise SpecError(f"{source}: a run folder can only be compared with another run folder")
+    check_host(work.cells)
+    with ExitStack() as stack:
+        stack.enter_context(RunFolder(work.folder).lock())
+        scratch = stack.enter_context(control_folder())
+        setup = work.spec.gate.setup
+        head_side = stack.enter_context(sides.opened("head", head, setup, scratch, out))
+        base_side = stack.enter_context(sides.opened("base", base, setup, scratch, out))
+        _refuse_equal(base_side, head_side)
+        if base_side.own is not None or head_side.own is not None:
+            _refuse_one_image(work)
+        report = _measured(work, base_side, head_side)
+        return report if head_side.own is None else replace(report, code=head_side.own.code(work.code))
+
+
+def _refuse_equal(base: Side, head: Side) -> None:
+    """Refuse to compare something with itself, which finds no change whatever happened. Raises: SpecError."""
+    if base.same == head.same:
+        raise SpecError(
+            f"--base and --head have the same files ({base.title}, {head.title}); compare two versions, or measure the "
+            "noise with --aa"
+        )
+
+
+def _refuse_one_image(work: Work) -> None:
+    """Refuse revisions whose models and algorithms are in one image, so both would run it. Raises: SpecError."""
+    if work.code and any(cell.testbed == "docker" and cell.trains for cell in work.cells):
+        raise SpecError(
+            f"{work.where}: containers run the code of their image, not of a checkout; build an image of each version, "
+            "and compare them with --base image:NAME --head image:NAME"
+        )
+
+
+def measure_noise(work: Work) -> Report:
+    """Compare the working folder with itself in all rounds, and write the differences to the host's noise file.
+
+    Equal sides cannot differ. If one seems to have changed, the host is too noisy to decide.
+    """
+    check_host(work.cells)
+    with RunFolder(work.folder).lock():
+        pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
+        pair.measure(rule.LOOKS[-1], ())
+    host_noise = HostNoise(work.noise_path, {})
+    both = pair.sides(work.spec.gate, host_noise)
+    notes = ["both sides are the same code, so every difference is noise of this host"]
+    if both.timed:
+        cells = dict(zip(both.timed, rule.noise(both.log_ratios).tolist(), strict=True))
+        cells[ALL_CELLS] = float(rule.noise(both.log_ratios.mean(axis=0)))
+        cells = {cell: change for cell, change in cells.items() if math.isfinite(change)}
+        cells |= {noise.wire_of(cell): change for cell, change in both.wire_noise().items()}
+        noise.write(work.noise_path, work.spec.name, work.emulated_on, cells)
+        host_noise = HostNoise(work.noise_path, cells)
+        notes.append(f"{work.noise_path}: the noise of {len(both.timed)} cells was written")
+    findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
+    doubted = tuple(_doubted(finding) for finding in findings)
+    overall = together and _doubted(together)
+    title = "the noise of this host"
+    return Report(work.spec.name, title, doubted, overall=overall, notes=tuple(notes), files=pair.files)
+
+
+def _doubted(finding: Judgement) -> Judgement:
+    if finding.verdict not in {Verdict.REGRESSED, Verdict.IMPROVED}:
+        return finding
+    return replace(
+        finding, verdict=Verdict.INCONCLUSIVE, text="equal sides differ: this host is too noisy for this cell"
+    )
+
+
+def _measured(work: Work, base: Side, head: Side) -> Report:
+    """Measure base and head alternately, and judge them up to twice."""
+    pair = _pair(work, base, head)
+    host_noise = work.noise()
+    against = f"{head.title} against {base.title}, measured alternately"
+    try:
+        first = 1 if pair.simulated else rule.LOOKS[0]
+        pair.measure(first, ())
+        both = pair.sides(work.spec.gate, host_noise)
+        findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise)
+        again = measured.further(both, work.spec.gate, len(rule.LOOKS), host_noise)
+        if again:
+            early = {finding.cell for finding in findings if finding.verdict is Verdict.REGRESSED}
+            print(
+                f"check: {len(again)} cells are undecided after {first} rounds",
+                file=sys.stderr,
+                flush=True,
+            )
+            pair.measure(rule.LOOKS[-1], again)
+            both = pair.sides(work.spec.gate, host_noise)
+            findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise, early)
+    except CannotRun as error:
+        return _not_comparable(work, against, f"the base cannot run this spec: {error}")
+    except OtherFiles as error:
+        return _not_comparable(work, against, str(error))
+    remark = [host_noise.remark] if host_noise.remark and both.timed else []
+    if pair.base.ran and pair.base.ran == pair.head.ran:
+        remark.append("the code under test is the same on both sides")
+    judged = work.claims(pair.head.rows())
+    findings += work.unmeasured(pair.base.rows(), pair.head.rows())
+    return Report(work.spec.name, against, tuple(findings), judged, together, tuple(remark), pair.files)
+
+
+def _pair(work: Work, base: Side, head: Side) -> Pair:
+    commands = tuple(cell.inputs.command for cell in work.cells if not cell.trains)
+    excluded = tuple(work.spec.sweep.get("exclude", []))
+    order = RunRequest(work.file.resolve(), work.spec.name, excluded, work.options, commands)
+    return Pair(work.cells, order, work.folder.resolve(), base, head)
+
+
+def _not_comparable(work: Work, against: str, why: str) -> Report:
+    """No cell can be compared, which is not a regression."""
+    cells = (Judgement(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
+    return Report(work.spec.name, against, tuple(cells), notes=(why,))
+
+
+def _recorded(work: Work, base: Side, head: Side) -> Report:
+    """Compare two result folders without measuring."""
+    assert base.recorded is not None
+    assert head.recorded is not None
+    names = {name_of(cell) for cell in work.cells}
+    rows = [[row for row in side.rows() if name(row) in names] for side in (base.recorded, head.recorded)]
+    for side, side_rows in zip((base, head), rows, strict=True):
+        if not side_rows:
+            raise SpecError(f"--{side.role} {side.title}: has no results of cells of {work.spec.name}")
+    against = f"{head.title} against {base.title}"
+    if (unlike := unlike_hosts(*rows)) is not None:
+        return Report(work.spec.name, against, (Judgement("hosts", Verdict.NOT_COMPARABLE, unlike),))
+    machines = [side.manifest() for side in (base.recorded, head.recorded)]
+    host_noise = work.noise()
+    both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines), host_noise.wire_band)
+    findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
+    findings += work.unmeasured(*rows)
+    notes = [
+        "base and head were measured at different times, so changes of the host count as changes of the code",
+        *([host_noise.remark] if host_noise.remark else []),
+    ]
+    notes = notes if both.timed else []
+    titles = {"base": base.title, "head": head.title}
+    return Report(work.spec.name, against, tuple(findings), work.claims(rows[1]), together, tuple(notes), titles)

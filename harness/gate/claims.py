@@ -9,10 +9,9 @@ from typing import Any
 
 from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Judgement, Verdict
-from wanbench.harness.show.grid import some
+from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
 from wanbench.harness.spec.tables import Requirement
+from wanbench.harness.text import some
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
@@ -59,8 +58,8 @@ def matched(
 
 def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool:
     """True if the requirement has a cell, and one to divide by if it needs one."""
-    asked = [wanted for wanted in (requirement.where, requirement.over) if wanted is not None]
-    return all(any(_matches(group[0], wanted) for group in cells.values()) for wanted in asked)
+    selections = [selection for selection in (requirement.where, requirement.over) if selection is not None]
+    return all(any(_matches(group[0], selection) for group in cells.values()) for selection in selections)
 
 
 def _chosen(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[str]:
@@ -128,14 +127,14 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
     return found[0]
 
 
-def _matches(row: Row, wanted: Mapping[str, Any]) -> bool:
+def _matches(row: Row, selection: Mapping[str, Any]) -> bool:
     """True if the row has these values in its axes or columns."""
-    return all(_same(row["axes"].get(key, row.get(key)), value) for key, value in wanted.items())
+    return all(_same(row["axes"].get(key, row.get(key)), value) for key, value in selection.items())
 
 
-def _same(value: Any, wanted: Any) -> bool:
-    return bool(value == wanted or str(value) == str(wanted))
+def _same(value: Any, expected: Any) -> bool:
+    return bool(value == expected or str(value) == str(expected))
 
 
-def _in_words(wanted: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value!r}" for key, value in wanted.items())
+def _in_words(selection: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value!r}" for key, value in selection.items())

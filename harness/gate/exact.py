@@ -12,9 +12,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.rule import NOISE_LIMIT
-from wanbench.harness.gate.verdict import Judgement, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
 from wanbench.harness.results.columns import MORE_IS_BETTER
 from wanbench.harness.spec.tables import GateTable
 
@@ -35,28 +34,22 @@ _SMALL_PCT = 0.001  # below, a change is shown with all digits
 
 def entries(rows: Iterable[Row]) -> dict[str, Entry]:
     """The exact values of the first repetition of every cell whose repetitions are all valid, by name; no None."""
-    found: dict[str, Entry] = {}
+    values: dict[str, Entry] = {}
     for cell, group in by_name(rows).items():
         row = group[0]
         if any(map(why_failed, group)) or row["rep"] != 0:
             continue
         fields = ("steps", *COUNTS, *(TIMES if row["testbed"] == "virtual" else ()), *VALUES)
-        found[cell] = {"testbed": row["testbed"]} | {key: row[key] for key in fields if row.get(key) is not None}
-        wire = [each for each in map(wire_bytes_per_step, group) if each is not None]
-        found[cell] = {**found[cell], WIRE: statistics.median(wire)} if wire else found[cell]
-    return found
+        values[cell] = {"testbed": row["testbed"]} | {key: row[key] for key in fields if row.get(key) is not None}
+        wire = [nbytes for nbytes in map(wire_bytes_per_step, group) if nbytes is not None]
+        values[cell] = {**values[cell], WIRE: statistics.median(wire)} if wire else values[cell]
+    return values
 
 
 def wire_bytes_per_step(row: Row) -> float | None:
     """The bytes that a program's workers sent in a step, or in all if it reports no steps; None for our own loop."""
-    known = row.get("command") is not None and row.get("wire_bytes") is not None
-    return row["wire_bytes"] / (row.get("steps_total") or 1) if known else None
-
-
-def default_band(cell: str) -> float:
-    """The band of the bytes on the wire where a host's noise is not known."""
-    del cell
-    return WIRE_BAND
+    counted = row.get("command") is not None and row.get("wire_bytes") is not None
+    return row["wire_bytes"] / (row.get("steps_total") or 1) if counted else None
 
 
 def why_failed(row: Row) -> str | None:
@@ -68,7 +61,7 @@ def why_failed(row: Row) -> str | None:
 
 
 def compare(
-    base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable, band: Callable[[str], float] = default_band
+    base: Mapping[str, Entry], rows: Iterable[Row], gate: GateTable, band: Callable[[str], float] = lambda _: WIRE_BAND
 ) -> list[Judgement]:
     """One judgement for every cell of either side.
 
@@ -100,11 +93,11 @@ def _finding(cell: str, base: Entry, head: Entry, gate: GateTable, band: float) 
     ]
     if other:
         return Judgement(cell, Verdict.NOT_COMPARABLE, ", ".join(other))
-    left = [
+    diverged = [
         key for key in VALUES if key in base.keys() & head.keys() and not near(base[key], head[key], gate.loss_band)
     ]
-    if left:
-        reason = ", ".join(change(key, base[key], head[key]) for key in left)
+    if diverged:
+        reason = ", ".join(change(key, base[key], head[key]) for key in diverged)
         return Judgement(cell, Verdict.FAILED, f"{reason}, outside ±{100 * gate.loss_band:g} %")
     appeared = [key for key in COMPARED if (key in base) != (key in head)]
     if appeared:

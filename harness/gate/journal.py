@@ -13,25 +13,25 @@ from pydantic import ValidationError
 
 from wanbench.harness.errors import HostError, SpecError, in_words, writing
 from wanbench.harness.gate import baseline, exact
-from wanbench.harness.gate.git import commit
-from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Report
+from wanbench.harness.gate.verdict import Report, by_name
+from wanbench.harness.process.git import git
 from wanbench.harness.results import planned
 from wanbench.harness.results.columns import MEASURES
 from wanbench.harness.results.outcome import CellOutcome, Outcome
 from wanbench.harness.results.store import RunFolder
 
 _DIRTY = "-dirty"
+_LONGEST = 200  # characters of the subject of a commit
 
 
 def refuse_other(path: Path, experiment: str) -> None:
     """Refuse a file of another experiment, before anything is measured. Raises: SpecError, HostError."""
     if not path.exists():
         return
-    found = _outcomes(path)
-    if found and found[-1].experiment != experiment:
+    outcomes = _outcomes(path)
+    if outcomes and outcomes[-1].experiment != experiment:
         raise SpecError(
-            f"--append {path}: has outcomes of {found[-1].experiment!r}, not of {experiment!r}; "
+            f"--append {path}: has outcomes of {outcomes[-1].experiment!r}, not of {experiment!r}; "
             "use one file for each experiment"
         )
 
@@ -57,9 +57,10 @@ def append(path: Path, report: Report) -> bool:
 def _judged(outcome: Outcome, report: Report) -> str:
     verdicts = {finding.cell: str(finding.verdict) for finding in report.cells}
     cells = {name: cell.model_copy(update={"verdict": verdicts.get(name)}) for name, cell in outcome.cells.items()}
-    worst = report.findings[0].verdict if report.findings else None
-    known = {"verdict": worst and str(worst), "cells": cells}
-    return outcome.model_copy(update=known).model_dump_json(by_alias=True, exclude_none=True)
+    worst = str(report.findings[0].verdict) if report.findings else None
+    return outcome.model_copy(update={"verdict": worst, "cells": cells}).model_dump_json(
+        by_alias=True, exclude_none=True
+    )
 
 
 def _of_run(folder: RunFolder) -> Outcome:
@@ -75,22 +76,31 @@ def _of_run(folder: RunFolder) -> Outcome:
     try:
         manifest = folder.manifest()
         text = str(manifest.get("project") or manifest.get("git") or "")
-        found = commit(text.removesuffix(_DIRTY)) if text else None
-        known = manifest.get("versions", {})
+        versions = manifest.get("versions", {})
         return Outcome(
             experiment=_experiment(folder),
-            commit=found and found.hash,
-            date=found and found.date,
-            subject=found and found.subject,
+            **_commit(text.removesuffix(_DIRTY)),
             dirty=text.endswith(_DIRTY),
-            wanbench=known.get("wanbench"),
-            torch=known.get("torch"),
+            wanbench=versions.get("wanbench"),
+            torch=versions.get("torch"),
             processor=manifest.get("cpu"),
             kernel=manifest.get("kernel"),
             cells={name: _cell(group) for name, group in by_name(rows).items()},
         )
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise SpecError(f"{folder.path}: not a run that can be followed: {_reason(error)}") from None
+
+
+def _commit(revision: str) -> dict[str, Any]:
+    """Hash, date (ISO 8601) and first line of a commit; empty if it is not known here, or without git."""
+    if not revision or revision.startswith("-"):
+        return {}
+    try:
+        line = git("log", "-1", "--no-show-signature", "--format=%H%x00%cI%x00%s", revision, "--")
+    except (HostError, OSError):
+        return {}
+    name, date, subject = line.split("\0", 2)
+    return {"commit": name, "date": date, "subject": subject[:_LONGEST]}
 
 
 def _experiment(folder: RunFolder) -> str:
@@ -106,9 +116,9 @@ def _cell(rows: Sequence[Mapping[str, Any]]) -> CellOutcome:
     metrics = {}
     for name in (*MEASURES, *exact.COUNTS, exact.WIRE):
         values = [exact.wire_bytes_per_step(row) if name == exact.WIRE else row.get(name) for row in valid]
-        known = [float(value) for value in values if value is not None]
-        if known:
-            metrics[name] = [statistics.median(known), min(known), max(known)] if len(known) > 1 else known
+        numbers = [float(value) for value in values if value is not None]
+        if numbers:
+            metrics[name] = [statistics.median(numbers), min(numbers), max(numbers)] if len(numbers) > 1 else numbers
     return CellOutcome(
         cell=last["cell_key"],
         testbed=last["testbed"],

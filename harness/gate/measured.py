@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from wanbench.harness.gate import exact, rule
-from wanbench.harness.gate.names import by_name
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
-from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict
+from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict, by_name
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
 
@@ -42,7 +41,7 @@ class Sides:
         head: Sequence[Row],
         gate: GateTable,
         other_machine: str | None = None,
-        band: Callable[[str], float] = exact.default_band,
+        band: Callable[[str], float] = lambda _: exact.WIRE_BAND,
     ) -> None:
         """`other_machine`: the reason if the times of the two sides cannot be compared, else None. `band`: of bytes."""
         self._base, self._head = by_name(base), by_name(head)
@@ -68,13 +67,12 @@ class Sides:
 
     def times(self, cell: str) -> tuple[list[float], list[float]]:
         """Step times of base and head, in seconds, of the repetitions that both have."""
-        base, head = _times(self._base[cell]), _times(self._head[cell])
-        both = sorted(base.keys() & head.keys())
-        return [base[rep] for rep in both], [head[rep] for rep in both]
+        pairs = self._pairs(cell)
+        return [base for base, _ in pairs.values()], [head for _, head in pairs.values()]
 
     def wire_noise(self) -> dict[str, float]:
         """The noise of the bytes that programs send in a step, by name of cell, if the sides are equal."""
-        found = {}
+        noise = {}
         for cell in self.timed:
             base, head = (
                 {row["rep"]: exact.wire_bytes_per_step(row) for row in side[cell]} for side in (self._base, self._head)
@@ -82,8 +80,8 @@ class Sides:
             pairs = [(base[rep], head[rep]) for rep in sorted(base.keys() & head.keys())]
             ratios = [math.log(after / before) for before, after in pairs if before and after]
             if ratios:
-                found[cell] = float(rule.noise(np.array(ratios)))
-        return found
+                noise[cell] = float(rule.noise(np.array(ratios)))
+        return noise
 
     def _settle(self, cell: str) -> Judgement | None:
         if cell not in self._head:
@@ -108,14 +106,17 @@ class Sides:
         return Judgement(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
 
     def _ratios(self) -> Floats:
-        rows = [row for cell in self.timed for side in (self._base, self._head) for row in side[cell]]
-        rounds = {rep: place for place, rep in enumerate(sorted({int(row["rep"]) for row in rows}))}
+        rounds = sorted({int(row["rep"]) for cell in self.timed for row in (*self._base[cell], *self._head[cell])})
         ratios = np.full((len(self.timed), len(rounds)), math.nan)
         for index, cell in enumerate(self.timed):
-            base, head = _times(self._base[cell]), _times(self._head[cell])
-            for rep in base.keys() & head.keys():
-                ratios[index, rounds[rep]] = math.log(head[rep] / base[rep])
+            for rep, (base, head) in self._pairs(cell).items():
+                ratios[index, rounds.index(rep)] = math.log(head / base)
         return ratios
+
+    def _pairs(self, cell: str) -> dict[int, tuple[float, float]]:
+        """The step times of base and head, in seconds, by repetition that both have."""
+        base, head = _times(self._base[cell]), _times(self._head[cell])
+        return {rep: (base[rep], head[rep]) for rep in sorted(base.keys() & head.keys())}
 
 
 def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list[str]:
@@ -124,7 +125,7 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list
         return []
     margins = _margins(sides.timed, gate, noise)
     chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, _threshold(noise))
-    return [cell for cell, wanted in zip(sides.timed, chosen.tolist(), strict=True) if wanted]
+    return [cell for cell, is_chosen in zip(sides.timed, chosen.tolist(), strict=True) if is_chosen]
 
 
 def findings(
@@ -142,7 +143,7 @@ def findings(
     alpha = gate.alpha / looks
     decision = rule.decide(sides.log_ratios, margins, alpha)
     low, high = (np.expm1(end) for end in rule.moments(sides.log_ratios).interval())
-    found = dict(sides.settled)
+    judgements = dict(sides.settled)
     for i, cell in enumerate(sides.timed):
         verdict = _verdict(decision, i) if cell not in regressed else Verdict.REGRESSED
         base, head = sides.times(cell)
@@ -159,9 +160,9 @@ def findings(
         )
         doubt = "" if verdict is Verdict.REGRESSED else noise.doubt(cell, gate.max_slowdown)
         timed = Judgement(cell, Verdict.INCONCLUSIVE if doubt else verdict, doubt, timing)
-        found[cell] = _with_counts(sides.counted(cell), timed)
+        judgements[cell] = _with_counts(sides.counted(cell), timed)
     together = _together(sides, alpha, noise)
-    return [found[cell] for cell in sorted(found)], together
+    return [judgements[cell] for cell in sorted(judgements)], together
 
 
 def _verdict(decision: rule.Decision, index: int) -> Verdict:
@@ -203,8 +204,8 @@ def _margins(cells: Sequence[str], gate: GateTable, noise: HostNoise) -> Floats:
 
 def _why_failed(rows: Sequence[Row]) -> str | None:
     """The reason of the first repetition that failed."""
-    found = ((row["rep"], exact.why_failed(row)) for row in rows)
-    return next((f"rep {rep}: {why}" for rep, why in found if why is not None), None)
+    reasons = ((row["rep"], exact.why_failed(row)) for row in rows)
+    return next((f"rep {rep}: {why}" for rep, why in reasons if why is not None), None)
 
 
 def _without_values(rows: Sequence[Row]) -> list[Row]:
@@ -217,7 +218,7 @@ def _times(rows: Sequence[Row]) -> dict[int, float]:
     for row in rows:
         if row["status"] == "ok":
             times.setdefault(int(row["rep"]), []).append(float(row["step_time_s"]))
-    return {rep: statistics.median(each) for rep, each in times.items()}
+    return {rep: statistics.median(of_rep) for rep, of_rep in times.items()}
 
 
 def _known(value: float) -> float | None:
@@ -253,7 +254,7 @@ def unlike_hosts(base: Sequence[Row], head: Sequence[Row]) -> str | None:
     """
     sides = [hosts_of(rows) for rows in (base, head)]
     names = [set(side.names) for side in sides]
-    if names[0] != names[1] and not any(NOT_RECORDED in each or not each for each in names):
+    if names[0] != names[1] and not any(NOT_RECORDED in of_side or not of_side for of_side in names):
         sides.append(hosts_of([*base, *head]))
     return next(filter(None, (side.problem for side in sides)), None)
 

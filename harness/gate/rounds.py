@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,19 @@ from wanbench.harness.errors import (
     EXIT_SPEC,
     HostError,
     Interrupted,
+    SpecError,
 )
-from wanbench.harness.gate.provenance import HOOK
-from wanbench.harness.gate.sides import Side
+from wanbench.harness.gate.measured import Sides, other_machine
+from wanbench.harness.gate.noise import HostNoise
+from wanbench.harness.gate.sides import HOOK, Side
+from wanbench.harness.gate.verdict import name, name_of
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process.git import environment
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.ending import stoppable
+from wanbench.harness.run.host import stoppable
 from wanbench.harness.spec.command import files
+from wanbench.harness.spec.tables import GateTable
 from wanbench.netprofiles import toml_text
 from wanbench.workloads.process.namespace import die_with_parent
 
@@ -81,8 +87,8 @@ class Measurement:
         """The rows so far."""
         if not self.folder.path.is_dir():
             return []
-        found = self.folder.read()
-        return [*found.rows, *found.earlier]  # the plan of a round does not have the cells that it leaves out
+        content = self.folder.read()
+        return [*content.rows, *content.earlier]  # the plan of a round does not have the cells that it leaves out
 
     def measure(self, repeats: int, leave_out: Iterable[Axes]) -> None:
         """Measure up to `repeats` repetitions of all cells except those left out.
@@ -169,3 +175,64 @@ def _lines(process: subprocess.Popen[bytes], stopped: threading.Event) -> Iterat
             return
         *whole, rest = (rest + part).split(b"\n")
         yield from (line.decode(errors="replace") for line in whole)
+
+
+class Pair:
+    """Both sides of a comparison under way."""
+
+    def __init__(self, cells: Sequence[Cell], order: RunRequest, folder: Path, base: Side, head: Side) -> None:
+        """`cells`: those to compare. `folder`: for the results of both sides; earlier ones are removed."""
+        self._cells = cells
+        self._done = 0
+        for side in (base, head):
+            shutil.rmtree(folder / side.role, ignore_errors=True)
+        self.base = Measurement(base, order, folder / base.role)
+        self.head = Measurement(head, order, folder / head.role)
+        self.simulated = all(cell.testbed == "virtual" for cell in cells)
+        self.files = {"base": str(self.base.folder.path), "head": str(self.head.folder.path)}
+
+    def measure(self, rounds: int, only: Collection[str]) -> None:
+        """Measure up to this many rounds of the cells in `only` (all if empty), except failed and exact ones.
+
+        Raises: as `Measurement.measure`; CannotRun only for the base.
+        """
+        for index, side in turns(self._done, rounds, self.base, self.head):
+            leave_out = self._left_out(only) if index else ()
+            print(f"check: round {index + 1} of {rounds}, {side.side.role}", file=sys.stderr, flush=True)
+            if leave_out is None:
+                break
+            self._measure(side, index + 1, leave_out)
+        self._done = rounds
+        for side in (self.base, self.head):  # if the host was busy: once more, after the other cells
+            doubtful = {name(row) for row in side.rows() if row["status"] == "invalid"}
+            leave_out = self._left_out(doubtful)
+            if doubtful and leave_out is not None:
+                self._measure(side, rounds, leave_out)
+
+    def _measure(self, side: Measurement, repeats: int, leave_out: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            side.measure(repeats, leave_out)
+        except CannotRun as error:
+            if side is self.head:
+                raise SpecError(f"head ({side.side.title}): {error}") from None
+            raise
+
+    def sides(self, gate: GateTable, noise: HostNoise) -> Sides:
+        """The results of both sides so far."""
+        machines = [side.folder.manifest() for side in (self.base, self.head)]
+        return Sides(self.base.rows(), self.head.rows(), gate, other_machine(*machines), noise.wire_band)
+
+    def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
+        """Axes of the cells to leave out, None if no other cell is left. One-worker cells follow the others."""
+        settled = self._settled()
+        swept = [cell for cell in self._cells if not cell.is_baseline]
+        names = {name_of(cell): cell for cell in swept}
+        keep = [cell for cell in names if cell not in settled and (not only or cell in only)]
+        if not keep and any(cell not in settled for cell in names):
+            keep = [next(cell for cell in names if cell not in settled)]  # so that its one-worker cell is measured
+        return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None
+
+    def _settled(self) -> set[str]:
+        """Cells that more repetitions cannot change: failed on one side, or simulated."""
+        rows = [*self.base.rows(), *self.head.rows()]
+        return {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}

@@ -102,10 +102,10 @@ def decide(d: Floats, margins: Floats | float, alpha: float) -> Decision:
         margins: the relative slowdown of each cell that does not count yet.
         alpha: family-wise error rate of this look.
     """
-    found, bound = moments(d), np.log1p(margins)
-    regressed = holm(found.p_above(bound), alpha)
-    improved = holm(found.p_below(-bound), alpha)
-    unchanged = found.p_below(bound) < 1 - _UNCHANGED_CONFIDENCE
+    sample, bound = moments(d), np.log1p(margins)
+    regressed = holm(sample.p_above(bound), alpha)
+    improved = holm(sample.p_below(-bound), alpha)
+    unchanged = sample.p_below(bound) < 1 - _UNCHANGED_CONFIDENCE
     return Decision(regressed, improved, unchanged & ~regressed & ~improved)
 
 
@@ -126,11 +126,11 @@ class Overall:
 
 def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Overall:
     """Judge all cells together at the error rate `alpha`, from the rounds in which every cell has a pair."""
-    found = moments(d.mean(axis=-2))
-    reach = stats.t.ppf(1 - alpha, np.maximum(found.pairs - 1, 1)) * found.error
+    sample = moments(d.mean(axis=-2))
+    reach = stats.t.ppf(1 - alpha, np.maximum(sample.pairs - 1, 1)) * sample.error
     bound = np.log1p(threshold)
-    slower = found.mean - reach > bound
-    return Overall(found.mean, found.mean - reach, slower, ~slower & (found.mean > bound / 2))
+    slower = sample.mean - reach > bound
+    return Overall(sample.mean, sample.mean - reach, slower, ~slower & (sample.mean > bound / 2))
 
 
 def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:

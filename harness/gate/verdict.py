@@ -1,13 +1,18 @@
-"""The verdicts of the gate on cells, and the report and exit code that follow from them."""
+"""The verdicts of the gate on cells, the report and exit code that follow from them, and the names of cells.
+
+Cells of two sides match by name: algorithm and axes, which do not depend on the version of the program.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from wanbench.harness.errors import EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
+from wanbench.harness.plan.cell import Cell
 
 
 class Verdict(StrEnum):
@@ -121,7 +126,7 @@ class Report:
     @property
     def judged(self) -> tuple[int, int]:
         """The number of cells that were compared, and of requirements that were tested."""
-        cells, claims = (sum(one.verdict in _JUDGED for one in group) for group in (self.cells, self.claims))
+        cells, claims = (sum(finding.verdict in _JUDGED for finding in group) for group in (self.cells, self.claims))
         return cells, claims
 
     def exit_code(self, *, undecided: int = EXIT_INCONCLUSIVE) -> int:
@@ -130,8 +135,8 @@ class Report:
         Args:
             undecided: the code if nothing regressed but something is undecided, such as a cell that only one side has.
         """
-        found = {finding.verdict for finding in self.findings}
-        code = next((code for verdicts, code in _EXIT if verdicts & found), EXIT_OK)
+        verdicts_found = {finding.verdict for finding in self.findings}
+        code = next((code for verdicts, code in _EXIT if verdicts & verdicts_found), EXIT_OK)
         code = undecided if code == EXIT_INCONCLUSIVE else code
         return EXIT_INCONCLUSIVE if code == EXIT_OK and not any(self.judged) else code
 
@@ -151,3 +156,35 @@ class Report:
             "notes": list(self.notes),
             "files": dict(self.files),
         }
+
+
+Row = Mapping[str, Any]
+
+
+def name(row: Row) -> str:
+    """The readable name of a cell: algorithm, workers, and the other axes."""
+    axes = {key: value for key, value in sorted(row["axes"].items()) if key not in {"algorithm", "workers"}}
+    values = [str(value) if key == "rtt" else f"{key}={value}" for key, value in axes.items()]
+    return " ".join([str(row["algorithm"]), f"w{row['workers']}", *values])
+
+
+def name_of(cell: Cell) -> str:
+    """The same for a cell that has no row yet."""
+    return name({"axes": cell.axes, "algorithm": cell.label, "workers": cell.workers})
+
+
+def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Repetitions of each cell, in order.
+
+    One-worker cells of a sweep over testbeds or workloads have no axis that tells them apart. Their names also contain
+    testbed and workload, and the identity if necessary.
+    """
+    cells: dict[str, list[Row]] = {}
+    for row in rows:
+        cells.setdefault(row["cell_key"], []).append(row)
+    names = {key: name(group[0]) for key, group in cells.items()}
+    for more in (lambda row: f"{row['testbed']} {row['workload']}", lambda row: row["cell_key"]):
+        shared = {text for text, times in Counter(names.values()).items() if times > 1}
+        names |= {key: f"{text} ({more(cells[key][0])})" for key, text in names.items() if text in shared}
+    repetitions = {names[key]: sorted(group, key=lambda row: int(row["rep"])) for key, group in cells.items()}
+    return dict(sorted(repetitions.items()))

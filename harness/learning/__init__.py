@@ -5,10 +5,8 @@ time to a target on any network is then its steps times the step time there.
 
 Layout
     design.py      Design: which settings, conditions, learning rates and seeds; the built-in ones in designs/
-    trials.py      the cells of a design
-    campaign.py    tunes learning rates, trains every seed, and measures simulated step times; resumable
+    campaign.py    the cells of a design; tunes learning rates, trains every seed, and measures step times; resumable
     cost.py        what a design costs, before it runs
-    recording.py   Recording: the trajectories of a design in one small file; the recorded ones in recorded/;
-                   extend.py: adds settings to one
-    summary.py     the lines of `wanbench list learning`; table.py: tables in Markdown at equal steps and equal time
+    recording.py   Recording: the trajectories of a design in one small file; the recorded ones in recorded/
+    summary.py     the lines of `wanbench list learning`, and tables in Markdown at equal steps and equal time
 """

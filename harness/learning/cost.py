@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from wanbench.harness.learning.campaign import tuning
+from wanbench.harness.learning.campaign import Rates, spec_of, timed, trials, tuning
 from wanbench.harness.learning.design import Design
-from wanbench.harness.learning.trials import Rates, spec_of, timed, trials
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.process.apart import call
 from wanbench.harness.run.host import check_host

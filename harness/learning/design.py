@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Name
 from wanbench.harness.spec.refusals import explained
-from wanbench.harness.spec.table import Table
+from wanbench.harness.spec.tables import Table
 from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
@@ -171,8 +170,8 @@ def narrowed(design: Design, only: Mapping[str, set[str]]) -> Design:
             raise SpecError(f"--only {key}=...: expected setting=NAME or condition=NAME")
         for value in values:
             if value not in known[key]:
-                near = difflib.get_close_matches(value, known[key], 1) or known[key]
-                raise SpecError(f"--only {key}={value}: not in the design {design.name}; try {', '.join(near)}")
+                near = did_you_mean(value, known[key], f"try {', '.join(known[key])}")
+                raise SpecError(f"--only {key}={value}: not in the design {design.name}{near}")
     wanted = only.get("setting", set(design.settings))
     settings = {k: v for k, v in design.settings.items() if k in wanted | {REFERENCE}}
     conditions = [

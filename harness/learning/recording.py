@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.evidence import EVALUATIONS
-from wanbench.harness.results.target import steps_to_target
-from wanbench.netprofiles import did_you_mean
 
 SUFFIX = ".json.gz"
 RECORDED = Path(__file__).parent / "recorded"
@@ -50,10 +48,6 @@ class Trajectory:
     loss_every: int
     loss: list[float | None]
 
-    def steps_to_target(self, target: float) -> float | None:
-        """Steps until this accuracy; None if never."""
-        return steps_to_target(self.steps, self.accuracy, target)
-
 
 @dataclass(frozen=True)
 class Recording:
@@ -80,14 +74,6 @@ class Recording:
             found.setdefault((one.condition, one.setting), {})[one.seed] = one
         return found
 
-    def seeds_of(self, setting: str, condition: str = BASE) -> dict[int, Trajectory]:
-        """The trajectories of a setting by seed. Raises: SpecError: there are none."""
-        known = [name for where, name in self.by_setting if where == condition]
-        if (condition, setting) not in self.by_setting:
-            near = did_you_mean(setting, known, f"it has {', '.join(known) or 'none'}")
-            raise SpecError(f"{self.design}: {condition}: no setting {setting!r}{near}")
-        return self.by_setting[condition, setting]
-
     def reference_of(self, condition: str) -> dict[int, Trajectory] | None:
         """What the settings of a condition are compared with; on another network, that is the reference of the base."""
         table: Mapping[str, Any] = next((c for c in self.about.get("conditions", ()) if c["name"] == condition), {})
@@ -95,14 +81,6 @@ class Recording:
         return self.by_setting.get((condition, REFERENCE)) or (
             self.by_setting.get((BASE, REFERENCE)) if elsewhere else None
         )
-
-    def steps_to_target(self, setting: str, target: float, condition: str = BASE) -> dict[int, float | None]:
-        """Steps until this accuracy by seed; None where it is never reached.
-
-        The time to the target on any network is the number of steps times the step time there, unless the algorithm's
-        schedule depends on the network.
-        """
-        return {seed: one.steps_to_target(target) for seed, one in self.seeds_of(setting, condition).items()}
 
     def write(self, path: Path) -> None:
         """Write the file, with equal bytes for equal data."""
@@ -150,11 +128,48 @@ def curve(rep: Path, every: int) -> dict[str, Any]:
         "accuracy": [round(float(value), 5) for value in evaluated["accuracy"]],
         "loss_every": every,
         "loss": [
-            _significant(sum(chunk) / len(chunk)) if (i + 1) * every <= finite or finite == len(losses) else None
+            float(f"{sum(chunk) / len(chunk):.4g}") if (i + 1) * every <= finite or finite == len(losses) else None
             for i, chunk in enumerate(chunks)
         ],
     }
 
 
-def _significant(value: float) -> float:
-    return float(f"{value:.4g}")
+_RECIPE = ("workload", "network", "train", "workers", "seeds", "seed", "tune")
+
+
+def extended(old: Recording, new: Recording, about: dict[str, Any]) -> Recording:
+    """The old recording with the settings and conditions of the new one, which replace those of equal name.
+
+    The reference was trained again with every seed. Only if each of its losses and accuracies is the recorded one do
+    old and new trajectories come from the same recipe, data and arithmetic, so that they can stand side by side.
+
+    Args:
+        about: of the whole design, of which `new` has a part.
+
+    Raises:
+        SpecError: the recipe differs, or the reference trained otherwise than recorded.
+    """
+    for key in _RECIPE:
+        if old.about.get(key) != about.get(key):
+            raise SpecError(
+                f"{old.design}: {key} differs from what is recorded; record the whole design, without --only"
+            )
+    if old.by_setting.get((BASE, REFERENCE)) != new.by_setting.get((BASE, REFERENCE)):
+        raise SpecError(
+            f"{old.design}: {REFERENCE} trains otherwise here than recorded, so new settings cannot be compared with "
+            "the old ones; record the whole design, without --only"
+        )
+    trained = new.by_setting.keys()
+    tuned = {(each["condition"], each["setting"]) for each in new.tuned}
+    return replace(
+        new,
+        about=about,
+        made={**new.made, "code": sorted({*old.made["code"], *new.made["code"]})},
+        tuned=[each for each in old.tuned if (each["condition"], each["setting"]) not in tuned] + [*new.tuned],
+        trajectories=[each for each in old.trajectories if (each.condition, each.setting) not in trained]
+        + [*new.trajectories],
+        step_time_s={
+            profile: {**old.step_time_s.get(profile, {}), **new.step_time_s.get(profile, {})}
+            for profile in {**old.step_time_s, **new.step_time_s}
+        },
+    )

@@ -1,10 +1,7 @@
-"""A profile from the output of ping and iperf3, each value with its source.
+"""A profile from the output of ping and iperf3, each value with its source. Pure.
 
 Layout
-    hosts.py      ping and iperf3 against live hosts
-    ping.py       the output of ping: which pings were answered, and when (pure)
-    iperf3.py     the JSON of iperf3: what the receiver counted, and the intervals (pure)
-    readings.py   the values of a path in one output (pure)
-    shared.py     paths alone and at once: is there a link that they share? (pure)
-    profile.py    the profile as TOML (pure)
+    ping.py       the output of ping: which pings were answered, and when
+    iperf3.py     the JSON of iperf3: what the receiver counted, and the intervals
+    profile.py    the values of a path in such outputs, links that paths share, and the profile as TOML
 """

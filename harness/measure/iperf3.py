@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.netprofiles.table import number
+from wanbench.netprofiles.user_file import number
 
 _BEGIN = re.compile(r"^[ \t]*\{", re.MULTILINE)
 _NOT_A_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b", re.IGNORECASE)  # as C prints it; JSON has no such word
@@ -47,11 +47,11 @@ def read_report(text: str) -> Report | None:
         return None
     with as_report():
         documents = list(_documents(_NOT_A_NUMBER.sub(r"\1NaN", text)))
-        events = [(each["event"], each["data"]) for each in documents if "event" in each]
+        events = [(document["event"], document["data"]) for document in documents if "event" in document]
         whole = [each for each in documents if "event" not in each]  # or the last of a stream
         if len(whole) > 1 or sum(event == "start" for event, _ in events) > 1:
             raise ValueError("two reports of iperf3; expected one, so give each its own file")
-        data = {"intervals": [each for event, each in events if event == "interval"], **dict(events)}
+        data = {"intervals": [interval for event, interval in events if event == "interval"], **dict(events)}
         data = whole[0] if whole else data
         if not data.keys() & {"intervals", "end", "error"}:
             raise KeyError
@@ -130,7 +130,7 @@ def intervals(report: Report) -> Iterator[tuple[float, float, Mapping[str, float
         ValueError: a number is not one, or UDP was sent by this machine, so that it does not know what arrived.
     """
     with as_report():
-        kept = [each for each in report.intervals if not each["sum"].get("omitted")]
+        kept = [interval for interval in report.intervals if not interval["sum"].get("omitted")]
         for count, each in enumerate(kept, 1):
             total = each["sum"]
             if "packets" in total and "lost_percent" not in total:

@@ -133,15 +133,15 @@ def _statistics(lines: Iterable[_Line]) -> Iterator[tuple[int, int, int, float |
     Raises:
         ValueError: the numbers do not agree.
     """
-    others = [line for line in lines if line.rtt_ms is None and line.sequence is None]
-    text = "\n".join(line.text.rstrip() for line in others)
-    for found in _STATISTICS.finditer(text):
-        sent, received = (int(value) for value in found.group(1, 2, 5, 6, 7, 8) if value is not None)
-        line = others[text.count("\n", 0, found.start())].number
-        lost_pct = float(found[3].replace(",", ".")) if found[3] else 100 * (1 - received / max(sent, 1))
+    rest = [line for line in lines if line.rtt_ms is None and line.sequence is None]
+    text = "\n".join(line.text.rstrip() for line in rest)
+    for match in _STATISTICS.finditer(text):
+        sent, received = (int(value) for value in match.group(1, 2, 5, 6, 7, 8) if value is not None)
+        line = rest[text.count("\n", 0, match.start())].number
+        lost_pct = float(match[3].replace(",", ".")) if match[3] else 100 * (1 - received / max(sent, 1))
         if received > sent or abs(lost_pct - 100 * (1 - received / max(sent, 1))) >= 1:
             raise ValueError(f"line {line}: the numbers of pings sent, received and lost do not agree")
-        yield line, sent, received, int(found[4]) / 1000 if found[4] else None
+        yield line, sent, received, int(match[4]) / 1000 if match[4] else None
 
 
 def _numbered(text: str, lines: Iterable[_Line], counted: bool) -> tuple[dict[int, _Line], range, int]:
@@ -170,7 +170,7 @@ def _in_order(lines: Iterable[_Line]) -> tuple[dict[int, _Line], range, int]:
     for line in lines:
         if not _TITLE.search(line.text):
             body += [line] if line.text.strip() else []
-        elif any(each.rtt_ms is not None for each in body):
+        elif any(entry.rtt_ms is not None for entry in body):
             break
         else:
             body = []

@@ -8,22 +8,46 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from wanbench.harness.emulators.plan import PAYLOAD_SHARE
-from wanbench.harness.plan import known
-from wanbench.harness.plan.conditions import effective_conditions
-from wanbench.harness.plan.law import Collective, PredictInputs, fill_steps, one_shot_bytes, predict, window_steps
-from wanbench.harness.plan.limits import why_unknown
+from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
+from wanbench.harness.plan import known, repetition
+from wanbench.harness.plan.conditions import effective_conditions, why_unknown
+from wanbench.harness.plan.known import workload_identity, workload_of
+from wanbench.harness.plan.law import (
+    Collective,
+    PredictInputs,
+    all_reduce_time,
+    fill_steps,
+    gloo_rounds,
+    one_shot_bytes,
+    predict,
+    rep_duration_s,
+    sent_bytes,
+    window_steps,
+)
+from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
+from wanbench.harness.plan.pacing import paces
+from wanbench.harness.plan.repetition import (
+    DEFAULT_WARMUP,
+    GUESSED_STEP_S,
+    WARM_ROUNDS,
+    Command,
+    CommandRepetition,
+    Inputs,
+    Repetition,
+    TrainingRepetition,
+)
 from wanbench.harness.plan.ring_order import ring_order
-from wanbench.harness.plan.workload import workload_identity, workload_of
+from wanbench.harness.spec.command import name_of
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
@@ -35,13 +59,33 @@ from wanbench.harness.spec.tables import (
     WorkloadTable,
     count,
 )
-from wanbench.harness.timeline.changes import Change
+from wanbench.harness.timeline.changes import Change, described, planned_outage_s
 from wanbench.netprofiles import Delay, Profile
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
 _LONGEST = 200  # bytes of the readable part of a folder; file systems take 255
-_DEFAULT_SEED, _DEFAULT_WINDOW, _DEFAULT_WARMUP = RunTable().seed, count(RunTable().window), 3
+_DEFAULT_SEED, _DEFAULT_WINDOW = RunTable().seed, count(RunTable().window)
+# Processor seconds to carry a segment and its acknowledgement: emulator, both ends' TCP stacks, copies and additions.
+# Measured as the busy time of a 2-core machine, with four workers, paced `direct`, 0.1 to 1 Gbit/s, 0 and 100 ms, and
+# divided by its `slowness` of 1.2. What a host really needs is learned from its first repetitions (run/room.py).
+_CPU_S_PER_SEGMENT, _CPU_S_PER_BYTE = 125e-6, 1.7e-9
+_TSO_S, _TSO_PACKETS = 2**-10, 2  # Linux sends a paced connection's bytes of 1 ms together, at least two packets
+_CPU_S_PER_PACKET = 30e-6  # if the emulator moves single packets
+_CPU_SHARE_PER_WORKER = 0.01
+# To compress a byte of a vector, and to restore it from the messages of three others: top-k. With one message other
+# compressors need 1 to 9 ns (benchmarks/compressors.py).
+_COMPRESSION_S_PER_BYTE = 6e-9
+_SIMULATED_S, _SIMULATED_S_PER_STEP = 0.02, 1e-4  # per simulated repetition, and per worker and step in it
+_SIMULATED_S_PER_HOP = 4e-4  # one hop of all pieces of a ring, or half a round of gloo (measured: 0.23 to 0.47 ms)
+_FLOPS = 20e9  # per second, one core, small layers
+_LEARNING_S = 1e-3  # per real gradient, besides its matrix products
+_GUESSED_COMMAND_S = 30.0  # a program, until one like it has ended
+_WORKER_BYTES = 120 << 20  # private memory of a worker in addition to its vectors; generous
+_PROGRAM_BYTES = 16 << 20  # of a bare interpreter
+_SIMULATOR_BYTES = 128 << 20  # private memory of a process that simulates, with a data set; measured: 105 MiB
+_SIMULATED_BYTES = 256 << 10  # of a simulated worker: stack, rows, its share of a round of messages
+_VECTORS = 4  # parameters, momentum, gradient, accumulator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +169,71 @@ class Cell:
         """True for the one-worker cell that scalability is computed from."""
         return self.label == BASELINE
 
+    @property
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """What a repetition reads besides the code of wanbench."""
+
+    @abstractmethod
+    def repetition(self, rep: int) -> Repetition:
+        """Resolve a repetition."""
+
+    def columns(self, rep: int) -> dict[str, Any]:
+        """The columns of a repetition's row that are known before it is measured, except empty ones."""
+        alone = self.workers == 1
+        return {
+            "cell": self.slug,
+            "cell_key": self.key,
+            "base_key": self.base_key,
+            "code": "",
+            "rep": rep,
+            "testbed": self.testbed,
+            "emulator": None if alone else self.emulator,
+            "algorithm": self.label,
+            "kind": self.kind,
+            "params": dict(self.params),
+            "workers": self.workers,
+            "profile": None if alone else self.network.name,
+            **self.network.conditions(self.profile, self.placement),
+            "tcp": None if alone else self.tcp.congestion,
+            "seed": self.seed + rep,
+            "timeline": described(self.changes),
+            "events": [] if self.changes else None,
+            "axes": dict(self.axes),
+        }
+
+    trains: ClassVar[bool] = False
+    """Whether workers train in wanbench's own loop."""
+
+    @property
+    def users_names(self) -> set[str]:
+        """The user's own model and algorithm, such as "mine:Method"."""
+        return set()
+
+    @property
+    def loses_workers(self) -> bool:
+        """Whether workers are killed, so that the others have to go on without them."""
+        return False
+
+    @property
+    def compressing_cpus(self) -> float:
+        """The average number of processors that compress, as far as it is known."""
+        return 0.0
+
+    def forecast(self) -> dict[str, Any]:
+        """What `wanbench plan` prints of a repetition: its steps, and its step time by the law."""
+        return dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound"))
+
+    @property
+    @abstractmethod
+    def load(self) -> Load:
+        """The predicted cost of a repetition."""
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> float:
+        """The predicted memory of a repetition."""
+
     def _further_axes(self) -> dict[str, Any]:
         """The axes that the label and the number of workers do not show."""
         return {key: value for key, value in self.axes.items() if key not in {"algorithm", "workers"}}
@@ -142,6 +251,11 @@ class Cell:
     def placement(self) -> tuple[str, ...]:
         """The site of each rank. Raises: PlacementError."""
         return self.network.placement(self.profile, self.workers)
+
+    @property
+    def emulated_network(self) -> EmulatedNetwork:
+        """The network between the workers, ready for an emulator."""
+        return build(self.profile, self.placement)
 
     @property
     def law_gap(self) -> str | None:
@@ -212,7 +326,6 @@ class TrainingCell(Cell):
         return scale or 1.0
 
     def tables(self) -> Mapping[str, object]:
-        """See `Cell.tables`."""
         own = {"workload": self.task, "train": self.train, "comm": self.comm, "virtual": self.virtual}
         return {**super().tables(), **own, "failures": self.failures}
 
@@ -280,7 +393,6 @@ class TrainingCell(Cell):
 
     @cached_property
     def law_gap(self) -> str | None:
-        """See `Cell.law_gap`."""
         if self.loses_workers:
             return "workers are lost"
         if self.changes:
@@ -299,7 +411,6 @@ class TrainingCell(Cell):
 
     @property
     def predicted_step_time_s(self) -> float | None:
-        """See `Cell.predicted_step_time_s`."""
         return None if self.law_gap else predict(self.law_inputs).step_time_s
 
     @property
@@ -333,38 +444,198 @@ class TrainingCell(Cell):
         """Total number of steps."""
         return max(self.window_begin + self.window, self.asked_steps)
 
+    @property
+    def inputs(self) -> Inputs:
+        mounted = () if self.task.data is None else (Path(self.task.data),)
+        return Inputs(Path.cwd(), self.testbed, workload=self.task.plain(), mounted=mounted)
+
+    trains: ClassVar[bool] = True
+
+    @property
+    def users_names(self) -> set[str]:
+        return {name for name in (self.kind, self.task.model or "") if ":" in name}
+
+    def forecast(self) -> dict[str, Any]:
+        step_time_s = self.predicted_step_time_s
+        return {
+            "steps": self.steps,
+            "window_steps": self.window,
+            "channels": self.channels if self.workers > 1 else None,
+            "predicted_step_time_s": step_time_s,
+            "bound": predict(self.law_inputs).bound if step_time_s is not None else None,
+        }
+
+    def repetition(self, rep: int) -> TrainingRepetition:
+        return repetition.training(self, rep)
+
+    def columns(self, rep: int) -> dict[str, Any]:
+        law, alone, failing = self.law_inputs, self.workers == 1, self.failures
+        random = failing.mtbf != "none"
+        return {
+            **super().columns(rep),
+            "mtbf_s": failing.mtbf.seconds if failing.mtbf != "none" else None,
+            "mttr_s": failing.mttr.seconds if random else None,
+            "collective": None if alone else self.collective,
+            "channels": None if alone else self.channels,
+            "workload": self.workload.name,
+            "payload_scale": self.workload.payload_scale,
+            "predicted_step_time_s": self.predicted_step_time_s,
+            "undisturbed_key": self.undisturbed_key,
+            "law_inputs": law.to_json(),
+            "message_bytes": law.message_bytes,
+            "messages_per_sync": law.messages,
+        }
+
+    @cached_property
+    def load(self) -> Load:
+        """Estimate the load from the step-time law and the bytes that cross the emulator."""
+        memory = self.memory_bytes
+        if self.testbed == "virtual":
+            seconds = _SIMULATED_S + self._simulated_step_s * self.workers * self.steps + self._simulated_hops_s
+            return Load(seconds, 1.0, _SIMULATOR_BYTES + memory, simulated=True)
+        seconds = self.expected_seconds
+        if self.workload.step_time_s is None:
+            return Load(seconds, math.inf, memory)
+        if self.workers == 1:
+            return Load(seconds, _CPU_SHARE_PER_WORKER, memory)
+        inputs = self.law_inputs
+        if inputs.buckets is None:
+            messages = [inputs.message_bytes] * inputs.messages
+        else:
+            messages = [nbytes for nbytes, _ in inputs.buckets]
+        sent = self.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
+        per_byte = self._cpu_s_per_byte()
+        computing = self.workers * (_CPU_SHARE_PER_WORKER + (0.5 if self.workload.learns else 0.0))
+        computing += self.compressing_cpus
+        return Load(
+            seconds,
+            cpus=computing + per_byte * sent / self._pace_s,
+            memory_bytes=memory,
+            peak_cpus=computing + per_byte * self.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
+            emulated=True,
+        )
+
+    @property
+    def _pace_s(self) -> float:
+        """The mean time from the messages of a step to the next; workers that differ may not wait for each other."""
+        inputs = self.law_inputs
+        alone = inputs.step_times_s and self.algorithm().promises.goes_on
+        return inputs.base_step_time_s if alone else predict(inputs).step_time_s
+
+    @property
+    def compressing_cpus(self) -> float:
+        if self.algorithm().compressor is None or self.workers == 1 or self.workload.step_time_s is None:
+            return 0.0
+        nbytes = self.workload.message_bytes / self.law_inputs.period
+        return self.workers * _COMPRESSION_S_PER_BYTE * nbytes / predict(self.law_inputs).step_time_s
+
+    def _cpu_s_per_byte(self) -> float:
+        """Processor seconds per byte, in segments as long as the fastest path and the pace allow, or in packets."""
+        if self.emulator != "relay":
+            return _CPU_S_PER_PACKET / MTU
+        network = self.emulated_network
+        longest = max((network.longest_segment(*pair) for pair in network.links), default=SEGMENT_BYTES)
+        if self.comm.collective == "direct":
+            pace = max((pace for pace, _ in paces(network, 0) if pace is not None), default=math.inf)
+            longest = min(longest, max(pace * _TSO_S // MTU, _TSO_PACKETS) * MTU)
+        return _CPU_S_PER_SEGMENT / max(longest, MTU) + _CPU_S_PER_BYTE
+
+    @property
+    def memory_bytes(self) -> float:
+        """Vectors, two copies of each message in flight and of the next one, and packets on the way."""
+        model = self.workload.message_bytes
+        in_flight = self.algorithm().in_flight * self.messages_per_sync
+        started = in_flight + self.messages_per_sync
+        if self.testbed == "virtual":
+            vectors = (_VECTORS + started) * model if self.workload.learns else 0
+            return self.workers * (_SIMULATED_BYTES + vectors)
+        own = self.workers * (_WORKER_BYTES + self.worker_bytes)
+        if self.workers == 1:
+            return own
+        return own + min(self.workers * in_flight * model, _room(self.emulated_network))
+
+    @property
+    def worker_bytes(self) -> float:
+        """Bytes of one worker's vectors: parameters, gradients, two copies of each message in flight and the next."""
+        started = (self.algorithm().in_flight + 1) * self.messages_per_sync
+        return (_VECTORS + 2 * started) * self.workload.message_bytes
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long a repetition takes by the law, with its start and warm-up."""
+        if self.workload.step_time_s is None:
+            return GUESSED_STEP_S * self.steps
+        inputs, after_fill = self.law_inputs, self.steps - self.window_begin
+        return rep_duration_s(inputs, after_fill) + self._warm_s + planned_outage_s(self.changes) + 1.0
+
+    @property
+    def _warm_s(self) -> float:
+        """Seconds of the rounds that open TCP's windows, and of one more that shows that they no longer grow."""
+        if self.workers == 1 or self.algorithm().datagrams:
+            return 0.0
+        latency_s, wire_s = all_reduce_time(self.law_inputs, self.law_inputs.message_bytes)
+        return (WARM_ROUNDS + 1) * (latency_s + self.warm_in_flight * wire_s)
+
+    @property
+    def warm_in_flight(self) -> int:
+        """The number of messages at a time that open TCP's windows as far as training needs them: at most a pathful."""
+        if self.comm.collective == "gloo":
+            return 2 * self.channels  # gloo assigns operations to its channels in turn: two for each use all of them
+        inputs, together = self.law_inputs, self.algorithm().in_flight * self.messages_per_sync
+        if inputs.rate_bytes_per_s is not None and inputs.message_bytes:
+            path_full = math.ceil(inputs.rate_bytes_per_s * inputs.rtt_s / inputs.message_bytes)
+            together = min(together, path_full)
+        return max(2 * self.messages_per_sync, together)
+
+    @property
+    def _simulated_step_s(self) -> float:
+        """Processor seconds of one worker's step; gradients are computed only if the workload trains a model."""
+        if not self.workload.learns:
+            return _SIMULATED_S_PER_STEP
+        multiply_adds = sum(tensor.backward_work for tensor in self.workload.parameters)
+        return _LEARNING_S + 1.5 * 2 * multiply_adds * self.train.batch_size / _FLOPS
+
+    @property
+    def _simulated_hops_s(self) -> float:
+        """Processor seconds for the hops of a ring and the rounds of gloo, which are simulated one after another."""
+        if self.workers == 1:
+            return 0.0
+        operations = self.messages_per_sync * (WARM_ROUNDS + self.steps / self.algorithm().period_steps)
+        if self.comm.collective == "ring":
+            return _SIMULATED_S_PER_HOP * 2 * (self.workers - 1) * operations
+        if self.comm.collective == "gloo":
+            return _SIMULATED_S_PER_HOP * 2 * gloo_rounds(self.workers, self.message_bytes) * operations
+        return 0.0
+
+
+def _room(network: EmulatedNetwork) -> float:
+    """Bytes that fit into the paths and their buffers; infinite if a path has no rate."""
+    rates = {pair: network.rate(*pair) for pair in network.links}
+    flying = sum(math.inf if rate is None else rate * network.links[p].delay_ns / 1e9 for p, rate in rates.items())
+    queues = (*network.up, *network.down, *(link.queue for link in network.links.values()))
+    return flying + sum(queue.buffer_bytes for queue in queues if queue.rate_bytes_per_s is not None)
+
 
 @dataclass(frozen=True, kw_only=True)
-class CommandCell(Cell):
+class CommandCell(Cell, Command):
     """A user's program.
 
     Attributes:
-        command: the arguments, with placeholders filled in. environment: variables that describe algorithm and axes.
-        processes: processes per worker. warmup: first steps, not counted. hook: torch's optimizers report its steps.
         collective: what carries the groups for which it asks gloo; None: gloo, and the spec does not say so.
-        rendezvous: "network" if it crosses the emulated network, else "local".
         scaling: "strong" if all workers share the work that one does alone, else "weak".
-        folder: the spec's folder, in which it runs. timeout_s: it is killed after this time. Neither is part of the
-            identity.
+        folder: the spec's folder, in which it runs. Neither this nor `timeout_s` is part of the identity.
     """
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    processes: int = 1
-    warmup: int = _DEFAULT_WARMUP
-    hook: bool = False
     collective: str | None = None
-    rendezvous: str = "network"
     scaling: str = "weak"
     folder: Path = Path()
-    timeout_s: float | None = None
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
             "command": list(self.command),
             "environment": dict(self.environment),
             "processes": None if self.processes == 1 else self.processes,
-            "warmup": None if self.warmup == _DEFAULT_WARMUP else self.warmup,
+            "warmup": None if self.warmup == DEFAULT_WARMUP else self.warmup,
             "hook": self.hook or None,
             "collective": self.collective,
             "rendezvous": None if self.rendezvous == "network" else self.rendezvous,
@@ -377,6 +648,35 @@ class CommandCell(Cell):
         return 1.0
 
     def _further_axes(self) -> dict[str, Any]:
-        """See `Cell`. The label also shows the command's own axes."""
+        """The label also shows the command's own axes."""
         further = super()._further_axes()
         return further if self.is_baseline else {key: v for key, v in further.items() if key not in self.params}
+
+    @property
+    def memory_bytes(self) -> float:
+        """In addition to what the program itself allocates, which is unknown."""
+        return self.workers * (_WORKER_BYTES + self.processes * _PROGRAM_BYTES)
+
+    @property
+    def load(self) -> Load:
+        """A guess, which keeps the whole host for it."""
+        return Load(_GUESSED_COMMAND_S, math.inf, self.memory_bytes)
+
+    @property
+    def inputs(self) -> Inputs:
+        folder = self.folder.resolve()
+        return Inputs(folder, self.testbed, command=self.command, mounted=(folder,))
+
+    def repetition(self, rep: int) -> CommandRepetition:
+        return repetition.command(self, rep)
+
+    def columns(self, rep: int) -> dict[str, Any]:
+        """As `Cell`. Messages of a program are not scaled."""
+        return {
+            **super().columns(rep),
+            "collective": self.collective,
+            "workload": name_of(self.command),
+            "payload_scale": self.rate_scale,
+            "command": list(self.command),
+            "scaling": self.scaling,
+        }

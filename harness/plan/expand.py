@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,16 @@ from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.checks import check, check_network
 from wanbench.harness.plan.collective import with_collective
 from wanbench.harness.plan.network import with_profile
-from wanbench.harness.plan.step_times import with_base_time, with_step_times
 from wanbench.harness.process.apart import OwnCodeError
 from wanbench.harness.spec import command
 from wanbench.harness.spec.axes import excluded, is_commands_own, points
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTable, count
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
+from wanbench.netprofiles import Delay, Profile, ProfileError, did_you_mean
+from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import data_folder
-from wanbench.workloads.workload_keys import kind_of
+from wanbench.workloads.workload_keys import duration, kind_of
 
 _Choice = tuple[str, dict[str, Any]]
 
@@ -96,9 +97,8 @@ class _Point:
         """The algorithms of this point: all, or only the value of the `algorithm` axis."""
         wanted = self.axes.get("algorithm")
         if wanted is not None and wanted not in known:
-            close = difflib.get_close_matches(str(wanted), known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"labels: {', '.join(known)}"
-            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}; {hint}")
+            near = did_you_mean(str(wanted), known, f"labels: {', '.join(known)}")
+            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}{near}")
         return ((label, choice) for label, choice in known.items() if wanted in {None, label})
 
     def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
@@ -233,3 +233,69 @@ def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
         except ValueError as error:
             raise SpecError(f"{where}: algorithms.{key}: {error}") from None
     return labelled
+
+
+_KEY = "workload.step_time"
+_DEFAULT = "default"
+
+
+def with_step_times(cell: TrainingCell, where: str) -> TrainingCell:
+    """Resolve a table by site or a list by rank, as the cell has placed its workers. Equal times are one time.
+
+    Raises:
+        SpecError: a worker has no time, or an entry is wrong; one line.
+    """
+    given = cell.task.step_time
+    if given is None or isinstance(given, str):
+        return cell
+    try:
+        by_rank = _by_site(given, cell.profile, cell.placement) if isinstance(given, Mapping) else _by_rank(given, cell)
+    except WorkloadError as error:
+        raise SpecError(f"{where}: {error}") from None
+    task = cell.task.model_copy(update={"step_time": str(max(by_rank))})
+    return replace(cell, task=task, step_times=by_rank if len(set(by_rank)) > 1 else ())
+
+
+def with_base_time(alone: TrainingCell, cell: TrainingCell) -> TrainingCell:
+    """The one-worker cell whose step time is the unit of scalability of `cell`.
+
+    N machines that never wait make sum(1 / T_i) steps a second together. A worker of the harmonic mean of their step
+    times makes 1/N of them.
+    """
+    if not cell.step_times:
+        return replace(alone, task=cell.task)
+    mean_ns = statistics.harmonic_mean([time.ns for time in cell.step_times])
+    return replace(alone, task=cell.task.model_copy(update={"step_time": str(Delay(round(mean_ns)))}))
+
+
+def _by_rank(given: Sequence[str], cell: TrainingCell) -> tuple[Delay, ...]:
+    if len(given) != cell.workers:
+        raise WorkloadError(
+            f"{_KEY}: {len(given)} time{'s' * (len(given) != 1)} for workers = {cell.workers}; expected one for each "
+            'rank, or a table by site, such as { tokyo = "780ms", default = "300ms" }'
+        )
+    return tuple(duration(f"{_KEY}.{rank}", text) for rank, text in enumerate(given))
+
+
+def _by_site(given: Mapping[str, str], profile: Profile, placement: Sequence[str]) -> tuple[Delay, ...]:
+    times: dict[str, Delay] = {}
+    for alias, text in given.items():
+        name = alias if alias == _DEFAULT else _site(alias, profile)
+        if name in times:
+            raise WorkloadError(f"{_KEY}: {name!r} has two times, one as {alias!r}; expected one for each site")
+        times[name] = duration(f"{_KEY}.{alias}", text)
+    missing = [site for site in dict.fromkeys(placement) if site not in times]
+    if missing and _DEFAULT not in times:
+        raise WorkloadError(
+            f"{_KEY}: no time for {', '.join(missing)}; expected one for each site with a worker, or {_DEFAULT} for "
+            "the others"
+        )
+    return tuple(times.get(site) or times[_DEFAULT] for site in placement)
+
+
+def _site(alias: str, profile: Profile) -> str:
+    try:
+        return profile.site(alias).name
+    except ProfileError as error:
+        near = did_you_mean(alias, (_DEFAULT,))
+        raise WorkloadError(f"{_KEY}.{alias}: {error}{near}") from None

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from wanbench.harness.process.apart import OwnCodeError, call
+from wanbench.harness.spec.tables import TrainTable, WorkloadTable
+from wanbench.netprofiles import Delay, UnitError
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Promises, Setting
 from wanbench.workloads.compression.base import Compressor
@@ -42,15 +48,15 @@ class KnownAlgorithm:
 
     def tensors_per_message(self, momentum: float) -> int:
         """As the algorithm's. Raises: AlgorithmError."""
-        return _asked(self.named, _number, self.named, self.params, "tensors_per_message", momentum)
+        return int(_asked(self.named, _called, self.named, self.params, "tensors_per_message", momentum))
 
     def message_bytes(self, numel: int, shapes: tuple[tuple[int, ...], ...] = ()) -> int:
         """As the algorithm's. Raises: AlgorithmError."""
-        return _asked(self.named, _number, self.named, self.params, "message_bytes", numel, shapes)
+        return int(_asked(self.named, _called, self.named, self.params, "message_bytes", numel, shapes))
 
     def check(self, setting: Setting) -> None:
         """As the algorithm's. Raises: AlgorithmError."""
-        _asked(self.named, _checked, self.named, self.params, setting)
+        _asked(self.named, _called, self.named, self.params, "check", setting)
 
 
 def algorithm(kind: str, params: Params) -> KnownAlgorithm:
@@ -96,13 +102,40 @@ def _described(kind: str, params: Params) -> KnownAlgorithm:
     )
 
 
-def _number(kind: str, params: Params, name: str, *arguments: object) -> int:
-    return int(getattr(registry.create(kind, params), name)(*arguments))
-
-
-def _checked(kind: str, params: Params, setting: Setting) -> None:
-    registry.create(kind, params).check(setting)
+def _called(kind: str, params: Params, name: str, *arguments: object) -> Any:
+    return getattr(registry.create(kind, params), name)(*arguments)
 
 
 def _parameter_names(kind: str) -> list[str]:
     return list(registry.find(kind).parameters())
+
+
+def workload_identity(task: WorkloadTable, train: TrainTable, step_times: Sequence[Delay]) -> dict[str, Any]:
+    """The identity of a workload. It ignores how a time is written, the folder of the data, and defaults.
+
+    `step_times`: by rank, if workers differ.
+    """
+    fields = task.identity()
+    for key in sorted({"step_time", "step_cv"} & fields.keys()):
+        with suppress(WorkloadError):  # the workload needs the key
+            if workload_of(task.model_copy(update={key: None}), train) == workload_of(task, train):
+                del fields[key]
+    with suppress(UnitError):  # step_time = "real"
+        fields |= {"step_time": str(Delay.parse(fields["step_time"]))} if "step_time" in fields else {}
+    if step_times:
+        fields["step_time"] = [str(time) for time in step_times]
+    if task.data is not None:
+        fields["data"] = Path(task.data).name
+    return fields
+
+
+def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:
+    """Return the model and the compute time of a worker. Raises: WorkloadError, LearnerError."""
+    return _workload(json.dumps([task.plain(), train.plain()], sort_keys=True))
+
+
+@lru_cache(maxsize=256)
+def _workload(tables_json: str) -> WorkloadInfo:
+    """Cached, because a model must be built before its parameters can be counted."""
+    task, train = json.loads(tables_json)
+    return workload(task, train)

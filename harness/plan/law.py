@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
-from wanbench.workloads.comm.chunks import chunk_count
+from wanbench.workloads.comm.blocks import chunk_count
 
 Collective = Literal["gloo", "direct", "ring", "hierarchical"]
 COLLECTIVES: tuple[Collective, ...] = ("direct", "gloo", "hierarchical", "ring")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -58,14 +59,37 @@ class CellNetwork:
         else:
             profile = _loaded(self.source)
             if table.rtt_scale is not None:
-                profile = profile.with_rtt_scale(table.rtt_scale)
+                profile = profile.scaled(table.rtt_scale, "rtt_scale")
             if table.rate_scale is not None:
-                profile = profile.with_rate_scale(table.rate_scale)
+                profile = profile.scaled(table.rate_scale, "rate_scale")
         return profile if scale == 1.0 else profile.scaled(scale)
 
     def placement(self, profile: Profile, workers: int) -> tuple[str, ...]:
         """The site of each rank. Raises: PlacementError."""
         return place(profile, workers, self.table.place)
+
+    def conditions(self, profile: Profile, placement: Iterable[str]) -> dict[str, float | None]:
+        """The columns of the conditions that all paths in use share; None if they differ, or no path is in use."""
+        sites = dict.fromkeys(placement)
+        pairs = [(a, b) for a in sites for b in sites if a != b]
+        paths = [profile.path(a, b) for a, b in pairs]
+        rtts = sorted(profile.rtt(a, b).ms for a, b in pairs)
+        if self.is_uniform:  # paths are unlimited, but each site's own link is not
+            rates = {site.up.mbit if site.up else None for site in profile.sites}
+        else:
+            rates = {path.rate.mbit if path.rate else None for path in paths}
+        return {
+            "rtt_ms": statistics.median(rtts) if rtts else None,
+            "rtt_max_ms": rtts[-1] if rtts else None,
+            "rate_mbps": _only(rates) if paths else None,
+            "loss_pct": _only({path.loss.percent for path in paths}),
+            "loss_burst": _only({path.loss_burst.value or None if path.loss_burst else None for path in paths}),
+            "jitter_ms": _only({path.jitter.ms for path in paths}),
+        }
+
+
+def _only(values: set[float | None] | set[float]) -> float | None:
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def with_profile(table: NetworkTable, where: str) -> CellNetwork:

@@ -8,10 +8,15 @@ sends to several, TCP shares its part. In a ring, a queue is shared only by the 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, Queue
+from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, Queue, build
+from wanbench.harness.plan.conditions import effective_conditions
+from wanbench.harness.plan.law import one_shot_limit
+from wanbench.netprofiles import Profile
+from wanbench.workloads.group.settings import ONE_SHOT, PACES, SITES
 
 ROOM = 0.98  # the rest is for acknowledgements of the traffic in the other direction
 
@@ -43,6 +48,34 @@ def paces(
         messages = workers[here], workers[here], workers[there]
         by_site[there] = [_share(queues, flows(here, there)), _share(queues, messages)]
     return [by_site[site] for site in network.site_of]
+
+
+def network_environments(
+    profile: Profile, sites: Sequence[str], *, by_site: bool, processes: int = 1
+) -> tuple[dict[str, str], ...]:
+    """Return what the process group `wan` of each worker is told about the network: variables of its environment.
+
+    Args:
+        sites: the site of each worker. by_site: whether one process of each site sends to other sites (`hierarchical`).
+        processes: of a worker. They share its links, so each gets a part of their rate.
+    """
+    network = build(profile, sites)
+    sending = 1 if by_site else processes
+    ranks = len(set(sites)) if by_site else len(sites) * processes
+    rtt_s, rate = effective_conditions(profile, sites, len(sites))
+    common = {
+        SITES: json.dumps([site for site in sites for _ in range(processes)]),
+        ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
+    }
+    environments = []
+    for worker in range(len(sites)):
+        rates = [
+            [rate and round(rate / share) for rate, share in zip(pair, (sending * sending, processes), strict=True)]
+            for pair in paces(network, worker, leaders=by_site)
+            for _ in range(processes)
+        ]
+        environments.append({**common, PACES: json.dumps(rates)})
+    return tuple(environments)
 
 
 def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from wanbench.harness.plan import scale
+from wanbench.harness.plan import auto
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
@@ -69,13 +69,13 @@ def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None =
     if spec.workload.payload_scale != "auto":
         return Plan(spec, tuple(expand(spec, where, recording)), recording.answers)
     if spec.gate.require:
-        scale.refuse_gated(spec, where)
+        auto.refuse_gated(spec, where)
 
     @cache
     def at(value: float) -> tuple[Cell, ...]:
         return tuple(expand(spec.override({"workload.payload_scale": value}, where), where, recording))
 
-    value, why = scale.chosen(at, recording.capacity, (earlier or {}).get("payload_scale"))
+    value, why = auto.scale_chosen(at, recording.capacity, (earlier or {}).get("payload_scale"))
     if why is not None:
         recording.answers["payload_scale"] = value
     return Plan(spec.override({"workload.payload_scale": value}, where), at(value), recording.answers, why)

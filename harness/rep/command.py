@@ -10,36 +10,28 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.plan.cell import CommandCell
+from wanbench.harness.plan.repetition import CommandRepetition
 from wanbench.harness.rep import launcher, pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
-from wanbench.harness.rep.group import group_environments
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
-from wanbench.harness.rep.train import (
-    EVENTS,
-    group_of,
-    network_of,
-    schedule_of,
-    write_network,
-)
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.disk import write_json
+from wanbench.harness.results.evidence import write_events, write_network
 from wanbench.harness.results.row import Measured, measured_row
-from wanbench.harness.results.steps import Steps
-from wanbench.harness.spec import command
+from wanbench.harness.results.steps import ProgramStep, Steps
 from wanbench.harness.testbeds import contained
-from wanbench.harness.testbeds.base import EmulatedSlot, Group, WorkerDied
-from wanbench.harness.testbeds.hosts import host_names
+from wanbench.harness.testbeds.base import FolderMount, Group, WorkerDied
+from wanbench.harness.testbeds.group import group_of, host_names
+from wanbench.harness.testbeds.slot import WorkerSlot
 from wanbench.harness.testbeds.training import set_tcp
 from wanbench.workloads.loop.stepping import forget, read_idle_s, read_operations, read_steps, reporter
 
@@ -50,26 +42,49 @@ ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 
 @dataclass(frozen=True)
+class Own:
+    """Settings of a program that no spec has.
+
+    Attributes:
+        cwd: working folder. environment: variables in addition to those that torchrun sets.
+        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
+        private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
+        timeout_s: it is killed after this time; None for never.
+        launches: whether it runs once, and starts processes on other workers itself.
+    """
+
+    cwd: Path
+    environment: Mapping[str, str]
+    mounts: tuple[FolderMount, ...] = ()
+    gpus: tuple[str, ...] = ()
+    private_tmp: bool = False
+    stdin: int | None = None
+    timeout_s: float | None = None
+    launches: bool = False
+
+    def fitted(self, program: Program) -> Program:
+        """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
+        temporary = None if self.private_tmp else program.temporary
+        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
+        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
+
+
+@dataclass(frozen=True)
 class Attended:
     """How to run a program that its user watches: it gets the user's signals, and can fail.
 
     Attributes:
         say: prints one line for the user.
         group: its workers.
-        fit: adds settings to the program that no spec has.
-        timeout_s: it is killed after this time; None for never.
-        launches: whether it runs once, and starts processes on other workers itself.
     """
 
     say: Callable[[str], None]
     group: Group
-    fit: Callable[[Program], Program]
-    timeout_s: float | None = None
-    launches: bool = False
+    own: Own
 
 
 def measure(
-    cell: CommandCell, rep: int, slot: EmulatedSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
+    repetition: CommandRepetition, slot: WorkerSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> Row:
     """Run the program and return the judged row, with status "ok" or "invalid". Arguments as in `rep.train.measure`.
 
@@ -79,7 +94,7 @@ def measure(
         HostError: workers or the emulator cannot be started.
     """
     try:
-        return run(cell, rep, slot, folder, control, report)[0]
+        return run(repetition, slot, folder, control, report)[0]
     except (WorkerDied, TimeoutError, EmulatorError) as error:
         slot.discard()
         raise RepFailed(str(error)) from None
@@ -89,9 +104,8 @@ def measure(
 
 
 def run(
-    cell: CommandCell,
-    rep: int,
-    slot: EmulatedSlot,
+    repetition: CommandRepetition,
+    slot: WorkerSlot,
     folder: Path,
     control: Path,
     report: Mapping[str, Any] | None,
@@ -104,87 +118,105 @@ def run(
     Raises:
         WorkerDied, TimeoutError, EmulatorError: a worker or the emulator ended, or does not answer.
     """
-    network = network_of(cell)
-    stem = control / f"{cell.key}-{rep}-{time.monotonic_ns()}"
-    door = Path(f"{stem}-door")
-    program, before = program_of(cell, rep, stem), sources.known_before(cell)
-    if attended is not None:
-        program = attended.fit(program)
-    try:
-        if attended is not None and attended.launches:
-            program = _with_launcher(program, Path(f"{stem}-launcher"))
-        for worker in range(program.workers) if program.temporary is not None else ():
-            program.temporary_of(worker).mkdir(parents=True)
+    before, stem = sources.known_before(repetition.inputs), control / f"{repetition.name}-{time.monotonic_ns()}"
+    with _files_of(repetition, stem, attended) as program:
         with HostMeter() as meter:
-            ended = _execute(cell, rep, program, slot, folder, door, meter, attended)
+            ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
-        limit_s, key = (cell.timeout_s, "workload.timeout") if attended is None else (attended.timeout_s, "--timeout")
+        limit_s, key = (attended.own.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
         failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
         if failure is not None and attended is None:
             raise failure
-        reported = {rank: (source, read_steps(path)) for rank, path, source in _reported_steps(program)}
-        idle = [read_idle_s(path, cell.warmup) for _, path, _ in _reported_steps(program)]
-        ended.idle_s = statistics.median(known) if (known := [each for each in idle if each is not None]) else None
-        begun = [read_operations(path) for _, path, _ in _reported_steps(program)]
-        if attended is not None and any(len(ends) <= cell.warmup for _, ends in reported.values()):
-            reported = {}  # too short a program to be timed by steps
-        timed = step_time(cell, reported, ended.lasted)
-        counted = [each for each in begun if each is not None]
-        timed["messages_sent"] = sum(counted) if reported and len(counted) == len(begun) else None
+        reports = _reports(program, repetition.warmup, can_be_short=attended is not None)
+    ended.idle_s = reports.idle_s
+    ran, void = sources.used(repetition.inputs, before, ended.finished.values())
+    row, changed = _row(repetition, ended, reports, stats, meter, folder, report, void)
+    if changed:
+        slot.discard()
+    row["image"], row["sources"] = slot.image, ran
+    if failure is not None:
+        row["status"], row["reason"] = "failed", str(failure)
+    return row, ended
+
+
+def _row(
+    repetition: CommandRepetition,
+    ended: Ended,
+    reports: _Reports,
+    stats: EmulatorStats,
+    meter: HostMeter,
+    folder: Path,
+    report: Mapping[str, Any] | None,
+    void: Sequence[str],
+) -> tuple[Row, bool]:
+    """Write what was measured and judge it. Return the row, and whether the network did not stay as it was set.
+
+    Args:
+        void: reasons why it is invalid anyway.
+    """
+    columns = step_time(repetition, reports.steps, ended.lasted)
+    columns["messages_sent"] = reports.messages if reports.steps else None
+    window = window_of(repetition, reports.steps, ended.lasted, meter.begin_ns)
+    stopped = pauses.gathered(ended.finished, stats, meter.lost)
+    host = meter.stop() | pauses.described(stopped, window)
+    host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
+    changes = {worker: finished.changed for worker, finished in ended.finished.items()}
+    changed = judge_settings(changes, repetition.sites, stats)
+    verdict = [*void, *changed, *judge(repetition, stats, host, report, columns["step_time_s"])]
+    verdict += pauses.judge(stopped, [window])
+    steps, measured = Steps(), Measured(ended.finished, ended.tcp)
+    steps.extend(_step_rows(reports.steps))
+    steps.write(folder / "steps.parquet")
+    write_network(folder, repetition.network, measured, report, stats, host)
+    row = measured_row(repetition, columns, measured, stats, host, report, verdict)
+    if repetition.changes:
+        row["events"] = write_events(folder, ended.events)
+    return row, bool(changed)
+
+
+@contextmanager
+def _files_of(repetition: CommandRepetition, stem: Path, attended: Attended | None) -> Iterator[Program]:
+    """The program, with the files that its processes share, which are removed at the end."""
+    program = program_of(repetition, stem)
+    if attended is not None:
+        program = attended.own.fitted(program)
+    try:
+        if attended is not None and attended.own.launches:
+            made = Path(f"{stem}-launcher")
+            variables = launcher.prepare(made, program.hosts, program.processes, contained=program.contained)
+            program = replace(program, launcher=made, environment={**variables, **program.environment})
+        for worker in range(program.workers) if program.temporary is not None else ():
+            program.temporary_of(worker).mkdir(parents=True)
+        yield program
     finally:
-        door.unlink(missing_ok=True)
+        Path(f"{stem}-door").unlink(missing_ok=True)
         for made in filter(None, (program.temporary, program.launcher)):
             shutil.rmtree(made, ignore_errors=True)
         for rank in program.ranks():
             forget(program.steps_file(rank))
         for worker in range(program.workers):
             program.imports_file(worker).unlink(missing_ok=True)
-    measured = Measured([], ended.finished, ended.tcp)
-    found = pauses.gathered(ended.finished, stats, meter.lost)
-    window = window_of(cell, reported, ended.lasted, meter.begin_ns)
-    host = meter.stop() | pauses.described(found, window)
-    host |= share_of_programs(host, [message["processor"] for message in ended.finished.values()], stats)
-    ran, void = sources.used(cell, before, ended.finished.values())
-    changed = {worker: message["changed"] for worker, message in ended.finished.items()}
-    other_network = judge_settings(changed, cell.placement, stats)
-    if other_network:
-        slot.discard()
-    verdict = [*void, *other_network, *judge(cell, network, stats, host, report, timed["step_time_s"])]
-    verdict += pauses.judge(found, [window])
-    steps = Steps()
-    steps.extend(_step_rows(reported))
-    steps.write(folder / "steps.parquet")
-    write_network(folder, network, measured, report, stats, host)
-    row = measured_row(cell, rep, timed, measured, stats, host, report, verdict)
-    row["image"], row["sources"] = slot.image, ran
-    if failure is not None:
-        row["status"], row["reason"] = "failed", str(failure)
-    if cell.changes:
-        row["events"] = ended.events
-        write_json(folder / EVENTS, ended.events)
-    return row, ended
 
 
 def _execute(
-    cell: CommandCell,
-    rep: int,
+    repetition: CommandRepetition,
     program: Program,
-    slot: EmulatedSlot,
+    slot: WorkerSlot,
     folder: Path,
     door: Path,
     meter: HostMeter,
     attended: Attended | None,
 ) -> Ended:
     """Prepare the workers and run the program to its end. Raises: as `run`."""
-    group = group_of(cell) if attended is None else attended.group
+    group = group_of(repetition) if attended is None else attended.group
     handles = slot.prepare(group)
     ended = Ended(tcp=set_tcp(handles, dict(group.tcp)))
-    slot.emulator.apply(network_of(cell), seed=cell.seed + rep)
+    slot.emulator.apply(repetition.network, seed=repetition.seed)
     slot.emulator.stats(reset=True)
     meter.start()
     say = attended.say if attended is not None else lambda line: None
     outputs = to_files_and_terminal if attended is not None else to_files
-    limit_s = cell.timeout_s if attended is None else attended.timeout_s
+    limit_s = repetition.timeout_s if attended is None else attended.own.timeout_s
     signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,
@@ -197,32 +229,58 @@ def _execute(
     return ended
 
 
-def _with_launcher(program: Program, folder: Path) -> Program:
-    variables = launcher.prepare(folder, program.hosts, program.processes, contained=program.contained)
-    return replace(program, launcher=folder, environment={**variables, **program.environment})
-
-
-def program_of(cell: CommandCell, rep: int, stem: Path) -> Program:
-    """Return the program of a cell. `stem` is the beginning of the paths of files that its processes share."""
+def program_of(repetition: CommandRepetition, stem: Path) -> Program:
+    """Return the program. `stem` is the beginning of the paths of files that its processes share."""
+    inside = contained(repetition.testbed)
     return Program(
-        argv=cell.command,
-        sites=cell.placement,
-        processes=cell.processes,
-        cwd=cell.folder.resolve(),
-        contained=contained(cell.testbed),
-        schedule=schedule_of(cell),
-        environment={**command.axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(cell.seed + rep)},
-        group=group_environments(cell),
+        argv=repetition.command,
+        sites=repetition.sites,
+        processes=repetition.processes,
+        cwd=repetition.inputs.folder,
+        contained=inside,
+        schedule=repetition.schedule,
+        environment=repetition.environment,
+        group=repetition.group,
         steps=Path(f"{stem}-steps"),
-        hook=cell.hook,
-        hosts=host_names(cell.placement),
-        rendezvous=cell.rendezvous,
+        hook=repetition.hook,
+        hosts=host_names(repetition.sites),
+        rendezvous=repetition.rendezvous,
         # A short name, because paths of Unix sockets in it have at most 107 bytes.
-        temporary=None if contained(cell.testbed) else stem.with_name(f"{time.monotonic_ns() % 10**9:x}"),
+        temporary=None if inside else stem.with_name(f"{time.monotonic_ns() % 10**9:x}"),
     )
 
 
-def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, float]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Reports:
+    """What the processes reported of their steps.
+
+    Attributes:
+        steps: by rank. idle_s: seconds of a step without a processor, median over the processes; None if unknown.
+        messages: that all of them have begun to send; None if one does not count them.
+    """
+
+    steps: ReportedSteps
+    idle_s: float | None
+    messages: int | None
+
+
+def _reports(program: Program, warmup: int, *, can_be_short: bool) -> _Reports:
+    """Read them. A program that `can_be_short` is not timed by steps if one of its processes made too few."""
+    paths = {rank: program.steps_file(rank) for rank in program.ranks()}
+    by = {rank: source for rank, path in paths.items() if (source := reporter(path)) is not None}
+    idle_s = [seconds for rank in by if (seconds := read_idle_s(paths[rank], warmup)) is not None]
+    sent = [read_operations(paths[rank]) for rank in by]
+    counted = [number for number in sent if number is not None]
+    steps = {rank: (source, read_steps(paths[rank])) for rank, source in by.items()}
+    short = can_be_short and any(len(ends) <= warmup for _, ends in steps.values())
+    return _Reports(
+        {} if short else steps,
+        statistics.median(idle_s) if idle_s else None,
+        sum(counted) if len(counted) == len(sent) else None,
+    )
+
+
+def step_time(repetition: CommandRepetition, reported: ReportedSteps, lasted: Mapping[int, float]) -> dict[str, Any]:
     """Return the columns of the step time, of the slowest process.
 
     Args:
@@ -233,7 +291,7 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
         RepFailed: the hook was requested and saw no step, or no step is left after the warm-up.
     """
     if not reported:
-        if cell.hook:
+        if repetition.hook:
             raise RepFailed(
                 "workload.step_times: no optimizer step of torch was seen; call wanbench.step() at the end of each "
                 "step, or leave step_times out to time the whole program"
@@ -244,11 +302,11 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
             "step_time_s": max(lasted.values(), default=None),
             "step_times": "total",
         }
-    warmup = cell.warmup
+    warmup = repetition.warmup
     counted = _counted(reported)
     for rank, ends in counted.items():
         if len(ends) <= warmup:
-            later = ", or kill it later" if any(change.kind == "kill" for change in cell.changes) else ""
+            later = ", or kill it later" if any(change.kind == "kill" for change in repetition.changes) else ""
             raise RepFailed(
                 f"workload.warmup: rank {rank} reported {len(ends)} steps, and the first {warmup} are warm-up; "
                 f"let it run longer{later}"
@@ -263,7 +321,9 @@ def step_time(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
     }
 
 
-def window_of(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, float], begin_ns: int) -> pauses.Window:
+def window_of(
+    repetition: CommandRepetition, reported: ReportedSteps, lasted: Mapping[int, float], begin_ns: int
+) -> pauses.Window:
     """Return the measured steps of all processes, or the whole program if they reported none.
 
     Args:
@@ -272,7 +332,7 @@ def window_of(cell: CommandCell, reported: ReportedSteps, lasted: Mapping[int, f
     counted = _counted(reported)
     if not counted:
         return pauses.Window(begin_ns, begin_ns + round(max(lasted.values(), default=0.0) * _NS), begin_ns)
-    first_ns = min(ends[cell.warmup - 1] for ends in counted.values())
+    first_ns = min(ends[repetition.warmup - 1] for ends in counted.values())
     return pauses.Window(first_ns, max(ends[-1] for ends in counted.values()), first_ns)
 
 
@@ -285,19 +345,12 @@ def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
     return {rank: ends for rank, (source, ends) in reported.items() if source == _source(reported)}
 
 
-def _reported_steps(program: Program) -> Iterator[tuple[int, Path, str]]:
-    for rank in program.ranks():
-        path = program.steps_file(rank)
-        if (source := reporter(path)) is not None:
-            yield rank, path, source
-
-
-def _step_rows(reported: ReportedSteps) -> Iterator[dict[str, Any]]:
-    """Yield one row per rank and step. The duration of the first step is not known."""
+def _step_rows(reported: ReportedSteps) -> Iterator[ProgramStep]:
+    """Yield one row per rank and step."""
     for rank, (_, ends) in reported.items():
         durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
-            yield {"rank": rank, "step": step, "end_ns": end, "step_time_s": seconds}
+            yield ProgramStep(rank, step, end, seconds)
 
 
 def _failure(ended: Ended, folder: Path, limit: str) -> RepFailed | None:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
 from wanbench.workloads.process.configuration import Change
+from wanbench.workloads.process.finished import Processor
 from wanbench.workloads.process.heartbeat import Heartbeat, Lost
 
 # Packets can be late by this much, or by this share of the one-way delay or of the predicted step.
@@ -76,19 +76,19 @@ class HostMeter:
 
 
 def share_of_programs(
-    host: Mapping[str, Any], processor: Iterable[Mapping[str, float]], stats: EmulatorStats
+    host: Mapping[str, Any], processor: Iterable[Processor], stats: EmulatorStats
 ) -> dict[str, float | None]:
     """Return how long a program waited for a processor, and what processes other than ours used, in percent.
 
     Args:
-        host: from `HostMeter.stop`. processor: `waited_s` and `used_s` of the programs of each worker.
+        host: from `HostMeter.stop`. processor: time of the programs of each worker.
     """
-    each = list(processor)
-    if host["cpu_pct"] is None or not each or not stats.seconds:
+    times = list(processor)
+    if host["cpu_pct"] is None or not times or not stats.seconds:
         return {"program_cpu_wait_pct": None, "others_cpu_pct": None}
-    ours_s = sum(one["used_s"] for one in each) + (stats.cpu_s or 0.0)
+    ours_s = sum(programs.used_s for programs in times) + (stats.cpu_s or 0.0)
     return {
-        "program_cpu_wait_pct": round(100 * max(one["waited_s"] for one in each) / stats.seconds, 1),
+        "program_cpu_wait_pct": round(100 * max(programs.waited_s for programs in times) / stats.seconds, 1),
         "others_cpu_pct": round(max(0.0, host["cpu_pct"] - 100 * ours_s / stats.seconds / host["cores"]), 1),
     }
 
@@ -119,8 +119,7 @@ def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], s
 
 
 def judge(
-    cell: Cell,
-    network: EmulatedNetwork,
+    repetition: Repetition,
     stats: EmulatorStats,
     host: Mapping[str, Any],
     probe: Mapping[str, Any] | None,
@@ -129,8 +128,17 @@ def judge(
     """Return the reasons why a repetition must not be published, or an empty list.
 
     Args:
-        step_time_s: measured step time, used if the cell has no predicted one.
+        step_time_s: measured step time, used if none is predicted.
     """
+    reasons = _waits(host)
+    if repetition.workers == 1:
+        return reasons
+    step_ms = (repetition.predicted_step_time_s or step_time_s or 0.0) * 1e3
+    return [*reasons, *(probe["reasons"] if probe else ()), *_delays(repetition, stats, step_ms), *_losses(stats, host)]
+
+
+def _waits(host: Mapping[str, Any]) -> list[str]:
+    """Whether workers or their programs waited too long for processors."""
     reasons = []
     waited = host.get("worker_cpu_wait_pct")
     if waited is not None and waited > CPU_WAIT_PCT:
@@ -143,25 +151,29 @@ def judge(
             f"a program waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %, while others used "
             f"{others:.1f} % of all processors"
         )
-    if cell.workers == 1:
-        return reasons
-    reasons += list(probe["reasons"]) if probe else []
-    one_way_ms = max((link.delay_ns for link in network.links.values()), default=0) / 1e6
-    step_ms = (cell.predicted_step_time_s or step_time_s or 0.0) * 1e3
+    return reasons
+
+
+def _delays(repetition: Repetition, stats: EmulatorStats, step_ms: float) -> list[str]:
+    """Whether the emulator sent packets too late."""
+    one_way_ms = max((link.delay_ns for link in repetition.network.links.values()), default=0) / 1e6
     limit = max(LATENESS_MS, LATENESS_SHARE_OF_DELAY * one_way_ms, LATENESS_SHARE_OF_STEP * step_ms)
     during = "" if stats.overdue_pct is None else f", during {stats.overdue_pct:.1f} % of the time"
     overdue = stats.overdue_pct is None or stats.overdue_pct > OVERDUE_PCT
     lags = (("were late by {:.1f} ms", stats.lateness_p99_ms), ("waited {:.1f} ms to be read", stats.read_lag_p99_ms))
     late = [words.format(lag) for words, lag in lags if overdue and lag is not None and lag > limit]
     if late:
-        reasons.append(f"packets {' and '.join(late)} (p99), limit {limit:.1f} ms{during}")
-    elif stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
-        reasons.append(f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %")
-    uncounted = sum(stats.drops.get(cause, 0) for cause in _UNCOUNTED)
-    if uncounted:
-        reasons.append(f"{uncounted} packets were lost outside the model's queues")
-    if host.get("udp_overflows"):
-        reasons.append(f"{host['udp_overflows']} datagrams were dropped because a worker's socket buffer was full")
-    if host.get("softnet_dropped"):
-        reasons.append(f"the kernel dropped {host['softnet_dropped']} packets (softnet backlog)")
-    return reasons
+        return [f"packets {' and '.join(late)} (p99), limit {limit:.1f} ms{during}"]
+    if stats.overdue_pct is not None and stats.overdue_pct > BEHIND_PCT:
+        return [f"the emulator was behind during {stats.overdue_pct:.1f} % of the time, limit {BEHIND_PCT:g} %"]
+    return []
+
+
+def _losses(stats: EmulatorStats, host: Mapping[str, Any]) -> list[str]:
+    """Packets that were lost, although the network would have delivered them."""
+    counted = (
+        (sum(stats.drops.get(cause, 0) for cause in _UNCOUNTED), "{} packets were lost outside the model's queues"),
+        (host.get("udp_overflows"), "{} datagrams were dropped because a worker's socket buffer was full"),
+        (host.get("softnet_dropped"), "the kernel dropped {} packets (softnet backlog)"),
+    )
+    return [words.format(number) for number, words in counted if number]

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.results.consistency import MAX_PAUSED_PCT
+from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.results.rules import MAX_PAUSED_PCT
+from wanbench.workloads.process.finished import Finished
 from wanbench.workloads.process.heartbeat import PAUSED, STOPPED, SWAPPED, THROTTLED, Lost
 
 _NS = 1e9
@@ -48,29 +49,27 @@ class Window:
     since_ns: int = 0
 
 
-def gathered(
-    finished: Mapping[int, Mapping[str, Any]], stats: EmulatorStats, controller: Iterable[Lost]
-) -> list[Pause]:
+def gathered(finished: Mapping[int, Finished], stats: EmulatorStats, controller: Iterable[Lost]) -> list[Pause]:
     """Return all pauses of a repetition, in the order in which they began.
 
     Args:
         finished: the last message of each worker. A single one does not use the emulator.
     """
-    found = [Pause(f"worker {rank}", *lost) for rank, message in finished.items() for lost in message["lost"]]
+    stops = [Pause(f"worker {rank}", *lost) for rank, message in finished.items() for lost in message.lost]
     if len(finished) > 1:
-        found += [Pause(f"the {stats.emulator}", PAUSED, begin, end) for begin, end in stats.pauses]
+        stops += [Pause(f"the {stats.emulator}", PAUSED, begin, end) for begin, end in stats.pauses]
     # Limits and memory are those of all processes; the workers have reported them.
-    found += [Pause("the controller", *lost) for lost in controller if lost.cause == PAUSED]
-    return sorted(found, key=lambda pause: pause.begin_ns)
+    stops += [Pause("the controller", *lost) for lost in controller if lost.cause == PAUSED]
+    return sorted(stops, key=lambda pause: pause.begin_ns)
 
 
 def inside(pauses: Iterable[Pause], window: Window) -> list[Pause]:
     """Return the parts of the pauses that can have influenced the window."""
     clipped = [
-        Pause(each.who, each.cause, max(each.begin_ns, window.since_ns), min(each.end_ns, window.end_ns))
-        for each in pauses
+        Pause(pause.who, pause.cause, max(pause.begin_ns, window.since_ns), min(pause.end_ns, window.end_ns))
+        for pause in pauses
     ]
-    return [each for each in clipped if each.end_ns > each.begin_ns]
+    return [pause for pause in clipped if pause.end_ns > pause.begin_ns]
 
 
 def paused_pct(pauses: Sequence[Pause], window: Window) -> float:
@@ -86,12 +85,12 @@ def described(pauses: Sequence[Pause], window: Window) -> dict[str, Any]:
     """Return `paused_pct`, and `pauses`: all of them, with times relative to the window."""
     times = [
         {
-            "who": each.who,
-            "cause": each.cause,
-            "begin_s": (each.begin_ns - window.begin_ns) / _NS,
-            "seconds": (each.end_ns - each.begin_ns) / _NS,
+            "who": pause.who,
+            "cause": pause.cause,
+            "begin_s": (pause.begin_ns - window.begin_ns) / _NS,
+            "seconds": (pause.end_ns - pause.begin_ns) / _NS,
         }
-        for each in pauses
+        for pause in pauses
     ]
     return {"paused_pct": round(paused_pct(pauses, window), 2), "pauses": times}
 
@@ -102,10 +101,10 @@ def judge(pauses: Sequence[Pause], windows: Iterable[Window]) -> list[str]:
 
 
 def _reason(pauses: Sequence[Pause], window: Window) -> str:
-    found = inside(pauses, window)
-    longest = max(found, key=lambda pause: pause.end_ns - pause.begin_ns)
+    within = inside(pauses, window)
+    longest = max(within, key=lambda pause: pause.end_ns - pause.begin_ns)
     seconds, at = (longest.end_ns - longest.begin_ns) / _NS, (longest.begin_ns - window.begin_ns) / _NS
     where = f"{abs(at):.2f} s {'after' if at >= 0 else 'before'} the window began"
-    others = f", and {len(found) - 1} more pause{'s' * (len(found) > 2)}" if len(found) > 1 else ""
+    more = f", and {len(within) - 1} more pause{'s' * (len(within) > 2)}" if len(within) > 1 else ""
     share = f"{paused_pct(pauses, window):.1f} % of the window, limit {MAX_PAUSED_PCT:g} %"
-    return f"{_DID[longest.cause].format(longest.who)} for {seconds:.2f} s, {where}{others}: {share}"
+    return f"{_DID[longest.cause].format(longest.who)} for {seconds:.2f} s, {where}{more}: {share}"

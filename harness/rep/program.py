@@ -10,16 +10,19 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.plan import DEVICE, worker_address
+from wanbench.harness.errors import HostError
 from wanbench.harness.rep import launcher
-from wanbench.harness.testbeds.base import EmulatedSlot, WorkerDied, WorkerHandle
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
-from wanbench.harness.timeline.kill import CommandedWorkers
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.testbeds.slot import Worker, WorkerSlot
+from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule
+from wanbench.workloads.process.finished import FinishedProgram
 
 RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1
@@ -73,6 +76,10 @@ class Program:
     def workers(self) -> int:
         """Number of workers."""
         return len(self.sites)
+
+    def restarts(self, worker: int) -> int:
+        """How often the timeline starts the processes of a worker again."""
+        return 0 if self.schedule is None else self.schedule.restarts()[worker]
 
     def ranks(self) -> range:
         """The ranks of all processes that we start."""
@@ -131,7 +138,7 @@ class Program:
             "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
             "MASTER_PORT": str(RENDEZVOUS_PORT),
             "TORCHELASTIC_RESTART_COUNT": "0",
-            "TORCHELASTIC_MAX_RESTARTS": str(self.schedule.restarts()[worker] if self.schedule else 0),
+            "TORCHELASTIC_MAX_RESTARTS": str(self.restarts(worker)),
             "TORCHELASTIC_RUN_ID": run_id,
             "GLOO_SOCKET_IFNAME": DEVICE,
             "NCCL_SOCKET_IFNAME": DEVICE,
@@ -176,7 +183,7 @@ class Ended:
     lasted: dict[int, float] = field(default_factory=dict)
     late: tuple[int, ...] = ()
     idle_s: float | None = None
-    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    finished: dict[int, FinishedProgram] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -197,8 +204,8 @@ def caught_signals() -> Iterator[list[int]]:
 @contextmanager
 def play_timeline(
     schedule: Schedule | None,
-    slot: EmulatedSlot,
-    handles: Sequence[WorkerHandle],
+    slot: WorkerSlot,
+    handles: Sequence[Worker],
     ended: Ended,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Callable[[], None]]:
@@ -218,9 +225,7 @@ def play_timeline(
     player.check()
 
 
-def start(
-    program: Program, handles: Sequence[WorkerHandle], door: Path, outputs: Callable[[int], Sequence[int]]
-) -> None:
+def start(program: Program, handles: Sequence[Worker], door: Path, outputs: Callable[[int], Sequence[int]]) -> None:
     """Start all processes.
 
     Args:
@@ -232,8 +237,8 @@ def start(
     """
     run_id = uuid.uuid4().hex[:8]
     for worker, handle in enumerate(handles):
-        wanted = program.processes_of(worker, run_id)
-        message = {"cmd": "program", "processes": wanted, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
+        specs = program.processes_of(worker, run_id)
+        message = {"cmd": "program", "processes": specs, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
         message |= {"inherit": program.contained, "imports": str(program.imports_file(worker))}
         local = program.rendezvous == "local" and program.workers > 1
         message |= {"door": str(door) if local else None, "host": worker == 0}
@@ -242,13 +247,13 @@ def start(
         if program.launcher is not None:
             agent = launcher.sockets(program.launcher) / program.hosts[worker]
             message |= {"agent": str(agent), "agent_env": program.environment_of(worker, run_id)}
-        handle.send(message, [*inputs, *(outputs(worker) if wanted else ())])
+        handle.send(message, [*inputs, *(outputs(worker) if specs else ())])
 
 
 def watch(
     program: Program,
-    slot: EmulatedSlot,
-    handles: Sequence[WorkerHandle],
+    slot: WorkerSlot,
+    handles: Sequence[Worker],
     ended: Ended,
     received: Sequence[int] = (),
     limit_s: float = float("inf"),
@@ -258,18 +263,10 @@ def watch(
     Raises:
         WorkerDied, EmulatorError: a worker or the emulator ended.
     """
-    time_limit = time.monotonic() + limit_s
-    restarts = program.schedule.restarts() if program.schedule is not None else [0] * program.workers
-    talks = [OfProgram(worker, program.processes, restarts[worker]) for worker in range(program.workers)]
+    time_limit, passed_on = time.monotonic() + limit_s, 0
+    talks = [OfProgram(worker, program.processes, program.restarts(worker)) for worker in range(program.workers)]
     deadline: float | None = None
-    passed_on = 0
-
-    def send_signal(number: int) -> None:
-        for rank, handle in enumerate(handles):
-            if rank not in ended.finished:
-                with suppress(WorkerDied):
-                    handle.send({"cmd": "signal", "number": number})
-
+    send_signal = partial(_send_signal, handles, ended)
     while len(ended.finished) < program.workers:
         with suppress(TimeoutError):
             for rank, message in slot.events(program.workers, _POLL_S):
@@ -295,6 +292,14 @@ def watch(
         ended.code = 128 + received[0]
 
 
+def _send_signal(handles: Sequence[Worker], ended: Ended, number: int) -> None:
+    """Let the workers that have not finished signal their processes."""
+    for rank, handle in enumerate(handles):
+        if rank not in ended.finished:
+            with suppress(WorkerDied):
+                handle.send({"cmd": "signal", "number": number})
+
+
 def _note_late(program: Program, ended: Ended) -> bool:
     """Note the ranks that reached the time limit. Return false if they are noted already or another failed before."""
     if ended.failed is not None or ended.late:
@@ -310,7 +315,7 @@ def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapp
     """
     first, event = worker * program.processes, message["event"]
     if event == "finished":
-        ended.finished[worker] = dict(message)
+        ended.finished[worker] = FinishedProgram.of(message)
     elif event in ("killed", "restarted"):
         ended.done_ns[worker, message["due_ns"]] = message["at_ns"]
         if event == "killed" and not message["again"]:
@@ -322,3 +327,40 @@ def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapp
             ended.code = message["code"] if message["code"] > 0 else 128 - message["code"]
             return True
     return False
+
+
+DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
+def assign_gpus(workers: int, processes: int, driver: Path = DRIVER) -> tuple[str, ...]:
+    """Return the GPUs of each worker, e.g. ("0,1", "2,3"): one per process, in turn. Workers share them if too few.
+
+    Args:
+        workers: number of workers.
+        processes: number of processes per worker.
+        driver: folder in which the driver lists its GPUs.
+
+    Raises:
+        HostError: this host has no GPU, or fewer than a worker has processes.
+    """
+    gpus = _usable(driver)
+    if not gpus:
+        raise HostError(
+            f"--device cuda: no NVIDIA GPU on this host ({driver} lists none, or CUDA_VISIBLE_DEVICES hides it); "
+            "use --device cpu"
+        )
+    if len(gpus) < processes:
+        raise HostError(
+            f"--device cuda: {processes} processes per worker need as many GPUs, and this host has {len(gpus)}; "
+            "use a smaller --nproc-per-node"
+        )
+    numbers = [gpus[n % len(gpus)] for n in range(workers * processes)]
+    return tuple(",".join(numbers[n : n + processes]) for n in range(0, len(numbers), processes))
+
+
+def _usable(driver: Path) -> list[str]:
+    count = len(list(driver.glob("*")))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or count == 0:
+        return [str(number) for number in range(count)]
+    return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]

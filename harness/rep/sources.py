@@ -16,12 +16,12 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.plan.repetition import Inputs
 from wanbench.harness.results import digests
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import contained
+from wanbench.workloads.process.finished import Finished
 from wanbench.workloads.registry import data_digest
 
 OURS, DATA = "wanbench itself", "the data set"
@@ -33,6 +33,8 @@ _PATTERNS = (
     "harness/emulators/**/*.py",
     "harness/testbeds/**/*.py",
     "harness/timeline/*.py",
+    "harness/plan/pacing.py",
+    "harness/plan/repetition.py",
     "harness/rep/*.py",
     "harness/results/row.py",
 )
@@ -48,17 +50,16 @@ def code_hash(sources: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:_LENGTH]
 
 
-def known_before(cell: Cell) -> Sources:
+def known_before(inputs: Inputs) -> Sources:
     """What is known before a repetition: our code, data that differ between hosts, and files that a command names."""
-    if isinstance(cell, CommandCell):
-        own = {_path(cell, path): digest(path) for path in files(cell.command, _base(cell))}
-    else:
-        data = data_digest(cell.task.plain()) if isinstance(cell, TrainingCell) else None
-        own = {} if data is None else {DATA: data[:_LENGTH]}
+    own = {_path(inputs, path): digest(path) for path in files(inputs.command, inputs.folder)}
+    data = None if inputs.workload is None else data_digest(inputs.workload)
+    if data is not None:
+        own[DATA] = data[:_LENGTH]
     return {OURS: _ours(int(time.monotonic()))} | own
 
 
-def used(cell: Cell, known: Sources, reports: Iterable[Mapping[str, Any]]) -> tuple[Sources, list[str]]:
+def used(inputs: Inputs, known: Sources, reports: Iterable[Finished]) -> tuple[Sources, list[str]]:
     """What a repetition ran, and, if code changed meanwhile, the reason why its result is void.
 
     A file of data that its command names and that changed meanwhile is its output, and left out.
@@ -67,12 +68,12 @@ def used(cell: Cell, known: Sources, reports: Iterable[Mapping[str, Any]]) -> tu
         known: from `known_before`. reports: the last message of each worker, with its imports.
     """
     ran = dict(known)
-    for name, short in named(cell, sorted({tuple(entry) for report in reports for entry in report["imports"]})):
+    for name, short in named(inputs, sorted({tuple(entry) for report in reports for entry in report.imports})):
         if ran.setdefault(name, short) != short:
             return ran, [f"{name}: its processes ran different versions of it"]
-    now = current(cell, ran)
+    now = current(inputs, ran)
     written = {name for name in known if now[name] not in ("", ran[name])} - {OURS, DATA}
-    output = {name for name in written if not _is_program(_base(cell) / name)}
+    output = {name for name in written if not _is_program(inputs.folder / name)}
     ran = {name: short for name, short in ran.items() if name not in output}
     other = next((name for name in ran if now[name] != ran[name]), None)
     return ran, [] if other is None else [f"{other} changed while it was measured"]
@@ -82,24 +83,24 @@ def _is_program(path: Path) -> bool:
     return path.suffix in (".py", ".sh") or os.access(path, os.X_OK)
 
 
-def changed(cell: Cell, ran: Mapping[str, str]) -> str | None:
+def changed(inputs: Inputs, ran: Mapping[str, str]) -> str | None:
     """The first of the sources of which this host has another version now; None if it has none."""
-    now = current(cell, ran)
+    now = current(inputs, ran)
     return next((name for name in ran if now[name] != ran[name]), None)
 
 
-def current(cell: Cell, ran: Mapping[str, str]) -> Sources:
+def current(inputs: Inputs, ran: Mapping[str, str]) -> Sources:
     """The same sources as this host has them now. What only the image of a container has is taken to be the same."""
-    now = known_before(cell)
+    now = known_before(inputs)
     for name in ran.keys() - now.keys():
-        file = _located(name) or _base(cell) / name
-        now[name] = ran[name] if contained(cell.testbed) and not file.exists() else digest(file)
+        file = _located(name) or inputs.folder / name
+        now[name] = ran[name] if contained(inputs.testbed) and not file.exists() else digest(file)
     return now
 
 
-def named(cell: Cell, imports: Iterable[tuple[str, ...]]) -> list[tuple[str, str]]:
+def named(inputs: Inputs, imports: Iterable[tuple[str, ...]]) -> list[tuple[str, str]]:
     """Imported modules, from (module, path, SHA-256), as sources."""
-    return [(_name(cell, module, path), whole[:_LENGTH]) for module, path, whole in imports]
+    return [(_name(inputs, module, path), whole[:_LENGTH]) for module, path, whole in imports]
 
 
 def digest(path: Path) -> str:
@@ -123,18 +124,14 @@ def _ours(second: int) -> str:
     return code_hash(code | {"torch": version("torch")})
 
 
-def _name(cell: Cell, module: str, path: str) -> str:
+def _name(inputs: Inputs, module: str, path: str) -> str:
     there = None if module.startswith("__") else _located(module)
     same = there is not None and os.path.realpath(there) == os.path.realpath(path)
-    return module if same else _path(cell, Path(path))
+    return module if same else _path(inputs, Path(path))
 
 
-def _path(cell: Cell, path: Path) -> str:
-    return str(path.relative_to(_base(cell)) if path.is_relative_to(_base(cell)) else path)
-
-
-def _base(cell: Cell) -> Path:
-    return cell.folder.resolve() if isinstance(cell, CommandCell) else Path.cwd()
+def _path(inputs: Inputs, path: Path) -> str:
+    return str(path.relative_to(inputs.folder) if path.is_relative_to(inputs.folder) else path)
 
 
 def _located(module: str) -> Path | None:

@@ -28,6 +28,7 @@ import shutil
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -119,16 +120,16 @@ class Watch:
 
     def living(self) -> list[str]:
         """The workers that live. If any may, this waits for a heartbeat; those that miss theirs are buried."""
-        found = self.others()
-        first = {name: self._beat_of(name) for name in found}
+        names = self.others()
+        first = {name: self._beat_of(name) for name in names}
         end = self._now() + MISSED * BEAT_S
-        while found and self._now() < end:
-            beating = [name for name in found if self._beat_of(name) not in {None, first[name]}]
+        while names and self._now() < end:
+            beating = [name for name in names if self._beat_of(name) not in {None, first[name]}]
             if beating:
                 return beating
             time.sleep(_LOOK_S)
-            found = [name for name in self.others() if name in first]
-        for name in found:
+            names = [name for name in self.others() if name in first]
+        for name in names:
             self.bury(name)
         return []
 
@@ -165,7 +166,7 @@ class SharedRun(RunFolder):
         self._claims = path / CLAIMS
         self._claims.mkdir(exist_ok=True)
         self._private = self._claims / f".{self._worker.name}"
-        self._before = self.tries() if again else {}
+        self._before = self.tries() if again else Counter()
 
     def take(self, cell: Cell, rep: int, host: str | None = None) -> Answer:
         """Claim a repetition, unless it is settled or a living worker has it.
@@ -206,9 +207,9 @@ class SharedRun(RunFolder):
         """Whether a repetition is finished, or has failed, or was invalid too often, since this worker began."""
         if self.is_finished(cell, rep, host):
             return True
-        before = self._before.get((self.cell_folder(cell).name, rep), 0)
+        before = self._before[self.cell_folder(cell).name, rep]
         since = self.failures(cell, rep)[before:]
-        return len(since) >= TRIES or any(each["row"]["status"] == "failed" for each in since)
+        return len(since) >= TRIES or any(failure["status"] == "failed" for failure in since)
 
     def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:
         """As `RunFolder.finish`. None also if another worker has taken the repetition over."""
@@ -268,14 +269,14 @@ class SharedRun(RunFolder):
 
 def sweep(run: Path) -> None:
     """Remove what interrupted processes left half-written in a run's folder, without that of others that may live."""
-    others = Watch(run).others()
-    if not others:
+    living = Watch(run).others()
+    if not living:
         shutil.rmtree(run / CLAIMS, ignore_errors=True)
-    for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part") if not others else ():
+    for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part") if not living else ():
         for path in run.glob(pattern):
             path.unlink(missing_ok=True)
     for path in run.glob("cells/*/rep-*.part"):
-        if not any(path.name.endswith(f".{name}.part") for name in others):
+        if not any(path.name.endswith(f".{name}.part") for name in living):
             shutil.rmtree(path, ignore_errors=True)
     journal = run / digests.FILE
     if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):

@@ -1,21 +1,143 @@
 """THE catalogue of result columns, from which a row's type, checks, tables, Parquet files and reference are made.
 
 A column that does not apply to a repetition, or that was not measured, is null. Nothing is ever filled in.
-To add a column, add a line here, or in `conditions.py`, and set its value where rows are made (`results.row`).
+To add a column, add a line here, and set its value where rows are made (`results.row`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
-from wanbench.harness.results.column import Column
-from wanbench.harness.results.conditions import Conditions
+Status = Literal["ok", "invalid", "failed"]
 
 
-class Row(Conditions):
-    """One repetition of one cell."""
+@dataclass(frozen=True)
+class Column:
+    """The description of one column.
 
+    Attributes:
+        meaning: a sentence. unit: of the numbers. applies: the repetitions that have it; the others have null.
+        minimum, above: inclusive and exclusive lower bound of the numbers.
+        measure: a cell shows the median, minimum and maximum over its repetitions.
+        shown: part of tables and CSV; the others are only in JSON and Parquet files.
+    """
+
+    meaning: str
+    unit: str | None = None
+    applies: str | None = None
+    minimum: float | None = None
+    above: float | None = None
+    measure: bool = False
+    shown: bool = True
+
+    @property
+    def text(self) -> str:
+        """The meaning, and when the column is not null."""
+        return self.meaning if self.applies is None else f"{self.meaning} Null except for {self.applies}."
+
+
+class Row(TypedDict):
+    """One repetition of one cell: what it is, then what was measured."""
+
+    run: Annotated[str | None, Column("Name of the run.")]
+    cell: Annotated[
+        str, Column("Name of the cell: algorithm, workers, other axes, and the first characters of its identity.")
+    ]
+    rep: Annotated[int, Column("Number of the repetition, from 0.")]
+    status: Annotated[
+        Status, Column("ok, failed, or invalid: the emulation was not faithful, so no summary counts the repetition.")
+    ]
+    reason: Annotated[
+        str | None, Column("Reason why the repetition failed or is invalid.", applies="repetitions that are not ok")
+    ]
+    testbed: Annotated[str, Column("Environment of the workers: netns, docker or virtual (simulated).")]
+    emulator: Annotated[
+        str | None, Column("Emulator of the network: netem or relay.", applies="emulated cells with several workers")
+    ]
+    collective: Annotated[
+        str | None,
+        Column(
+            "Implementation of all-reduce, such as gloo or direct; of a program: what carries its groups of gloo.",
+            applies="training on several workers, and programs whose spec names one",
+        ),
+    ]
+    channels: Annotated[int | None, Column("Channels of gloo, or TCP connections per pair of workers.", above=0)]
+    workload: Annotated[str, Column("Name of the built-in workload, model or program, or by-numbers-PARAMS.")]
+    payload_scale: Annotated[
+        float | None, Column("Factor by which messages, buckets and rates are multiplied; 1 for a command.", above=0)
+    ]
+    algorithm: Annotated[
+        str, Column("Label of the algorithm: its kind, and the parameters that differ from their defaults.")
+    ]
+    kind: Annotated[str, Column("Kind of the algorithm; local for one-worker cells.")]
+    params: Annotated[Mapping[str, Any], Column("Parameters of the algorithm, as given in the spec.")]
+    workers: Annotated[
+        int, Column("Number of workers N. Rows with 1 measure T(1), the numerator of scalability.", minimum=1)
+    ]
+    profile: Annotated[str | None, Column("Name of the network profile.", applies="cells with several workers")]
+    rtt_ms: Annotated[
+        float | None,
+        Column("Configured round-trip time, median over the pairs of sites in use.", unit="ms", minimum=0),
+    ]
+    rtt_max_ms: Annotated[
+        float | None,
+        Column("Configured round-trip time, maximum over the pairs of sites in use.", unit="ms", minimum=0),
+    ]
+    rate_mbps: Annotated[
+        float | None,
+        Column(
+            "Configured rate, including the payload scale; null if paths differ or are unlimited.",
+            unit="Mbit/s",
+            above=0,
+        ),
+    ]
+    loss_pct: Annotated[float | None, Column("Configured loss per packet; null if paths differ.", unit="%", minimum=0)]
+    loss_burst: Annotated[
+        float | None,
+        Column(
+            "Configured mean number of packets lost in a row; null if each is lost independently or paths differ.",
+            unit="packets",
+            minimum=1,
+        ),
+    ]
+    jitter_ms: Annotated[
+        float | None,
+        Column("Configured standard deviation of the one-way delay; null if paths differ.", unit="ms", minimum=0),
+    ]
+    tcp: Annotated[str | None, Column("TCP congestion control. In emulated cells it was set and read back.")]
+    timeline: Annotated[
+        str | None, Column("Changes of the network and of workers, with their times.", applies="cells with a timeline")
+    ]
+    mtbf_s: Annotated[
+        float | None,
+        Column("Mean time between random failures of a machine; null if it has none.", unit="s", above=0),
+    ]
+    mttr_s: Annotated[
+        float | None,
+        Column("Mean time until a machine that failed at random returns.", unit="s", applies="cells with mtbf_s"),
+    ]
+    seed: Annotated[int, Column("Seed of this repetition.")]
+    host: Annotated[
+        str | None,
+        Column(
+            "Host that measured the repetition: its name, and a digest of its machine id. Null in rows of an earlier "
+            "version, too.",
+            applies="emulated cells",
+        ),
+    ]
+    turn: Annotated[
+        str | None,
+        Column(
+            "Whether nobody else emulated with wanbench on this host meanwhile: alone, or unknown where that cannot be "
+            "seen. Null in rows of an earlier version, too.",
+            applies="emulated cells",
+            shown=False,
+        ),
+    ]
+    kernel: Annotated[str | None, Column("Release of its kernel.", applies="emulated cells", shown=False)]
+    cpu: Annotated[str | None, Column("Model of its processor.", applies="emulated cells", shown=False)]
     steps: Annotated[int | None, Column("Number of measured steps, which form the window.", above=0)]
     steps_total: Annotated[
         int | None, Column("Number of all steps, including those before and after the window.", minimum=0)
@@ -140,12 +262,6 @@ class Row(Conditions):
             unit="%",
             applies="emulated cells of our own training loop",
             shown=False,
-        ),
-    ]
-    tcp_timeouts: Annotated[
-        int | None,
-        Column(
-            "Number of TCP retransmission timeouts, over all workers.", applies="emulated cells", minimum=0, shown=False
         ),
     ]
     final_loss: Annotated[
@@ -275,9 +391,6 @@ class Row(Conditions):
             shown=False,
         ),
     ]
-    emulator_cpu_us_per_packet: Annotated[
-        float | None, Column("Processor time of the emulator per packet.", unit="µs", minimum=0, shown=False)
-    ]
     image: Annotated[str | None, Column("Digest of the container image.", applies="cells that run in containers")]
     cell_key: Annotated[
         str, Column("Identity of the cell: a hash of everything that influences its results.", shown=False)
@@ -319,9 +432,6 @@ class Row(Conditions):
     command: Annotated[
         list[str] | None,
         Column("Arguments of the command, with placeholders filled in.", applies="commands", shown=False),
-    ]
-    processes_per_worker: Annotated[
-        int | None, Column("Number of processes per worker.", applies="commands", minimum=0, shown=False)
     ]
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ RUN_FILES = ("spec.toml", "spec.resolved.json", "manifest.json")
 _EVIDENCE = (".parquet", ".json")  # not the logs
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A file that is not as it was written: its path in the run's folder, and what is wrong."""
-
-    path: Path
-    text: str
 
 
 def digest(path: Path) -> str:
@@ -63,7 +54,7 @@ def noted(run: Path) -> dict[str, set[str]] | None:
 
     A repetition that was measured again has several, in no order, and is intact with any of them.
     """
-    found: dict[str, set[str]] = {}
+    digests: dict[str, set[str]] = {}
     files = [*journals(run, FILE)]
     for path in files:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -72,25 +63,25 @@ def noted(run: Path) -> dict[str, set[str]] | None:
                 name, written = str(entry["file"]), str(entry["sha256"])
             except (ValueError, LookupError, TypeError):  # cut short
                 continue
-            found[name] = {written} | (found.get(name, set()) if path.parent != run else set())
-    return found if files else None
+            digests[name] = {written} | (digests.get(name, set()) if path.parent != run else set())
+    return digests if files else None
 
 
-def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[Changed]:
-    """Yield the files of a run that are not as they were written.
+def changed(run: Path, rows: Mapping[Path, Row]) -> Iterator[tuple[Path, str]]:
+    """Yield the files of a run that are not as they were written: the path in its folder, and what is wrong.
 
     Args:
         rows: the rows that can be read, by the path of their file in the run's folder.
     """
-    wanted = {Path(name): written for name, written in (noted(run) or {}).items()}
+    expected = {Path(name): written for name, written in (noted(run) or {}).items()}
     for path, row in rows.items():
         evidence = row.get("evidence") or {}
-        wanted |= {path.with_name(Path(name).name): {str(written)} for name, written in evidence.items()}
-    for path, written in wanted.items():
+        expected |= {path.with_name(Path(name).name): {str(written)} for name, written in evidence.items()}
+    for path, written in expected.items():
         if path.is_absolute() or ".." in path.parts:  # a run can come from a stranger
             continue
         if (text := _compared(run / path, written)) is not None:
-            yield Changed(path, text)
+            yield path, text
 
 
 def _compared(path: Path, written: Set[str]) -> str | None:

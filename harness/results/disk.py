@@ -56,10 +56,10 @@ def to_disk(paths: Collection[Path]) -> None:
     """
     first, *others = paths
     with ThreadPoolExecutor(len(paths)) as pool:
-        waiting = [pool.submit(_to_disk, path) for path in others]
+        futures = [pool.submit(_to_disk, path) for path in others]
         _to_disk(first)
-        for each in waiting:
-            each.result()
+        for future in futures:
+            future.result()
 
 
 def _to_disk(path: Path) -> None:

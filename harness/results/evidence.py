@@ -7,15 +7,22 @@ evidence.jsonl. Both are read in the same way. Data that are missing or cannot b
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from wanbench.harness.results.disk import write_json
 from wanbench.harness.results.store import RunFolder, rep_folder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from wanbench.harness.emulators.emulator import EmulatorStats
+    from wanbench.harness.emulators.plan import EmulatedNetwork
+    from wanbench.harness.results.row import Measured
+    from wanbench.workloads.comm.meter import Message
+    from wanbench.workloads.loop.job import Evaluated
 
 FILE = "evidence.jsonl"
 EVALUATIONS = "evaluations.parquet"
@@ -27,6 +34,7 @@ _PATH_FIELDS = (
 )  # fmt: skip
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Evidence:
@@ -44,25 +52,21 @@ class Evidence:
         `loss`, the mean over ranks since the last evaluation, None before the first step. None if the workload does not
         train a model.
         """
-        found: dict[str, list[Any]] | None = self._of(row, CURVE)
-        return found
+        return self._of(row, CURVE, _curve)
 
     def trace(self, row: Row) -> dict[str, Any] | None:
         """The `first` measured step, and the columns of `steps` and `messages` of rank 0, in nanoseconds."""
-        found: dict[str, Any] | None = self._of(row, TRACE)
-        return found
+        return self._of(row, TRACE, _trace)
 
     def network(self, row: Row) -> list[dict[str, Any]] | None:
         """One entry per directed path: its configuration, and the values that the probe measured, if it ran."""
-        found: list[dict[str, Any]] | None = self._of(row, NETWORK)
-        return found
+        return self._of(row, NETWORK, _network)
 
     def pace(self, row: Row) -> dict[str, dict[str, Any]] | None:
         """`slowest`, the worker that finished last, and `fastest`, the first to finish among the workers with the usual
         number of steps. Each has its `rank`, and for each step `end_s` since the start and `step_time_s`.
         """
-        found: dict[str, dict[str, Any]] | None = self._of(row, PACE)
-        return found
+        return self._of(row, PACE, _pace)
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int, str | None], dict[str, Any]] | None:
@@ -78,11 +82,11 @@ class Evidence:
                 continue
         return found
 
-    def _of(self, row: Row, what: str) -> Any:
+    def _of(self, row: Row, what: str, read: Callable[[Path, Row], T | None]) -> T | None:
         if self._recorded is not None:
-            return self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
+            recorded: T | None = self._recorded.get((row["cell"], row["rep"], row.get("host")), {}).get(what)
+            return recorded
         rep = rep_folder(self.path / "cells" / str(row["cell"]), row["rep"], row.get("host"))
-        read: Any = {CURVE: _curve, TRACE: _trace, NETWORK: _network, PACE: _pace}[what]
         try:
             return read(rep, row)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
@@ -192,3 +196,44 @@ def _tightest(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float |
 
 def _mbit(bytes_per_s: float | None) -> float | None:
     return None if bytes_per_s is None else bytes_per_s * 8 / 1e6
+
+
+def write_network(
+    folder: Path,
+    network: EmulatedNetwork,
+    measured: Measured,
+    report: Mapping[str, Any] | None,
+    stats: EmulatorStats | None = None,
+    host: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the configured and probed values of the network, and its counters if it was emulated."""
+    values = {"configured": network.to_json(), "probe": report, "tcp": measured.tcp}
+    if stats is not None:
+        counters = {str(rank): vars(message.counters_after) for rank, message in measured.finished.items()}
+        values |= {"emulator": stats.to_json(), "workers": counters, "host": host}
+    write_json(folder / "network.json", values)
+
+
+def write_events(folder: Path, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write the changes of the timeline, and return them for the row."""
+    write_json(folder / "events.json", events)
+    return events
+
+
+def write_evaluations(folder: Path, evaluations: Sequence[Evaluated]) -> None:
+    """Write the evaluations of rank 0 as Parquet, one row per evaluation. Write no file if there are none."""
+    import pandas as pd
+
+    if evaluations:
+        pd.DataFrame(map(vars, evaluations)).to_parquet(folder / EVALUATIONS, index=False)
+
+
+def write_messages(folder: Path, messages: Sequence[Message]) -> None:
+    """Write the messages of rank 0 as Parquet, one row per message. Write no file if there are none."""
+    import pandas as pd
+
+    if messages:
+        frame = pd.DataFrame(map(vars, messages))
+        frame.astype({"ended_ns": "Int64", "collected_ns": "Int64"}).to_parquet(
+            folder / "messages.parquet", index=False
+        )

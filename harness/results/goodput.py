@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.results.hosts import by_run, hosts_of
-from wanbench.harness.results.scalability import host_of
-from wanbench.harness.results.step_times import StepTimes
+from wanbench.harness.results.scalability import StepTimes, host_of
+from wanbench.workloads.loop.job import Regrouped
 
 Row = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ class Recovered:
 
 
 def recovered(
-    histories: Sequence[Sequence[Mapping[str, Any]]],
+    histories: Sequence[Sequence[Regrouped]],
     workers: int,
     steps: int,
     *,
@@ -52,31 +52,31 @@ def recovered(
     """Return what was lost and recovered.
 
     Args:
-        histories: by worker that was there at the end, the epochs that it entered (`workloads.loop.elastic.Regrouped`).
+        histories: by worker that was there at the end, the epochs that it entered.
         steps: number of steps of the run. delay, period: D and p of the algorithm.
         alike: whether the models of all members are taken, however many steps they have made (`loop.elastic`).
     """
-    entered: dict[int, list[Mapping[str, Any]]] = {}
+    entered: dict[int, list[Regrouped]] = {}
     for history in histories:
         for epoch in history:
-            entered.setdefault(epoch["epoch"], []).append(epoch)
+            entered.setdefault(epoch.epoch, []).append(epoch)
     began = dict.fromkeys(range(workers), 0)  # by member of the present epoch, its step at the begin
     counted = 0
     for _, views in sorted(entered.items()):
-        made = dict(zip(views[0]["members"], views[0]["steps"], strict=True))
+        made = dict(zip(views[0].members, views[0].steps, strict=True))
         furthest = max(step for step in made.values() if step is not None)
         for rank, begin in began.items():
             step = made.get(rank)
             averaged = max(0, furthest - delay) // period * period
             taken = step is not None and (alike or step // period == furthest // period)
             counted += max(0, (step if taken and step is not None else averaged) - begin)
-        began = dict.fromkeys(views[0]["members"], furthest)
+        began = dict.fromkeys(views[0].members, furthest)
     counted += sum(steps - begin for begin in began.values())
     return Recovered(
         counted,
         len(entered),
-        sum(max(view["ended_ns"] - view["begun_ns"] for view in views) for views in entered.values()) / 1e9,
-        sum(view["payload_bytes"] for views in entered.values() for view in views),
+        sum(max(view.ended_ns - view.begun_ns for view in views) for views in entered.values()) / 1e9,
+        sum(view.payload_bytes for views in entered.values() for view in views),
     )
 
 
@@ -85,7 +85,7 @@ def undisturbed_step_times(rows: Sequence[Row]) -> StepTimes:
 
     If all hosts are alike, the host is None, because each may have only some repetitions of a cell.
     """
-    alike = all(hosts_of(mine).problem is None for mine in by_run(rows).values())
+    alike = all(hosts_of(of_run).problem is None for of_run in by_run(rows).values())
     return StepTimes(lambda row: row.get("counted_steps") is None, (lambda _: None) if alike else host_of, rows)
 
 

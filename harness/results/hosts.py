@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wanbench.harness.results.rules import MAX_HOSTS_APART_PCT
 from wanbench.harness.results.scalability import host_of, one_worker_step_times
 
-MOST_APART_PCT = 3.0
 NOT_RECORDED = "not recorded"
 
 Row = Mapping[str, Any]
@@ -37,11 +37,11 @@ class Hosts:
         """Why repetitions of these hosts cannot be summarised together, None if they can."""
         if len(self.names) < 2:
             return None
-        if self.apart_pct > MOST_APART_PCT:
+        if self.apart_pct > MAX_HOSTS_APART_PCT:
             differ = (
                 f"{self.slowest} and {self.fastest} differ by {self.apart_pct:.1f} % in the step time of one worker"
             )
-            return f"{differ}; the limit is {MOST_APART_PCT:g} %"
+            return f"{differ}; the limit is {MAX_HOSTS_APART_PCT:g} %"
         if self.uncalibrated:
             have = "has" if len(self.uncalibrated) == 1 else "have"
             return f"{' and '.join(self.uncalibrated)} {have} no one-worker repetition to be compared by"
@@ -51,15 +51,15 @@ class Hosts:
 def hosts_of(rows: Iterable[Row]) -> Hosts:
     """The hosts of one run, compared by every one-worker cell that several of them have measured."""
     times = _calibrations(rows)
-    names = sorted({host for each in times.values() for host in each})
-    missing = {host for each in times.values() for host, seconds in each.items() if seconds is None}
-    found = Hosts(tuple(names), tuple(sorted(missing)))
-    for each in times.values():
-        known = sorted((seconds, host) for host, seconds in each.items() if seconds is not None)
-        apart_pct = 100 * (known[-1][0] / known[0][0] - 1) if known else 0.0
-        if apart_pct > found.apart_pct:
-            found = Hosts(found.names, found.uncalibrated, known[0][1], known[-1][1], apart_pct)
-    return found
+    names = sorted({host for of_cell in times.values() for host in of_cell})
+    missing = {host for of_cell in times.values() for host, seconds in of_cell.items() if seconds is None}
+    hosts = Hosts(tuple(names), tuple(sorted(missing)))
+    for of_cell in times.values():
+        measured = sorted((seconds, host) for host, seconds in of_cell.items() if seconds is not None)
+        apart_pct = 100 * (measured[-1][0] / measured[0][0] - 1) if measured else 0.0
+        if apart_pct > hosts.apart_pct:
+            hosts = Hosts(hosts.names, hosts.uncalibrated, measured[0][1], measured[-1][1], apart_pct)
+    return hosts
 
 
 def _calibrations(rows: Iterable[Row]) -> dict[Any, dict[str, float | None]]:

@@ -22,20 +22,20 @@ from wanbench.harness.results.evidence import CURVE, FILE, NETWORK, PACE, TRACE,
 from wanbench.harness.results.store import RECORDED, RunFolder
 
 
-def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
+def record(folder: RunFolder, to: Path, needed: Collection[str]) -> RunFolder:
     """Write the recording of a run, and replace an older one.
 
     Args:
         folder: of a finished run. to: the folder of the recording.
-        wanted: the evidence that figures need beside rows: any of `CURVE`, `TRACE`, `NETWORK` and `PACE`.
+        needed: the evidence that figures need beside rows: any of `CURVE`, `TRACE`, `NETWORK` and `PACE`.
 
     Raises:
         CellsFailed: the run has no valid repetition, or files that cannot be read.
     """
-    found = folder.read()
-    if found.problems:
-        raise CellsFailed(f"{folder.path / found.problems[0]}; run the experiment again before recording it")
-    rows = found.rows
+    content = folder.read()
+    if content.problems:
+        raise CellsFailed(f"{folder.path / content.problems[0]}; run the experiment again before recording it")
+    rows = content.rows
     if not any(row["status"] == "ok" for row in rows):
         raise CellsFailed(f"{folder.path}: no valid repetition, so there is nothing to record")
     rows.sort(key=lambda row: (row["cell"], row["rep"], row["host"] or ""))
@@ -47,7 +47,7 @@ def record(folder: RunFolder, to: Path, wanted: Collection[str]) -> RunFolder:
     manifest = {key: value for key, value in folder.manifest().items() if key not in ("argv", "code")}
     write_json(to / "manifest.json", manifest)
     write_text(to / RECORDED, "".join(_line(_of_any_host(row, folder.name)) for row in rows))
-    lines = [line for row in rows if (line := _evidence(row, Evidence(folder), wanted)) is not None]
+    lines = [line for row in rows if (line := _evidence(row, Evidence(folder), needed)) is not None]
     if lines:
         write_text(to / FILE, "".join(map(_line, lines)))
     for name in (*digests.RUN_FILES, RECORDED, FILE):
@@ -62,13 +62,13 @@ def _of_any_host(row: Mapping[str, Any], run: str) -> dict[str, Any]:
     return {**row, "run": run, "evidence": None, "sources": named or None}
 
 
-def _evidence(row: Mapping[str, Any], evidence: Evidence, wanted: Collection[str]) -> dict[str, Any] | None:
+def _evidence(row: Mapping[str, Any], evidence: Evidence, needed: Collection[str]) -> dict[str, Any] | None:
     if row["status"] != "ok" or row["workers"] == 1:
         return None
     readers = {CURVE: evidence.curve, TRACE: evidence.trace, NETWORK: evidence.network, PACE: evidence.pace}
     first = {TRACE, NETWORK, PACE}  # from the first repetition only: they show one example, not how repetitions vary
-    found = {what: readers[what](row) for what in sorted(wanted) if row["rep"] == 0 or what not in first}
-    kept = {what: value for what, value in found.items() if value is not None}
+    values = {what: readers[what](row) for what in sorted(needed) if row["rep"] == 0 or what not in first}
+    kept = {what: value for what, value in values.items() if value is not None}
     where = {"host": row["host"]} if row["host"] is not None else {}
     return {"cell": row["cell"], "rep": row["rep"], **where, **kept} if kept else None
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from wanbench.workloads.loop.job import StepRow
 
 _INTEGERS = ("rank", "step", "end_ns", "payload_bytes", "messages_sent")
 
@@ -27,16 +30,16 @@ def step_time_s(path: Path, first: int, steps: int) -> float | None:
     """
     ranks, numbers, ends_ns, times_s = _columns(path, ("rank", "step", "end_ns", "step_time_s"))
     order = np.lexsort((numbers, ranks))
-    found = []
-    for mine in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
-        ends = ends_ns[mine]
+    of_ranks = []
+    for rows in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
+        ends = ends_ns[rows]
         last = first + steps if steps else len(ends)
         if not last - first > 0 or last > len(ends):
             continue
         # Not the end of the step before: on real sockets, TCP's windows are read between the two.
-        begin_ns = ends[first] - times_s[mine[first]] * 1e9
-        found.append(float(ends[last - 1] - begin_ns) / 1e9 / (last - first))
-    return max(found, default=None)
+        begin_ns = ends[first] - times_s[rows[first]] * 1e9
+        of_ranks.append(float(ends[last - 1] - begin_ns) / 1e9 / (last - first))
+    return max(of_ranks, default=None)
 
 
 def elapsed_per_step_s(path: Path, steps: int) -> float:
@@ -58,31 +61,42 @@ def _columns(path: Path, names: Sequence[str]) -> list[np.ndarray[Any, Any]]:
     return [table.column(name).to_numpy() for name in names]
 
 
+@dataclass(frozen=True)
+class ProgramStep:
+    """One step of a process of a program. How long its first step took is not known."""
+
+    rank: int
+    step: int
+    end_ns: int
+    step_time_s: float | None
+
+
 class Steps:
     """The rows of all workers.
 
     Attributes:
-        first_rank: the rows of rank 0.
+        first_rank: the rows of rank 0, if they are of training.
     """
 
     def __init__(self) -> None:
         self._columns: dict[str, array[Any]] = {}
-        self.first_rank: list[dict[str, Any]] = []
+        self.first_rank: list[StepRow] = []
 
     def __len__(self) -> int:
         """Number of rows."""
         return len(next(iter(self._columns.values()), ()))
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Add one row. All rows have the same keys, such as those of `workloads.loop.train`."""
+    def add(self, row: StepRow | ProgramStep) -> None:
+        """Add one row. All rows have the same type."""
+        values = vars(row)
         if not self._columns:
-            self._columns = {name: array("q" if name in _INTEGERS else "d") for name in row}
-        for name, value in row.items():
+            self._columns = {name: array("q" if name in _INTEGERS else "d") for name in values}
+        for name, value in values.items():
             self._columns[name].append(float("nan") if value is None else value)
-        if row["rank"] == 0:
+        if row.rank == 0 and isinstance(row, StepRow):
             self.first_rank.append(row)
 
-    def extend(self, rows: Iterable[dict[str, Any]]) -> None:
+    def extend(self, rows: Iterable[StepRow | ProgramStep]) -> None:
         """Add several rows."""
         for row in rows:
             self.add(row)

@@ -32,26 +32,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
+import os
 import re
 import shutil
+import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from wanbench.harness.errors import SpecError, in_words
+from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.process.owner import locked
 from wanbench.harness.results import digests
 from wanbench.harness.results import planned as planning
-from wanbench.harness.results.cell_folders import CellFolders
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import keep_as, to_disk, write_json, write_text
 from wanbench.harness.results.goodput import set_goodput
-from wanbench.harness.results.links import strange
-from wanbench.harness.results.lock import RunLock, writable
 from wanbench.harness.results.row_files import RowFiles, parsed, printable
 from wanbench.harness.results.scalability import rescale
 
@@ -63,7 +66,7 @@ _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
 
 
 @dataclass(frozen=True)
-class Found:
+class Content:
     """The content of a run's folder.
 
     Attributes:
@@ -83,9 +86,9 @@ class Found:
         """A sentence about the rows that are left out; None if there are none, or if several plans measured them."""
         if self.part or not self.earlier:
             return None
-        some = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
+        count = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
         verb = "is" if len(self.earlier) == 1 else "are"
-        return f"{some} of an earlier spec or another testbed {verb} not shown; `wanbench results --all` shows them"
+        return f"{count} of an earlier spec or another testbed {verb} not shown; `wanbench results --all` shows them"
 
 
 class RunFolder:
@@ -126,7 +129,7 @@ class RunFolder:
 
     def refuse_links(self) -> None:
         """Refuse links and devices, because a run can come from a stranger. Raises: SpecError."""
-        for path in strange(self.path):
+        for path in _strange(self.path):
             raise SpecError(f"{Path(path)}: neither a file nor a folder, which a run cannot contain; remove it")
 
     def lock(self, *, alone: bool = True) -> RunLock:
@@ -151,8 +154,8 @@ class RunFolder:
         Raises:
             SpecError: other code measured some finished repetitions.
         """
-        found = ((row["cell"], differs(row)) for row in self._all_rows([]) if row["status"] == "ok")
-        other = [(cell, what) for cell, what in found if what is not None]
+        differences = ((row["cell"], differs(row)) for row in self._all_rows([]) if row["status"] == "ok")
+        other = [(cell, what) for cell, what in differences if what is not None]
         if other:
             count = "1 repetition was" if len(other) == 1 else f"{len(other)} repetitions were"
             cell, what = other[0]
@@ -178,32 +181,26 @@ class RunFolder:
 
         Raises: OSError: it cannot be known, because what is there cannot be read just now.
         """
-        return any(self._finished(place, host) for place in self._places(cell, rep, host))
+        return any(self._finished(path, host) for path in self._places(cell, rep, host))
 
     def _places(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
         """Where a repetition can be. That of a one-worker cell, which each host measures, can be there per host."""
         folder = self.cell_folder(cell)
         return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
 
-    def _finished(self, place: Path, host: str | None) -> bool:
-        row = self._rows.find(place / "result.json")
+    def _finished(self, path: Path, host: str | None) -> bool:
+        row = self._rows.find(path / "result.json")
         return row is not None and host in {None, row.get("host") or host}
 
-    def failures(self, cell: Cell, rep: int) -> list[dict[str, Any]]:
-        """The errors of earlier tries of this repetition, oldest first."""
-        kept = self.cell_folder(cell).glob(f"rep-{rep}.failed-*")
-        found = sorted((path / "error.json" for path in kept), key=_try_number)
-        return [{"row": row} for path in found if (row := self._rows.find(path)) is not None]
+    def failures(self, cell: Cell, rep: int) -> list[Row]:
+        """The rows of earlier tries of this repetition, oldest first."""
+        errors = sorted(self.cell_folder(cell).glob(f"rep-{rep}.failed-*/error.json"), key=_try_number)
+        return [row for path in errors if (row := self._rows.find(path)) is not None]
 
-    def tries(self) -> dict[tuple[str, int], int]:
+    def tries(self) -> Counter[tuple[str, int]]:
         """The number of failed tries, by the name of the cell's folder and the repetition."""
-        found: dict[tuple[str, int], int] = {}
-        for path in self._errors():
-            rep = path.parent.name.removeprefix("rep-").partition(".")[0]
-            if rep.isdecimal():
-                key = path.parent.parent.name, int(rep)
-                found[key] = found.get(key, 0) + 1
-        return found
+        names = ((path.parts[-3], re.match(r"rep-(\d+)\.", path.parts[-2])) for path in self._errors())
+        return Counter((cell, int(rep[1])) for cell, rep in names if rep is not None)
 
     def begin(self, cell: Cell, rep: int) -> Path:
         """Make an empty folder to work in, and remove leftovers of an interrupted try."""
@@ -248,41 +245,42 @@ class RunFolder:
         """One row per repetition of the plan's cells, finished or failed. An unreadable one counts as not finished."""
         return self.read().rows
 
-    def read(self) -> Found:
+    def read(self) -> Content:
         """Read everything that the folder holds."""
         problems: list[str] = []
         rows = self._all_rows(problems)
         for row in rows:
             row["run"] = self.name
-        found = Found(rows, [], problems)
+        content = Content(rows, [], problems)
         with contextlib.suppress(SpecError):  # without a plan, all rows are kept
             planned = planning.read(self.path)
-            mine = {id(row) for row in rows if row["cell_key"] in planned.cells and row["rep"] < planned.repeats}
-            earlier = [row for row in rows if id(row) not in mine]
-            found = Found([row for row in rows if id(row) in mine], earlier, problems, planned.part)
-            for row in found.rows:  # an axis added later can change the names of the same cells
+            groups: dict[bool, list[Row]] = {True: [], False: []}
+            for row in rows:
+                groups[row["cell_key"] in planned.cells and row["rep"] < planned.repeats].append(row)
+            content = Content(groups[True], groups[False], problems, planned.part)
+            for row in content.rows:  # an axis added later can change the names of the same cells
                 cell = planned.cells[row["cell_key"]]
                 row["base_key"], row["axes"] = cell.base_key, cell.axes
-        for each in (found.rows, found.earlier):
-            rescale(each)
-            set_goodput(each)
-        return found
+        for part in (content.rows, content.earlier):
+            rescale(part)
+            set_goodput(part)
+        return content
 
     def _all_rows(self, problems: list[str]) -> list[Row]:
         if (self.path / RECORDED).is_file():
             return self._recorded(problems)
-        found = list(self._readable(self._results(), problems))
-        finished = {_what(row) for row in found}
+        results = list(self._readable(self._results(), problems))
+        finished = {_what(row) for row in results}
         failed = {_what(row): row for row in self._readable(self._errors(), problems)}
-        return found + [row for key, row in failed.items() if key not in finished]
+        return results + [row for key, row in failed.items() if key not in finished]
 
     def results(self) -> dict[Path, Row]:
         """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
-        found: dict[Path, Row] = {}
+        rows: dict[Path, Row] = {}
         for path in self._results():
             with contextlib.suppress(OSError, ValueError):
-                found[path.relative_to(self.path)] = self._rows.load(path)
-        return found
+                rows[path.relative_to(self.path)] = self._rows.load(path)
+        return rows
 
     def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
         for path in paths:
@@ -336,8 +334,8 @@ def open_run(source: str | None, root: Path) -> RunFolder:
     for path in (Path(source), root / source):
         if (path / "manifest.json").is_file():
             return _openable(RunFolder(path))
-    known = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
-    raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {known})")
+    names = ", ".join(sorted(path.parent.name for path in root.glob("*/manifest.json"))) or "none"
+    raise SpecError(f"{source}: not a run folder, and no run of that name under {root} (there: {names})")
 
 
 def _openable(folder: RunFolder) -> RunFolder:
@@ -388,3 +386,134 @@ def _what(row: Row) -> tuple[Any, ...]:
 def _try_number(path: Path) -> int:
     number = path.parent.name.rpartition("-")[2]
     return int(number) if number.isdecimal() else 0
+
+
+# ---------------------------------------------------------------- the folders of cells, and what a run cannot contain
+
+_KEY = 6  # characters of the identity at the end of a name
+
+
+class CellFolders:
+    """The folders in `cells/`, found by identity: an axis added later changes a cell's name, but not its folder.
+
+    It is listed once, since to search it for each new cell would take ever longer.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._by_key: dict[str, Path] | None = None
+
+    def of(self, cell: Cell) -> Path:
+        """The folder of a cell's repetitions, which may not exist yet."""
+        folder = self._path / cell.slug
+        if folder.is_dir():
+            return folder
+        if self._by_key is None:
+            names = sorted(os.listdir(self._path), reverse=True) if self._path.is_dir() else []
+            self._by_key = {name[-_KEY:]: self._path / name for name in names if name[-_KEY - 1 : -_KEY] == "-"}
+        return self._by_key.get(cell.key[:_KEY], folder)
+
+    def made(self, cell: Cell, folder: Path) -> None:
+        """Remember a new folder."""
+        if self._by_key is not None:
+            self._by_key.setdefault(cell.key[:_KEY], folder)
+
+    def forget(self) -> None:
+        """List the folders again when next needed, because others can have changed them."""
+        self._by_key = None
+
+
+def _strange(folder: Path) -> Iterator[str]:
+    """Yield the paths below a folder that are neither files nor folders; of links, the target is not looked at.
+
+    A listing names the types, so that no file has to be asked for: a large run has tens of thousands.
+    """
+    waiting = [os.fspath(folder)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False) and _is_strange(entry.path):
+                    yield entry.path
+
+
+def _is_strange(path: str) -> bool:
+    """Whether a path still exists, since the run can be under way, and is neither a file nor a folder."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        return not stat.S_ISDIR(mode) and not stat.S_ISREG(mode)
+    return False
+
+
+# ---------------------------------------------------------------- the lock
+
+_LOCK = ".lock"
+_PATIENCE_S = 5.0  # while another process prepares the folder
+_LOOK_S = 0.1
+
+
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Report in one line that nothing can be written in the folder of a run. Raises: HostError."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"{folder}: cannot write results here ({error.strerror}); choose another folder with --out"
+        ) from None
+
+
+class RunLock:
+    """Hold the folder of a run: one process prepares it, then any number may measure.
+
+    It spares users a mistake, such as --fresh while another process measures. Correctness does not depend on it: a
+    network file system may have no locks, or only those of its own host.
+
+    Attributes:
+        joined: whether others measure here already.
+
+    Args:
+        folder: the run's folder, which is made. alone: whether nobody else may measure.
+
+    Raises:
+        HostError: on entry, another process holds it, or it is read-only.
+    """
+
+    def __init__(self, folder: Path, *, alone: bool = True) -> None:
+        self._folder, self._alone = folder, alone
+        self._file: IO[str]
+        self.joined = False
+
+    def __enter__(self) -> RunLock:
+        with writable(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = (self._folder / _LOCK).open("a+")  # NFS shares a lock only if the file is open for reading
+        if not self._taken():
+            self._file.close()
+            raise HostError(f"{self._folder}: another `wanbench run` is writing here; wait for it, or use --out")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def share(self) -> None:
+        """Let others measure too."""
+        locked(self._file, fcntl.LOCK_SH)
+
+    def is_last(self) -> bool:
+        """Whether nobody else measures here any more; then nobody can begin. Without locks, always."""
+        return locked(self._file, fcntl.LOCK_EX)
+
+    def _taken(self) -> bool:
+        """Take the lock alone, or join those who measure."""
+        until = time.monotonic() + (0.0 if self._alone else _PATIENCE_S)
+        while True:
+            if locked(self._file, fcntl.LOCK_EX):
+                return True
+            if not self._alone and locked(self._file, fcntl.LOCK_SH):
+                self.joined = True
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_LOOK_S)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from wanbench.workloads.loop.job import Evaluated
 
 
 @dataclass(frozen=True)
@@ -20,17 +22,17 @@ class Reached:
     seconds: float
 
 
-def reached(evaluations: Sequence[Mapping[str, Any]], target: float, begin_ns: int) -> Reached | None:
+def reached(evaluations: Sequence[Evaluated], target: float, begin_ns: int) -> Reached | None:
     """Return when the accuracy first crossed `target`; None if no evaluation is at the target or above.
 
     Args:
-        evaluations: in order, each with `step`, `end_ns` and `accuracy`. begin_ns: when step 0 began.
+        evaluations: in order. begin_ns: when step 0 began.
     """
-    at = [evaluation["step"] for evaluation in evaluations]
-    steps = steps_to_target(at, [evaluation["accuracy"] for evaluation in evaluations], target)
+    at = [evaluation.step for evaluation in evaluations]
+    steps = steps_to_target(at, [evaluation.accuracy for evaluation in evaluations], target)
     if steps is None:
         return None
-    seconds = value_at(at, [(evaluation["end_ns"] - begin_ns) / 1e9 for evaluation in evaluations], steps)
+    seconds = value_at(at, [(evaluation.end_ns - begin_ns) / 1e9 for evaluation in evaluations], steps)
     assert seconds is not None  # the steps are between two evaluations
     return Reached(steps, seconds)
 
@@ -65,15 +67,11 @@ def steps_to_target(
 
 def value_at(steps: Sequence[float], values: Sequence[float | None], step: float) -> float | None:
     """The value after `step` steps, interpolated between evaluations; None before the first or after the last one."""
-    for i, reached in enumerate(steps):
-        value = values[i]
-        if value is None:
-            return None
-        if reached == step:
-            return value
-        if reached > step:
-            before = values[i - 1] if i else None
-            if before is None:
-                return None
-            return before + (value - before) * (step - steps[i - 1]) / (reached - steps[i - 1])
-    return None
+    at = bisect_left(steps, step)
+    value = values[at] if at < len(steps) else None
+    if value is None or steps[at] == step:
+        return value
+    before = values[at - 1] if at else None
+    if before is None:
+        return None
+    return before + (value - before) * (step - steps[at - 1]) / (steps[at] - steps[at - 1])

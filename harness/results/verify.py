@@ -1,28 +1,47 @@
-"""The rules by which the numbers of a run can be published, judged from the stored rows alone. Pure."""
+"""Whether the numbers of a run can be published: the rules of `rules.py`, applied to its rows and its files.
+
+All rules but one need the stored rows alone. The last one, whether files are intact, reads the files.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.plan.law import PredictInputs, window_steps
-from wanbench.harness.results.consistency import contradictions
+from wanbench.harness.results import digests
+from wanbench.harness.results.evidence import window_begin
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
+from wanbench.harness.results.rules import (
+    ACCURACY_BAND,
+    INTACT,
+    LOSS_BAND,
+    MAX_EVENT_LATE_S,
+    MAX_LAW_FACTOR,
+    MAX_OVERHEAD_PCT,
+    MAX_PAUSED_PCT,
+    MAX_SCALABILITY,
+    MAX_SPREAD_PCT,
+    MIN_REPS,
+    MIN_STEPS,
+)  # fmt: skip
 from wanbench.harness.results.scalability import host_of
+from wanbench.harness.results.steps import elapsed_per_step_s, step_time_s
+from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.command import looks_like_a_file
+from wanbench.harness.text import some
 
-MIN_REPS = 3
-MIN_STEPS = 20
-MAX_SPREAD_PCT = 10.0
-MAX_OVERHEAD_PCT = 5.0
-MAX_EVENT_LATE_S = 0.1
-ACCURACY_BAND = 0.02
-LOSS_BAND = 1.10
 _REAL = ("netns", "docker")
+_EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
+_STEPS = "steps.parquet"
+_ROUNDING = 1e-6  # of a step: values are stored unrounded
+_NAMED = 3  # cells of a problem
 
 Row = Mapping[str, Any]
 
@@ -45,24 +64,29 @@ def objections(rows: Sequence[Row], expected: Mapping[str, str]) -> list[Objecti
     """
     return [
         Objection(rule, cell, text)
-        for rule, judge in RULES.items()
-        for cell, text in judge(rows, expected)
+        for rule, check in CHECKS.items()
+        for cell, text in check(rows, expected)
     ]  # fmt: skip
 
 
-_EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
-
-
-def problems_text(found: Sequence[Objection]) -> str:
+def problems_text(problems: Sequence[Objection]) -> str:
     """The verdict on a run with problems, as "1 problem: do not publish yet"."""
-    return f"{len(found)} problem{'s' * (len(found) > 1)}: do not publish yet"
+    return f"{len(problems)} problem{'s' * (len(problems) > 1)}: do not publish yet"
+
+
+def problem_lines(found: Sequence[Objection], run: str) -> list[str]:
+    """One line for each distinct text, after the first few cells that it concerns, or the run."""
+    cells: dict[str, list[str]] = {}
+    for objection in found:
+        cells.setdefault(objection.text, []).append(objection.cell or run)
+    return [f"{some(names, _NAMED)}: {text}" for text, names in cells.items()]
 
 
 Verdicts = Iterator[tuple[str | None, str]]
+Check = Callable[[Sequence[Row], Mapping[str, str]], Verdicts]
 
 
 def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Every cell has a valid result."""
     valid = {row["cell_key"] for row in _ok(rows)}
     last = {row["cell_key"]: row for row in rows if row["status"] != "ok"}
     for key, slug in expected.items():
@@ -72,33 +96,79 @@ def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
 
 
 def _consistent(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Each row agrees with itself: its parts make up the step, its ratios are possible, its status has a reason."""
     for row in rows:
         yield from ((row["cell"], f"rep {row['rep']}: {text}") for text in contradictions(row))
 
 
-def _fidelity(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """The emulated network was measured and matches its configuration."""
-    for slug, group in _cells(_ok(rows)):
-        emulated = [row for row in group if row["testbed"] in _REAL and row["workers"] > 1]
-        unprobed = [row["rep"] for row in emulated if row["one_way_error_ms"] is None]
-        if unprobed:
-            yield slug, f"rep {_list(unprobed)}: the emulated network was not measured; run it again"
+def contradictions(row: Row) -> Iterator[str]:
+    """Yield what cannot be true in a row, a sentence each. Values that are not known contradict nothing."""
+    yield from _of_status(row)
+    yield from _of_parts(row)
+    yield from _of_counts(row)
+    if row["status"] == "ok":
+        yield from _of_ratios(row)
 
 
-def _reps(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Every emulated cell has enough repetitions; they have different seeds, and their step times agree."""
-    for slug, group in _cells(_ok(rows)):
-        if group[0]["testbed"] in _REAL:
-            yield from ((slug, f"{where}{text}") for where, mine in _repeated(group) for text in _few_or_apart(mine))
+def _of_status(row: Row) -> Iterator[str]:
+    status, reason = row["status"], row.get("reason")
+    if status == "ok" and reason:
+        yield f"its status is ok, but it has a reason: {reason}"
+    if status != "ok" and not reason:
+        yield f"its status is {status}, but it has no reason"
+    paused = row.get("paused_pct")
+    if status == "ok" and paused is not None and paused > MAX_PAUSED_PCT:
+        yield f"its status is ok, but something did not run for {paused:.1f} % of the window"
 
 
-def _repeated(group: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the repetitions of a cell, which several hosts can share; those of one worker by host, with its name."""
+def _of_parts(row: Row) -> Iterator[str]:
+    step_s = row.get("step_time_s")
+    parts = [part for name in ("compute_s", "stall_s", "overhead_s") if (part := row.get(name)) is not None]
+    if step_s is None or len(parts) < 3:
+        return
+    total = sum(parts)
+    if not math.isclose(total, step_s, rel_tol=_ROUNDING):
+        yield f"compute, stall and overhead add up to {total:.6g} s, but the step time is {step_s:.6g} s"
+    for name, part in zip(("compute", "stall"), parts, strict=False):
+        if part > step_s * (1 + _ROUNDING):
+            yield f"{name} takes {part:.6g} s of a step of {step_s:.6g} s"
+
+
+def _of_counts(row: Row) -> Iterator[str]:
+    steps, total = row.get("steps"), row.get("steps_total")
+    if steps is not None and total is not None and steps > total:
+        yield f"{steps} steps were measured, but there were only {total}"
+    if row["testbed"] in _REAL and row["workers"] > 1 and row.get("emulator") is None:
+        yield f"{row['workers']} workers on {row['testbed']} had no emulator"
+    if row["testbed"] not in _REAL and row.get("wire_bytes") is not None:
+        yield f"bytes on a wire, but its testbed is {row['testbed']}"
+
+
+def _of_ratios(row: Row) -> Iterator[str]:
+    scalability, law_s, step_s = row.get("scalability"), row.get("predicted_step_time_s"), row["step_time_s"]
+    most = MAX_SCALABILITY[bool((row.get("law_inputs") or {}).get("step_time_s"))]
+    if scalability is not None and not 0 < scalability <= most:
+        yield f"scalability {scalability:.3g}; the limit is {most:g}"
+    if law_s is not None and not law_s / MAX_LAW_FACTOR <= step_s <= law_s * MAX_LAW_FACTOR:
+        times = f"{step_s / law_s:.3g} times the {law_s:.6g} s of the step-time law"
+        yield f"the step time of {step_s:.6g} s is {times}; the limit is a factor of {MAX_LAW_FACTOR:g}"
+
+
+def _fidelity(group: Sequence[Row]) -> Iterator[str]:
+    emulated = [row for row in group if row["testbed"] in _REAL and row["workers"] > 1]
+    unprobed = [row["rep"] for row in emulated if row["one_way_error_ms"] is None]
+    if unprobed:
+        yield f"rep {_list(unprobed)}: the emulated network was not measured; run it again"
+
+
+def _reps(group: Sequence[Row]) -> Iterator[str]:
+    """Judge the repetitions of a cell, which several hosts can share; those of one worker by host."""
     hosts: dict[str | None, list[Row]] = {}
     for row in group:
-        hosts.setdefault(host_of(row) if row["workers"] == 1 else None, []).append(row)
-    yield from (("" if len(hosts) == 1 else f"{host or NOT_RECORDED}: ", mine) for host, mine in hosts.items())
+        if row["testbed"] in _REAL:
+            hosts.setdefault(host_of(row) if row["workers"] == 1 else None, []).append(row)
+    for host, repetitions in hosts.items():
+        where = "" if len(hosts) == 1 else f"{host or NOT_RECORDED}: "
+        yield from (f"{where}{text}" for text in _few_or_apart(repetitions))
 
 
 def _few_or_apart(group: Sequence[Row]) -> Iterator[str]:
@@ -113,81 +183,65 @@ def _few_or_apart(group: Sequence[Row]) -> Iterator[str]:
 
 
 def _hosts(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """All hosts of the run are alike: the step times of their own one-worker repetitions differ by at most 3 %."""
     problem = hosts_of(rows).problem
     if problem is not None:
         yield None, problem
 
 
-def _window(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """The window covers whole periods and several times the depth of the pipeline."""
-    for slug, group in _cells(_ok(rows)):
-        if group[0].get("command"):
-            yield from _window_of_a_command(slug, group)
-            continue
-        if not group[0]["law_inputs"]:
-            yield slug, "its period and delay are not recorded; measure it again with --fresh"
-            continue
-        inputs = PredictInputs.from_json(group[0]["law_inputs"])
-        needed = window_steps(inputs.delay, inputs.period, 0)
-        for row in group:
-            if (row["steps"] or 0) < needed or (row["steps"] or 0) % inputs.period:
-                yield (
-                    slug,
-                    (
-                        f"rep {row['rep']}: {row['steps'] or 0} measured steps; at least {needed} are needed, "
-                        f"in multiples of {inputs.period}"
-                    ),
-                )
+def _window(group: Sequence[Row]) -> Iterator[str]:
+    if group[0].get("command"):
+        yield from _window_of_a_command(group)
+        return
+    if not group[0]["law_inputs"]:
+        yield "its period and delay are not recorded; measure it again with --fresh"
+        return
+    inputs = PredictInputs.from_json(group[0]["law_inputs"])
+    needed = window_steps(inputs.delay, inputs.period, 0)
+    for row in group:
+        steps = row["steps"] or 0
+        if steps < needed or steps % inputs.period:
+            enough = f"at least {needed} are needed, in multiples of {inputs.period}"
+            yield f"rep {row['rep']}: {steps} measured steps; {enough}"
 
 
-def _window_of_a_command(slug: str, group: Sequence[Row]) -> Verdicts:
+def _window_of_a_command(group: Sequence[Row]) -> Iterator[str]:
     """Judge the number of steps only, because wanbench does not know the period of a command."""
     for row in group:
         if row["steps"] is None:
-            yield (
-                slug,
-                f"rep {row['rep']}: the program reported no steps, so its whole run was timed, including its start",
-            )
+            yield f"rep {row['rep']}: the program reported no steps, so its whole run was timed, including its start"
         elif row["steps"] < MIN_STEPS:
-            yield slug, f"rep {row['rep']}: {row['steps']} measured steps; at least {MIN_STEPS} are needed"
+            yield f"rep {row['rep']}: {row['steps']} measured steps; at least {MIN_STEPS} are needed"
 
 
 def _code(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """All cells were measured by the same code: the same version of each file."""
     versions: dict[object, set[str]] = defaultdict(set)
     for row in _ok(rows):
         kind = (row["kind"], *filter(looks_like_a_file, row.get("command") or ()))  # for rows of earlier versions
         for name, digest in (row.get("sources") or {kind: row["code"]}).items():
             versions[name].add(str(digest))
-    for name, digests in versions.items():
-        if len(digests) > 1:
+    for name, hashes in versions.items():
+        if len(hashes) > 1:
             what = f"{name[0]} was measured by" if isinstance(name, tuple) else f"{name}: measured with"
-            yield None, f"{what} {len(digests)} versions of the code ({_list(sorted(digests))})"
+            yield None, f"{what} {len(hashes)} versions of the code ({_list(sorted(hashes))})"
 
 
-def _payload(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """gloo was not run with scaled messages under the name of a full-size workload: its segments do not scale."""
-    for slug, group in _cells(_ok(rows)):
-        row = group[0]
-        if row["collective"] == "gloo" and (row["payload_scale"] or 1) < 1 and row["testbed"] in _REAL:
-            what = f"gloo with payload_scale {row['payload_scale']:g} does not represent {row['workload']}"
-            yield slug, f"{what}; publish it under its message size, or use the direct collective"
+def _payload(group: Sequence[Row]) -> Iterator[str]:
+    row = group[0]
+    if row["collective"] == "gloo" and (row["payload_scale"] or 1) < 1 and row["testbed"] in _REAL:
+        what = f"gloo with payload_scale {row['payload_scale']:g} does not represent {row['workload']}"
+        yield f"{what}; publish it under its message size, or use the direct collective"
 
 
-def _network(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Congestion control was pinned, and every cell has a one-worker cell to compare with."""
-    for slug, group in _cells(_ok(rows)):
-        if group[0]["workers"] == 1:
-            continue
-        if group[0]["tcp"] is None and group[0]["testbed"] in _REAL:
-            yield slug, "TCP congestion control was not pinned; set network.tcp.congestion"
-        if all(row["scalability"] is None for row in group):
-            yield slug, "no step time of its one-worker cell to compare with"
+def _network(group: Sequence[Row]) -> Iterator[str]:
+    if group[0]["workers"] == 1:
+        return
+    if group[0]["tcp"] is None and group[0]["testbed"] in _REAL:
+        yield "TCP congestion control was not pinned; set network.tcp.congestion"
+    if all(row["scalability"] is None for row in group):
+        yield "no step time of its one-worker cell to compare with"
 
 
 def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """All cells have the same timeline, and every change happened on time."""
     several = [row for row in _ok(rows) if row["workers"] > 1]
     if len({row.get("timeline") for row in several}) > 1:
         yield None, "the cells have different timelines, so their step times cannot be compared"
@@ -207,74 +261,129 @@ def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
                 yield slug, f"rep {row['rep']}: a change happened {max(late):.2f} s after it was due; {limit}"
 
 
-def _processor(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """With emulated compute, the host adds little to a step beyond compute and stall."""
-    for slug, group in _cells(_ok(rows)):
-        for row in group:
-            emulated = (row["law_inputs"] or {}).get("step_time_s")
-            if not emulated or row["overhead_s"] is None or row["algorithm"] == BASELINE:
-                continue
-            share = 100 * row["overhead_s"] / row["step_time_s"]
-            if share > MAX_OVERHEAD_PCT:
-                limit = f"the limit is {MAX_OVERHEAD_PCT:g} %"
-                yield slug, f"rep {row['rep']}: {share:.1f} % of a step is overhead of the host; {limit}"
+def _processor(group: Sequence[Row]) -> Iterator[str]:
+    for row in group:
+        emulated = (row["law_inputs"] or {}).get("step_time_s")
+        if not emulated or row["overhead_s"] is None or row["algorithm"] == BASELINE:
+            continue
+        share = 100 * row["overhead_s"] / row["step_time_s"]
+        if share > MAX_OVERHEAD_PCT:
+            limit = f"the limit is {MAX_OVERHEAD_PCT:g} %"
+            yield f"rep {row['rep']}: {share:.1f} % of a step is overhead of the host; {limit}"
 
 
 def _accuracy(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    """Accuracy is close to that of ssgd after as many steps of the same workload, so that speeds can be compared."""
     references: dict[Any, list[Row]] = defaultdict(list)
     for row in _ok(rows):
         if row["kind"] == "ssgd":
             references[_task(row)].append(row)
     for slug, group in _cells(row for row in _ok(rows) if _trains(row) and row["workers"] > 1):
-        reference = references.get(_task(group[0]), [])
-        if not reference:
-            yield (
-                slug,
-                f"no ssgd on as many workers trains {group[0]['workload']}, so there is no accuracy to compare with",
-            )
-            continue
-        mine, theirs = ({row["steps_total"] for row in one if row.get("steps_total")} for one in (group, reference))
-        if mine and theirs and mine != theirs:
-            yield (
-                slug,
-                f"accuracy is known after {_list(sorted(mine))} steps, that of ssgd after {_list(sorted(theirs))}",
-            )
-            continue
-        yield from ((slug, text) for text in _outside(group, reference))
+        yield from ((slug, text) for text in _outside(group, references.get(_task(group[0]), [])))
 
 
-def _outside(group: Sequence[Row], reference: Sequence[Row]) -> Iterator[str]:
-    """Yield a text if the accuracy, or else the loss, is too far from that of the reference."""
-    mine, theirs = _mean(group, "accuracy"), _mean(reference, "accuracy")
-    if mine is not None and theirs is not None:
-        if not mine >= theirs - ACCURACY_BAND:
-            yield f"accuracy {mine:.3f}; the limit is {ACCURACY_BAND:g} below that of ssgd ({theirs:.3f})"
+def _outside(group: Sequence[Row], ssgd: Sequence[Row]) -> Iterator[str]:
+    """Yield a text if the accuracy, or else the loss, cannot be compared with that of ssgd, or is too far from it."""
+    if not ssgd:
+        yield f"no ssgd on as many workers trains {group[0]['workload']}, so there is no accuracy to compare with"
         return
-    mine, theirs = _mean(group, "final_loss"), _mean(reference, "final_loss")
-    if mine is not None and theirs is not None and not mine <= theirs * LOSS_BAND:
-        yield f"final loss {mine:.3f}; the limit is {LOSS_BAND:g} times that of ssgd ({theirs:.3f})"
+    steps, ssgd_steps = ({row["steps_total"] for row in rows if row.get("steps_total")} for rows in (group, ssgd))
+    if steps and ssgd_steps and steps != ssgd_steps:
+        yield f"accuracy is known after {_list(sorted(steps))} steps, that of ssgd after {_list(sorted(ssgd_steps))}"
+        return
+    accuracy, ssgd_accuracy = _mean(group, "accuracy"), _mean(ssgd, "accuracy")
+    if accuracy is not None and ssgd_accuracy is not None:
+        if not accuracy >= ssgd_accuracy - ACCURACY_BAND:
+            yield f"accuracy {accuracy:.3f}; the limit is {ACCURACY_BAND:g} below that of ssgd ({ssgd_accuracy:.3f})"
+        return
+    loss, ssgd_loss = _mean(group, "final_loss"), _mean(ssgd, "final_loss")
+    if loss is not None and ssgd_loss is not None and not loss <= ssgd_loss * LOSS_BAND:
+        yield f"final loss {loss:.3f}; the limit is {LOSS_BAND:g} times that of ssgd ({ssgd_loss:.3f})"
 
 
-RULES: Mapping[str, Callable[[Sequence[Row], Mapping[str, str]], Verdicts]] = {
+def _of_each_cell(judge: Callable[[Sequence[Row]], Iterator[str]]) -> Check:
+    """The check that judges the valid repetitions of each cell on their own."""
+
+    def check(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
+        return ((slug, text) for slug, group in _cells(_ok(rows)) for text in judge(group))
+
+    return check
+
+
+CHECKS: Mapping[str, Check] = {
     "complete": _complete,
     "consistent": _consistent,
-    "fidelity": _fidelity,
-    "reps": _reps,
+    "fidelity": _of_each_cell(_fidelity),
+    "reps": _of_each_cell(_reps),
     "hosts": _hosts,
-    "window": _window,
+    "window": _of_each_cell(_window),
     "code": _code,
-    "payload": _payload,
-    "network": _network,
+    "payload": _of_each_cell(_payload),
+    "network": _of_each_cell(_network),
     "timeline": _timeline,
-    "processor": _processor,
+    "processor": _of_each_cell(_processor),
     "accuracy": _accuracy,
 }
 
 
-def meaning(rule: str) -> str:
-    """The requirement of a rule, as a sentence."""
-    return (RULES[rule].__doc__ or "").strip()
+def file_objections(folder: RunFolder) -> list[Objection]:
+    """The files that were changed later, are damaged or missing, or contradict their row."""
+    rows = folder.results()
+    texts = [(path, f"{path.name} {text}") for path, text in digests.changed(folder.path, rows)]
+    changed = {path for path, _ in texts}
+    texts += [
+        (path, text)
+        for path, row in rows.items()
+        if path.with_name(_STEPS) not in changed
+        for text in _contradicted(folder.path / path.with_name(_STEPS), row)
+    ]
+    return [Objection(INTACT, _cell_of(path), f"{_repetition_of(path)}{text}") for path, text in texts]
+
+
+def files_not_known(folder: RunFolder) -> str | None:
+    """Why nothing, or not everything, is known about the files of a run; None if all have digests."""
+    noted = digests.noted(folder.path)
+    if noted is None:
+        return f"no {digests.FILE}: measured or recorded by an earlier version, so later changes are not seen"
+    without = [path for path in folder.results() if path.as_posix() not in noted]
+    if without:
+        some = "1 repetition has" if len(without) == 1 else f"{len(without)} repetitions have"
+        return f"{some} no digest, so later changes there are not seen"
+    return None
+
+
+def _contradicted(file: Path, row: Row) -> Iterator[str]:
+    """Yield how the steps differ from the row. Rows of earlier versions, which name no digests, are not judged."""
+    evidence = row.get("evidence")
+    if evidence is None or not row.get("steps"):
+        return
+    if _STEPS not in evidence:
+        yield f"{_STEPS} is missing, so nothing shows that these {row['steps']} steps were measured"
+        return
+    try:
+        seconds = _step_time_of(file, row)
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # the digest shows the damage
+    if seconds is None:
+        yield f"{_STEPS} lacks the {row['steps']} measured steps"
+    elif not math.isclose(seconds, row["step_time_s"], rel_tol=_ROUNDING):
+        yield f"the step time is {row['step_time_s']:.6g} s, but {seconds:.6g} s by {_STEPS}"
+
+
+def _step_time_of(file: Path, row: Row) -> float | None:
+    if row.get("command"):
+        return step_time_s(file, row["steps_total"] - row["steps"], 0)
+    if row.get("counted_steps") is not None:
+        return elapsed_per_step_s(file, row["steps"])
+    return step_time_s(file, window_begin(row), row["steps"])
+
+
+def _cell_of(path: Path) -> str | None:
+    return path.parts[1] if path.parts[0] == "cells" and len(path.parts) > 1 else None
+
+
+def _repetition_of(path: Path) -> str:
+    """The repetition of a file, as a beginning of a sentence."""
+    return f"rep {path.parent.name.removeprefix('rep-')}: " if _cell_of(path) is not None else ""
 
 
 def not_applicable(rule: str, rows: Iterable[Row]) -> str | None:

@@ -1,15 +1,13 @@
 """One invocation.
 
 Layout
-    together.py    measures what is left of a plan, alone or as one of several workers; repetitions.py: what is left
-    session.py     executes repetitions; local.py: in slots, side by side; room.py: as many as the measured load allows;
-                   turn.py: one emulated measurement at a time on a host
-    ray_engine.py  a worker on every node of a cluster; desk.py: the run's folder as a node sees it
-    attend.py      one repetition while the user watches: `wanbench exec`; closing.py: its last lines
-    progress.py    progress on stderr; remaining.py: the time that is left;
-                   redraw.py: figures while results come in
-    auto.py        what `auto` means on this host
-    doctor.py      what this host can do, and what is missing; host.py: checks before a run, leftovers;
-                   ending.py: signals, and the private folder
+    together.py    measures what is left of a plan, alone or as one of several workers
+    session.py     what is left; executes repetitions in slots, side by side; redraws figures while results come in
+    room.py        as many side by side as the measured load allows
+    ray_engine.py  a worker on every node of a cluster, and the run's folder as a node sees it
+    attend.py      one repetition while the user watches, and its last lines: `wanbench exec`
+    progress.py    progress on stderr, and the time that is left
+    host.py        what `auto` means on this host, checks before a run, one emulation at a time, signals, leftovers
+    doctor.py      what this host can do, and what is missing
     manifest.py    machine, kernel, versions, code
 """

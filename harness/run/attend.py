@@ -1,68 +1,49 @@
-"""One repetition of a command while the user watches: `wanbench exec`."""
+"""One repetition of a command while the user watches, and the lines that it ends with: `wanbench exec`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.process import child
-from wanbench.harness.process.awake import processors_awake
+from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import command
 from wanbench.harness.rep.fidelity import CHANGED
-from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_cell
-from wanbench.harness.rep.program import Ended, Program
+from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_network
+from wanbench.harness.rep.program import Ended
 from wanbench.harness.rep.sources import code_hash
-from wanbench.harness.rep.train import group_of
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.closing import last_lines
-from wanbench.harness.run.ending import control_folder
+from wanbench.harness.run.host import control_folder, host_turn
 from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
-from wanbench.harness.run.turn import host_turn
 from wanbench.harness.testbeds import contained, opened
-from wanbench.harness.testbeds.base import EmulatedSlot, FolderMount, Slot, WorkerDied
+from wanbench.harness.testbeds.base import Slot, WorkerDied
+from wanbench.harness.testbeds.group import group_of
+from wanbench.harness.testbeds.slot import WorkerSlot
+from wanbench.harness.text import size
 
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
+_SILENT_BYTES = 2_000  # of a worker: some connections and no messages
+_CAUSES = {
+    "torchrun": "torchrun makes a world for each worker; name all: torchrun --nnodes $GROUP_WORLD_SIZE --node-rank "
+    "$GROUP_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT, or run the script itself",
+    "mpirun": "mpirun ran on each worker; run it once: wanbench exec --launcher ... -- mpirun",
+    "mpiexec": "mpiexec ran on each worker; run it once: wanbench exec --launcher ... -- mpiexec",
+}
+_COUNTED = {"hook": "optimizer.step()", "step": "wanbench.step()"}
 
 
-@dataclass(frozen=True)
-class Own:
-    """Settings of a program that no spec has.
-
-    Attributes:
-        cwd: working folder. environment: variables in addition to those that torchrun sets.
-        mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
-        private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
-        timeout_s, launches: as in `command.Attended`.
-    """
-
-    cwd: Path
-    environment: Mapping[str, str]
-    mounts: tuple[FolderMount, ...] = ()
-    gpus: tuple[str, ...] = ()
-    private_tmp: bool = False
-    stdin: int | None = None
-    timeout_s: float | None = None
-    launches: bool = False
-
-    def fitted(self, program: Program) -> Program:
-        """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
-        temporary = None if self.private_tmp else program.temporary
-        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
-        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
-
-
-def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], None]) -> int:
+def attend(cell: CommandCell, own: command.Own, folder: RunFolder, say: Callable[[str], None]) -> int:
     """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n, 124 if late).
 
     SIGINT and SIGTERM are passed on to all processes. Processes that still run ten seconds later are killed, as are
@@ -75,7 +56,6 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
         Interrupted: while it waits for the host. HostError: the testbed or the emulator does not start.
         CellsFailed: it ended while the program ran. SpecError: the workers cannot find the program.
     """
-    in_containers = contained(cell.testbed)
     with (
         control_folder() as control,
         host_turn(say) as turn,
@@ -84,18 +64,8 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
     ):
         slot = testbed.open_slot(cell.emulator or "")
         part = folder.begin(cell, 0)
-        try:
+        with _explained(cell):
             row, ended, reported = _measured(cell, own, slot, part, control, say)
-        except WorkerDied as error:
-            if error.kind == "ProgramError":
-                raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if in_containers else ''}") from None
-            if error.kind is not None:
-                raise HostError(str(error)) from None
-            raise CellsFailed(f"{error}; the program was ended") from None
-        except TimeoutError:
-            raise HostError("a worker does not answer; run the command again") from None
-        except (EmulatorError, RepFailed) as error:
-            raise CellsFailed(f"{error}; the program was ended") from None
     code = code_hash(row["sources"] or {})
     known: Any = {"run": folder.name, "code": code, **host_facts(cell), "turn": turn}
     row |= known
@@ -112,6 +82,41 @@ def attend(cell: CommandCell, own: Own, folder: RunFolder, say: Callable[[str], 
     for line in last_lines(cell, row, ended, folder.path):
         say(line)
     return _LATE if ended.late else ended.code
+
+
+@contextmanager
+def _explained(cell: CommandCell) -> Iterator[None]:
+    """Turn what ends a repetition into what the user can do. Raises: SpecError, HostError, CellsFailed."""
+    try:
+        yield
+    except WorkerDied as error:
+        if error.kind == "ProgramError":
+            raise SpecError(f"{error}{_WHERE_IN_A_CONTAINER if contained(cell.testbed) else ''}") from None
+        if error.kind is not None:
+            raise HostError(str(error)) from None
+        raise CellsFailed(f"{error}; the program was ended") from None
+    except TimeoutError:
+        raise HostError("a worker does not answer; run the command again") from None
+    except (EmulatorError, RepFailed) as error:
+        raise CellsFailed(f"{error}; the program was ended") from None
+
+
+def _measured(
+    cell: CommandCell, own: command.Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
+) -> tuple[Row, Ended, list[str]]:
+    """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
+    repetition, inside = cell.repetition(0), contained(cell.testbed)
+    group = replace(
+        group_of(repetition, own.mounts),
+        gpus=own.gpus if inside else (),
+        private_tmp=(control, own.cwd, *child.folders()) if own.private_tmp and not inside else None,
+    )
+    report = probe_network(repetition, slot, group) if cell.workers > 1 else None
+    for line in differences(report, cell.emulator) if report else ():
+        say(line)
+    attended = command.Attended(say, group, own)
+    row, ended = command.run(repetition, cast(WorkerSlot, slot), part, control, report, attended)
+    return row, ended, report["reasons"] if report else []
 
 
 def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str]:
@@ -141,19 +146,40 @@ def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str
         yield f"warning: the network is not as configured, so `verify` refuses this run: {brief('; '.join(others))}"
 
 
-def _measured(
-    cell: CommandCell, own: Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
-) -> tuple[Row, Ended, list[str]]:
-    """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
-    inside = contained(cell.testbed)
-    group = replace(
-        group_of(cell, own.mounts),
-        gpus=own.gpus if inside else (),
-        private_tmp=(control, own.cwd, *child.folders()) if own.private_tmp and not inside else None,
-    )
-    report = probe_cell(cell, slot, group) if cell.workers > 1 else None
-    for line in differences(report, cell.emulator) if report else ():
-        say(line)
-    attended = command.Attended(say, group, own.fitted, own.timeout_s, own.launches)
-    row, ended = command.run(cell, 0, cast(EmulatedSlot, slot), part, control, report, attended)
-    return row, ended, report["reasons"] if report else []
+def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator[str]:
+    """Yield the lines about a program that has ended. The last one ends with `folder`, that of the run."""
+    if ended.code == 0 and not ended.late and (warning := silent(cell, row)) is not None:
+        yield warning
+    if row["steps_total"] and row["step_time_s"]:
+        yield f"{row['steps_total']} steps ({_COUNTED[row['step_times'] or 'hook']}): {_step(row, ended.idle_s)}"
+        if cell.workers > 1 and cell.collective is None:
+            yield (
+                "to go on: --collective direct replaces gloo; a spec with workload.command sweeps "
+                "this program (how-to/own-script); wanbench.wrap compares algorithms in it (how-to/own-loop)"
+            )
+    again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
+    lasted_s = max(ended.lasted.values(), default=0.0)
+    yield f"{lasted_s:.1f} s, {size(row['wire_bytes'] or 0)} on the wire{again}; {folder}"
+
+
+def _step(row: Row, idle_s: float | None) -> str:
+    text = f"{1000 * (row['step_time_s'] or 0):.4g} ms each"
+    if row["workers"] == 1:
+        return text
+    text += f", with {size((row['wire_bytes'] or 0) / (row['steps_total'] or 1))} on the wire"
+    if idle_s is None:
+        return text
+    text += f"; for {1000 * idle_s:.3g} ms of them no processor is used"
+    longest_ms = row["rtt_max_ms"]
+    return text + (f", {1000 * idle_s / longest_ms:.1f} times the longest round trip" if longest_ms else "")
+
+
+def silent(cell: CommandCell, row: Row) -> str | None:
+    """A warning if several workers sent next to nothing, which a success hides."""
+    if cell.workers == 1 or row["wire_bytes"] is None or row["wire_bytes"] > _SILENT_BYTES * cell.workers:
+        return None
+    text = f"warning: the {cell.workers} workers exchanged next to nothing, so nothing was measured: "
+    for name, cause in _CAUSES.items():
+        if name in (Path(argument).name for argument in cell.command):
+            return text + cause
+    return text + "the program must form its group from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +22,7 @@ from typing import Any, Literal
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
+from wanbench.harness.run.manifest import content
 from wanbench.harness.testbeds.docker import daemon
 from wanbench.harness.testbeds.docker.testbed import image_name
 
@@ -39,7 +39,7 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 # Runs in a separate process, which enters a private network and tries what a worker and a relay would do.
 _TRY = """
 import json, os
-from wanbench.workloads.process import namespace, route, tun
+from wanbench.workloads.process import namespace, tun
 found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
 try:
     os.setpriority(os.PRIO_PROCESS, 0, -20)
@@ -56,7 +56,7 @@ else:
         found["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
-            if found["tun"] is not None or not route.set_congestion("wan0", "10.77.0.1", name):
+            if found["tun"] is not None or not namespace.set_congestion("wan0", "10.77.0.1", name):
                 namespace.set_tcp({"congestion": name})
             found["tcp"].append(name)
         except ValueError:
@@ -84,17 +84,8 @@ class HostCheck:
 def examine() -> list[HostCheck]:
     """Run every check. This takes about two seconds and leaves nothing behind."""
     tried = _tried()
-    parts: tuple[Callable[[], Iterator[HostCheck]], ...] = (
-        _software,
-        lambda: _namespaces(tried),
-        lambda: _tun(tried),
-        _netem,
-        lambda: _tcp(tried),
-        _docker,
-        _processors,
-        lambda: _priority(tried),
-    )
-    findings = [finding for part in parts for finding in part()]
+    checks = (_software, _namespaces, _tun, _netem, _tcp, _docker, _image, _processors, _governor, _priority)
+    findings = [finding for check in checks if (finding := check(tried)) is not None]
     if can_run(findings):
         return findings
     # What works beside one missing part does not work beside all of them.
@@ -125,24 +116,22 @@ def _tried() -> dict[str, Any]:
     return answer
 
 
-def _software() -> Iterator[HostCheck]:
+def _software(_: dict[str, Any]) -> HostCheck:
     try:
         torch = version("torch")
     except PackageNotFoundError:
-        yield HostCheck("software", "missing", "torch is not installed", "make setup")
-        return
-    yield HostCheck("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
+        return HostCheck("software", "missing", "torch is not installed", "make setup")
+    return HostCheck("software", "ok", f"Python {platform.python_version()}, torch {torch}, Linux {platform.release()}")
 
 
-def _namespaces(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _namespaces(tried: dict[str, Any]) -> HostCheck:
     why = tried["namespace"]
     if why is None:
         how = "as root" if os.geteuid() == 0 else "without root"
-        yield HostCheck("namespaces", "ok", f"private networks can be created, {how}")
-        return
-    found, advice = _split(why)
-    fix = _allow_namespaces(why, _command(advice))
-    yield HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
+        return HostCheck("namespaces", "ok", f"private networks can be created, {how}")
+    found, command = _split(why)
+    fix = _allow_namespaces(why, command)
+    return HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
 
 
 def _allow_namespaces(why: str, command: str | None) -> str:
@@ -173,37 +162,35 @@ def _apparmor_profile() -> str:
     return f"{install}  # once: allows every program of this Python interpreter{narrower}"
 
 
-def _tun(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _tun(tried: dict[str, Any]) -> HostCheck:
     why = choice.why_no_relay() or tried["tun"]
     if why is None:
         works = "this user can open /dev/net/tun: the relay emulator works"
         if tried["offload"]:
-            yield HostCheck("TUN device", "ok", works)
+            return HostCheck("TUN device", "ok", works)
         else:
             slow = ", but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
-            yield HostCheck("TUN device", "note", works + slow)
-        return
+            return HostCheck("TUN device", "note", works + slow)
     found, _ = _split(why)
     meanwhile = "--emulator netem, if the kernel has it; --testbed virtual"
     fix = _module("tun", "CONFIG_TUN")
     if "denied" in why.lower() or "not permitted" in why.lower():
         fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
-    yield HostCheck("TUN device", "missing", found, fix, meanwhile)
+    return HostCheck("TUN device", "missing", found, fix, meanwhile)
 
 
-def _netem() -> Iterator[HostCheck]:
+def _netem(_: dict[str, Any]) -> HostCheck:
     why = choice.why_no_netem()
     if why is None:
-        yield HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
-        return
-    found, advice = _split(why)
+        return HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
+    found, command = _split(why)
     lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
-    fix = _module(lacking[2], lacking[1]) if lacking else _command(advice)
+    fix = _module(lacking[2], lacking[1]) if lacking else command
     if fix is None and lacking:
         found += ", and no module to load"
         if _SCRIPTS.is_dir():
             fix = "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel"
-    yield HostCheck("netem", "missing", found, fix, "--emulator relay")
+    return HostCheck("netem", "missing", found, fix, "--emulator relay")
 
 
 def _module(name: str, option: str) -> str | None:
@@ -221,33 +208,31 @@ def _module(name: str, option: str) -> str | None:
 
 
 def _distribution() -> str:
-    for line in (_read("/etc/os-release") or "").splitlines():
+    for line in (content("/etc/os-release") or "").splitlines():
         if line.startswith("ID="):
             return line.removeprefix("ID=").strip('"')
     return ""
 
 
-def _tcp(tried: dict[str, Any]) -> Iterator[HostCheck]:
-    host = _read("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
+def _tcp(tried: dict[str, Any]) -> HostCheck | None:
+    if tried["namespace"] is not None:
+        return None
+    host = content("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
     usable = ", ".join(tried["tcp"]) or "none"
     text = f"the host uses {host}; private networks can use {usable}"
-    if tried["namespace"] is not None:
-        return
     if "reno" in tried["tcp"]:
-        yield HostCheck("TCP", "ok", text)
-        return
+        return HostCheck("TCP", "ok", text)
     fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
-    yield HostCheck("TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion")
+    return HostCheck(
+        "TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion"
+    )
 
 
-def _docker() -> Iterator[HostCheck]:
+def _docker(_: dict[str, Any]) -> HostCheck:
     why = daemon.why_not()
     if why is None:
-        yield HostCheck("Docker", "ok", daemon.describe())
-        yield from _image()
-        return
-    found, advice = _split(why)
-    fix = _command(advice)
+        return HostCheck("Docker", "ok", daemon.describe())
+    found, fix = _split(why)
     if "another kernel" in why or "remaps users" in why:
         fix = "docker compose run --rm wanbench doctor  # run wanbench in a container, too"
     elif "usermod" in why:
@@ -258,10 +243,12 @@ def _docker() -> Iterator[HostCheck]:
         fix = "sudo service docker start"
         if _SCRIPTS.is_dir():
             fix += "  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
-    yield HostCheck("Docker", "missing", found, fix, "--testbed netns")
+    return HostCheck("Docker", "missing", found, fix, "--testbed netns")
 
 
-def _image() -> Iterator[HostCheck]:
+def _image(_: dict[str, Any]) -> HostCheck | None:
+    if daemon.why_not() is not None:
+        return None
     name = image_name(None)
     try:
         with closing(daemon.Daemon()) as running:
@@ -271,45 +258,43 @@ def _image() -> Iterator[HostCheck]:
         registry = "without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
         fix = f"make image  # in a clone of the repository; {registry}"
         found = f"--testbed docker has no image {name!r}"
-        yield HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
-        return
-    yield HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
+        return HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
+    return HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
 
 
-def _processors() -> Iterator[HostCheck]:
-    cores, memory = os.cpu_count() or 1, _memory_gib()
+def _processors(_: dict[str, Any]) -> HostCheck:
+    cores, memory = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
-        found = f"{text}: workers, emulator and controller share it"
-        yield HostCheck(
-            "processors",
-            "note",
-            found,
-            None,
-            "workloads by numbers, which only sleep; --testbed virtual",
+        found, meanwhile = (
+            f"{text}: workers, emulator and controller share it",
+            "workloads by numbers, which only sleep",
         )
-    else:
-        yield HostCheck("processors", "ok", text)
-    governors = {_read(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+        return HostCheck("processors", "note", found, None, f"{meanwhile}; --testbed virtual")
+    return HostCheck("processors", "ok", text)
+
+
+def _governor(_: dict[str, Any]) -> HostCheck | None:
+    governors = {content(str(path)) for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     slow = sorted(str(name) for name in governors - {"performance", None})
-    if slow:
-        yield HostCheck(
-            "governor",
-            "note",
-            f"processors change their speed ({', '.join(slow)}), so step times vary more",
-            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-            "more repetitions: --set run.repeats=5",
-        )
+    if not slow:
+        return None
+    return HostCheck(
+        "governor",
+        "note",
+        f"processors change their speed ({', '.join(slow)}), so step times vary more",
+        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        "more repetitions: --set run.repeats=5",
+    )
 
 
-def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
+def _priority(tried: dict[str, Any]) -> HostCheck:
     if tried["priority"]:
-        yield HostCheck("priority", "ok", "the relay has priority over the workers")
-        return
+        return HostCheck("priority", "ok", "the relay has priority over the workers")
     fix = None  # root is refused only by its container
     if os.geteuid() != 0:
         fix = 'echo "$USER - nice -20" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
-    yield HostCheck(
+    return HostCheck(
         "priority",
         "note",
         "no right to a higher priority: when processors are busy, the relay can deliver packets a few ms late",
@@ -318,28 +303,12 @@ def _priority(tried: dict[str, Any]) -> Iterator[HostCheck]:
     )
 
 
-def _command(advice: str | None) -> str | None:
-    """Return the command in the advice of an error line."""
-    found = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice or "")
-    return found[0].strip() if found else None
-
-
 def _split(why: str) -> tuple[str, str | None]:
-    """Split an error line into its problem and its remedy, without its alternative (`or use --...`)."""
+    """Split an error line into its problem and the command of its remedy, without its alternative (`or use --...`)."""
     text = re.sub(r"[;,] or use --\w+ \w+$", "", why).removeprefix("netem: ").removeprefix("docker: ")
-    found, mark, fix = text.partition("; ")
+    found, mark, advice = text.partition("; ")
     if not mark:
-        found, mark, fix = text.partition("): ")
+        found, mark, advice = text.partition("): ")
         found += mark.rstrip(": ")
-    return found, fix or None
-
-
-def _memory_gib() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return None
+    command = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice)
+    return found, command[0].strip() if command else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import HostError, masked
-from wanbench.harness.plan.cell import Cell, CommandCell, TrainingCell
+from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process import apart
 from wanbench.harness.process.git import git
 from wanbench.harness.rep.sources import digest, known_before
@@ -33,7 +33,7 @@ def code_of(cells: Sequence[Cell]) -> dict[str, str]:
     """Digests by name of the code and the data that cells depend on, as far as they are known before a repetition."""
     found = own_code(cells)
     for cell in cells:
-        found |= known_before(cell)
+        found |= known_before(cell.inputs)
     return found
 
 
@@ -48,11 +48,10 @@ def own_code(cells: Sequence[Cell]) -> dict[str, str]:
 
     Of a command, the files that it names, without interpreters: its imports are known when it has run (`rep.sources`).
     """
-    commands = [cell for cell in cells if isinstance(cell, CommandCell)]
-    named = {path.absolute() for cell in commands for path in files(cell.command, cell.folder)}
+    inputs = [cell.inputs for cell in cells]
+    named = {path for each in inputs for path in files(each.command, each.folder)}
     found = {os.path.relpath(path): digest(path) for path in named if is_users(str(path))}
-    trained = [cell for cell in cells if isinstance(cell, TrainingCell)]
-    for name in {name for cell in trained for name in (cell.kind, cell.task.model or "") if ":" in name}:
+    for name in {name for cell in cells for name in cell.users_names}:
         apart.call(repr(name), _import, name.partition(":")[0])
         found |= {os.path.relpath(path): digest(Path(path)) for _, path, _ in apart.modules()}
     return dict(sorted(found.items()))
@@ -75,7 +74,7 @@ def manifest(cells: Sequence[Cell]) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "git": _revision(_ROOT, "--abbrev=12"),
         "project": _revision(Path(), "--abbrev=40", "--exclude=*"),
-        "tcp_congestion_of_host": _read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "tcp_congestion_of_host": content("/proc/sys/net/ipv4/tcp_congestion_control"),
         "code": code_of(cells),
     }
 
@@ -92,7 +91,7 @@ def this_host() -> str:
 
 @lru_cache(maxsize=1)
 def _host_facts() -> dict[str, str | None]:
-    name = host_name(os.uname().nodename, _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id"))
+    name = host_name(os.uname().nodename, content("/etc/machine-id") or content("/var/lib/dbus/machine-id"))
     return {"host": name, "kernel": platform.release(), "cpu": cpu_model()}
 
 
@@ -109,7 +108,7 @@ def host_name(node: str, machine_id: str | None) -> str:
 
 def cpu_model() -> str | None:
     """The name of the processor in /proc/cpuinfo."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
+    for line in (content("/proc/cpuinfo") or "").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return None
@@ -126,7 +125,8 @@ def _revision(folder: Path, *options: str) -> str | None:
     return f"{named}-dirty" if changed else named
 
 
-def _read(path: str) -> str | None:
+def content(path: str) -> str | None:
+    """The content of a small file; None if it cannot be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:

@@ -1,6 +1,7 @@
 """Progress of a run: a bar with the remaining time on a terminal, one plain line per event elsewhere.
 
-Everything goes to stderr; stdout is data.
+Everything goes to stderr; stdout is data. `Remaining` computes the remaining time of thousands of repetitions as
+quickly as of a few.
 """
 
 from __future__ import annotations
@@ -13,14 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+import math
+from collections.abc import Callable
+
 _MOST_REASONS = 3
-
-
-def brief(reason: str) -> str:
-    """The first few reasons, and the number of the others. The row has all of them."""
-    reasons = reason.split("; ")
-    more = len(reasons) - _MOST_REASONS + 1
-    return reason if more <= 1 else f"{'; '.join(reasons[: _MOST_REASONS - 1])}; and {more} more"
+_AGAIN_AT = 0.98  # of those that waited: each starts in less time than it takes to go through all that wait
 
 
 class Reporter:
@@ -53,7 +51,8 @@ class Reporter:
         """Report the result of a repetition."""
         self.done += 1
         self._waits = 0
-        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{self._eta_suffix()}")
+        left = f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
+        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{left}")
         self._refresh()
 
     def elsewhere(self) -> None:
@@ -82,13 +81,57 @@ class Reporter:
         """ "1 min 20 s left"; "" while that is not known."""
         return "" if self._ready_at is None else f"{clock(max(0.0, self._ready_at - time.monotonic()))} left"
 
-    def _eta_suffix(self) -> str:
-        return f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
-
     def _refresh(self) -> None:
         if self._bar is not None:
             text = f"{self.done}/{self.total} reps" + (f", about {self._left()}" if self._left() else "")
             self._bar.update(self._task, completed=self.done, eta=text)
+
+
+class Remaining:
+    """Computes the remaining time again after each fiftieth of a queue. Between, it falls with the queue's length.
+
+    Repetitions that have ended tell how much longer than predicted the others take. Those that began before the first
+    one ended do not, because they also waited for processes that started.
+
+    Attributes:
+        is_known: whether any has told.
+    """
+
+    def __init__(self) -> None:
+        self._waiting, self._seconds = math.inf, 0.0
+        self._first_s: float | None = None
+        self._predicted_s = self._took_s = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        return self._predicted_s > 0.0
+
+    def ended(self, predicted_s: float, began_s: float, now_s: float) -> None:
+        """Take notice of a repetition that has ended now."""
+        if self._first_s is None:
+            self._first_s = now_s
+        elif began_s >= self._first_s:
+            self._predicted_s += predicted_s
+            self._took_s += now_s - began_s
+
+    def seconds(self, waiting: int, computed: Callable[[], float]) -> float:
+        """The remaining seconds.
+
+        Args:
+            waiting: how many repetitions wait. computed: the predicted seconds until they and those that run have
+                ended.
+        """
+        if not _AGAIN_AT * self._waiting < waiting <= self._waiting:
+            longer = self._took_s / self._predicted_s if self.is_known else 1.0
+            self._waiting, self._seconds = waiting, computed() * longer
+        return self._seconds * (waiting + 1) / (self._waiting + 1)
+
+
+def brief(reason: str) -> str:
+    """The first few reasons, and the number of the others. The row has all of them."""
+    reasons = reason.split("; ")
+    more = len(reasons) - _MOST_REASONS + 1
+    return reason if more <= 1 else f"{'; '.join(reasons[: _MOST_REASONS - 1])}; and {more} more"
 
 
 def clock(seconds: float) -> str:

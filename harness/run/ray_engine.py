@@ -1,53 +1,38 @@
 """Ray as the engine: one pull worker on every node of a cluster, with all its processors.
 
-The run's folder stays with the driver, and the Desk is an actor beside it. Ray repeats nothing: when a node dies, the
-Desk gives back what it had, and another node takes it. Nodes that join later get work too.
+The run's folder stays with the driver. The Desk, an actor beside it, claims and publishes for the nodes. Ray repeats
+nothing: when a node dies, the Desk gives back what it had, and another node takes it. Nodes that join later get work
+too.
+
+A node measures with the same session as everywhere. Its folder and its progress are the ones here, which call the Desk.
+So nodes need no shared folder, and processes that see the folder can help in the same run.
 """
 
 from __future__ import annotations
 
+import io
 import socket
+import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import HostError, Interrupted, WanbenchError
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results.claims import SharedRun, Watch
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.auto import ThisHost
-from wanbench.harness.run.desk import Desk, FarReporter, FarRun
-from wanbench.harness.run.ending import control_folder, stoppable
+from wanbench.harness.run.host import ThisHost, control_folder, stoppable
 from wanbench.harness.run.manifest import code_of, differs, own_code, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.repetitions import Item, Tally
-from wanbench.harness.run.session import execute
+from wanbench.harness.run.session import STOPPED, Item, Tally, execute, pending
 
 _LOOK_S = 0.5
 _ANSWER_S = 10.0
 _END_S = 15.0  # for nodes to clean up after Ctrl-C
 _NOT_SHIPPED = ["/results/", "/.git/", "/.venv/", "/build/"]
-
-
-def _serve(desk: Any, node: str, run: str, code: dict[str, str], jobs: int) -> None:
-    """Measure on this node until nothing is left.
-
-    Args:
-        run: the name of the run. code: of the driver, from `code_of`.
-    """
-    import ray
-
-    def ask(method: str, *arguments: Any, **named: Any) -> Any:
-        return ray.get(getattr(desk, method).remote(*arguments, **named))
-
-    todo: list[Item] = ask("pending", node, this_host())
-    if other := differs([item.cell for item in todo], code):
-        raise HostError(f"its code or data differ from the driver's: {other}")
-    with control_folder() as place:
-        folder = FarRun(place / run, ask, node)
-        folder.path.mkdir()
-        execute([*todo], folder, jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
+Ask = Callable[..., Any]  # calls a method of the Desk and waits for the answer
 
 
 def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporter, *, address: str | None) -> Tally:
@@ -73,13 +58,54 @@ def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporte
         try:
             while cluster.goes_on():
                 if stopped.wait(_LOOK_S):
-                    raise Interrupted("interrupted; finished repetitions are kept; the same command continues")
+                    raise Interrupted(STOPPED)
         finally:
             cluster.end()
     if cluster.left:
         raise HostError("--engine ray: no node could measure to the end; the lines above say why")
     failed = [cell.slug for cell in cells for rep in range(repeats) if not folder.is_finished(cell, rep)]
     return Tally(len(cells) * repeats - len(failed), failed)
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None, cells: Sequence[Cell]) -> Iterator[None]:
+    """Join a cluster. Its nodes get this code, and the current folder if cells need files of the user's."""
+    import wanbench
+
+    _refuse_silent(address)
+    shipped: dict[str, Any] = {"py_modules": [str(Path(next(iter(wanbench.__path__))))]}
+    if own_code(cells):
+        shipped |= {"working_dir": ".", "excludes": _NOT_SHIPPED}
+    try:
+        ray.init(address=address, runtime_env=shipped, log_to_driver=False, logging_level="error")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise HostError(f"--engine ray: {str(error).splitlines()[0]}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _imported() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise HostError("--engine ray: Ray is not installed; run: pip install 'wanbench[ray]'") from None
+    return ray
+
+
+def _refuse_silent(address: str | None) -> None:
+    """Refuse an address at which nobody answers; Ray would try for minutes. Raises: HostError."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdecimal():  # such as "auto"
+        return
+    try:
+        socket.create_connection((host.removeprefix("ray://"), int(port)), _ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise HostError(f"--engine ray: {address}: {why}; expected the address of a running head node") from None
 
 
 class _Cluster:
@@ -147,42 +173,133 @@ class _Cluster:
                 self._say.say(line)
 
 
-def _imported() -> Any:
-    try:
-        import ray
-        import ray.exceptions
-        import ray.util.scheduling_strategies
-    except ImportError:
-        raise HostError("--engine ray: Ray is not installed; run: pip install 'wanbench[ray]'") from None
-    return ray
+def _serve(desk: Any, node: str, run: str, code: dict[str, str], jobs: int) -> None:
+    """Measure on this node until nothing is left.
+
+    Args:
+        run: the name of the run. code: of the driver, from `code_of`.
+    """
+    import ray
+
+    def ask(method: str, *arguments: Any, **named: Any) -> Any:
+        return ray.get(getattr(desk, method).remote(*arguments, **named))
+
+    todo: list[Item] = ask("pending", node, this_host())
+    if other := differs([item.cell for item in todo], code):
+        raise HostError(f"its code or data differ from the driver's: {other}")
+    with control_folder() as place:
+        folder = FarRun(place / run, ask, node)
+        folder.path.mkdir()
+        execute([*todo], folder, jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
 
 
-def _refuse_silent(address: str | None) -> None:
-    """Refuse an address at which nobody answers; Ray would try for minutes. Raises: HostError."""
-    host, _, port = (address or "").rpartition(":")
-    if not host or not port.isdecimal():  # such as "auto"
-        return
-    try:
-        socket.create_connection((host.removeprefix("ray://"), int(port)), _ANSWER_S).close()
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise HostError(f"--engine ray: {address}: {why}; expected the address of a running head node") from None
+class Desk:
+    """Claims and publishes for the nodes, in the process that sees the run's folder.
+
+    Args:
+        path: the run's folder. cells, repeats: what is measured there.
+    """
+
+    def __init__(self, path: Path, cells: Sequence[Cell], repeats: int) -> None:
+        self._path, self._cells, self._repeats = path, cells, repeats
+        self._nodes: dict[str, SharedRun] = {}
+        self._said: list[tuple[str, str]] = []
+
+    def join(self, node: str) -> None:
+        """Give a node a worker in the run's folder."""
+        self._nodes[node] = SharedRun(self._path, Watch(self._path))
+
+    def pending(self, node: str, host: str) -> list[Item]:
+        """What is left to measure for a node on this host."""
+        return pending(self._cells, self._repeats, self._nodes[node], host)
+
+    def leave(self, node: str) -> None:
+        """Give back what a node has, because it is done or dead."""
+        if node in self._nodes:
+            self._nodes.pop(node).close()
+
+    def folder(self, node: str, method: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method of the run's folder, as the node's worker."""
+        return getattr(self._nodes[node], method)(*arguments, **named)
+
+    def keep(self, node: str, method: str, cell: Cell, rep: int, content: bytes, about: Any, host: str | None) -> Any:
+        """Publish what a node has measured, or keep it as a failed try: `finish` or `fail` of the run's folder."""
+        part = self._nodes[node].begin(cell, rep)
+        return self.folder(node, method, cell, rep, _unpacked(content, part), about, host)
+
+    def say(self, how: str, line: str) -> None:
+        """Take a line of a node's progress."""
+        self._said.append((how, line))
+
+    def said(self) -> list[tuple[str, str]]:
+        """The lines since the last call."""
+        found, self._said = self._said, []
+        return found
 
 
-@contextmanager
-def _connected(ray: Any, address: str | None, cells: Sequence[Cell]) -> Iterator[None]:
-    """Join a cluster. Its nodes get this code, and the current folder if cells need files of the user's."""
-    import wanbench
+def _unpacked(content: bytes, part: Path) -> Path:
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        archive.extractall(part, filter="data")
+    return part
 
-    _refuse_silent(address)
-    shipped: dict[str, Any] = {"py_modules": [str(Path(next(iter(wanbench.__path__))))]}
-    if own_code(cells):
-        shipped |= {"working_dir": ".", "excludes": _NOT_SHIPPED}
-    try:
-        ray.init(address=address, runtime_env=shipped, log_to_driver=False, logging_level="error")
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise HostError(f"--engine ray: {str(error).splitlines()[0]}") from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
+
+def _packed(part: Path) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
+        archive.add(part, arcname=".")
+    return content.getvalue()
+
+
+def _far(method: str) -> Callable[..., Any]:
+    """A method of the run's folder, called at the Desk."""
+
+    def ask(run: FarRun, *arguments: Any, **named: Any) -> Any:
+        return run.ask("folder", run.node, method, *arguments, **named)
+
+    return ask
+
+
+def _far_kept(method: str) -> Callable[..., Any]:
+    """`finish` or `fail` of the run's folder, called at the Desk."""
+
+    def ask(run: FarRun, cell: Cell, rep: int, part: Path, about: Any, host: str | None = None) -> Any:
+        return run.ask("keep", run.node, method, cell, rep, _packed(part), about, host)
+
+    return ask
+
+
+class FarRun(SharedRun):
+    """A folder of the node's own, whose repetitions are claimed and published at the Desk."""
+
+    def __init__(self, path: Path, ask: Ask, node: str) -> None:
+        RunFolder.__init__(self, path)
+        self.ask, self.node = ask, node
+
+    take, has, release = _far("take"), _far("has"), _far("release")
+    is_settled, is_finished = _far("is_settled"), _far("is_finished")
+    rows, event = _far("rows"), _far("event")
+
+    finish, fail = _far_kept("finish"), _far_kept("fail")
+
+
+class FarReporter(Reporter):
+    """Progress that the driver prints."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(0)
+        self._ask = ask
+
+    def say(self, line: str) -> None:
+        self._ask("say", "say", line)
+
+    def finished(self, line: str) -> None:
+        self._ask("say", "finished", line)
+
+    def elsewhere(self) -> None:
+        """The node that settles it counts it."""
+
+    def waiting(self, count: int) -> None:
+        """What is left is with other nodes, which report it."""
+
+    def eta(self, seconds: float | None) -> None:
+        """One node does not know what the others do."""

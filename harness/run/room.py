@@ -72,12 +72,9 @@ class Room:
         self._samples: deque[tuple[float, float]] = deque()
         self._watched_s = self._measured_s = self._predicted_s = 0.0
 
-    def for_another(self, load: Load, running: Sequence[Running]) -> bool:
-        """Whether a repetition of this load may start beside those that run. The first may always."""
-        return self.first([load], running) is not None
-
     def first(self, loads: Iterable[Load], running: Sequence[Running]) -> int | None:
-        """The place of the first repetition that may start beside those that run; None if none may.
+        """The place of the first repetition that may start beside those that run, the first of which may always; None
+        if none may.
 
         What runs is added up once, because thousands can be waiting. Simulations and emulations are not mixed.
         """

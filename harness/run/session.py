@@ -1,47 +1,103 @@
-"""Executes the cells of an experiment that are not finished yet. Running it again resumes it."""
+"""Executes the cells of an experiment that are not finished yet. Running it again resumes it.
+
+All state is in the run folder. Repetitions run in slots, side by side. Slots stay open for the whole run, and the slot
+that was used last is used next, because its workers already run. The emulator of a slot ends with the thread that
+started it, so threads live as long as the engine.
+"""
 
 from __future__ import annotations
 
+import os
+import queue
 import shutil
+import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from wanbench.harness.errors import Interrupted, RepFailed, SpecError
-from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.plan.load import Capacity, makespan, simulators
-from wanbench.harness.process import apart
-from wanbench.harness.process.awake import processors_awake
+from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.load import Capacity, Load, makespan, simulators
+from wanbench.harness.process import apart, child
+from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
-from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_cell
-from wanbench.harness.rep.train import network_of
+from wanbench.harness.rep.measure import SINGLE_PACKETS, measure, probe_network
 from wanbench.harness.results.claims import TRIES, Answer, SharedRun
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import calibration, one_worker_step_times, scalability
-from wanbench.harness.run.ending import control_folder, stoppable
-from wanbench.harness.run.host import check_host
-from wanbench.harness.run.local import Kind, LocalEngine
+from wanbench.harness.results.store import RunFolder
+from wanbench.harness.run.host import check_host, control_folder, host_turn, stoppable
 from wanbench.harness.run.manifest import host_facts
-from wanbench.harness.run.progress import Reporter, brief, clock
-from wanbench.harness.run.redraw import Redrawer
-from wanbench.harness.run.remaining import Remaining
-from wanbench.harness.run.repetitions import Item, Tally
+from wanbench.harness.run.progress import Remaining, Reporter, brief, clock
 from wanbench.harness.run.room import Room, Running
-from wanbench.harness.run.turn import host_turn
 from wanbench.harness.testbeds import opened, side_by_side, simulated
+from wanbench.harness.testbeds.base import Slot, Testbed
+from wanbench.workloads.process.namespace import die_with_parent
 
-_STOPPED = "interrupted; finished repetitions are kept; the same command continues"
 _LOOK_S = 1.0  # from one look at what other workers have to the next
+_END_S = 5.0  # a task whose workers are dead ends at once
+_REDRAW_S = 20.0
+_REDRAW_SHARE = 0.1  # of the time, at most: drawing takes a second, and with thousands of repetitions minutes
+STOPPED = "interrupted; finished repetitions are kept; the same command continues"
+T = TypeVar("T")
 
-_Network = tuple[Kind, str]
-_Result = TypeVar("_Result")
+
+@dataclass
+class Item:
+    """One repetition to do.
+
+    Attributes:
+        host: of an emulated one-worker cell, which each host measures for itself; else None.
+    """
+
+    cell: Cell
+    rep: int
+    load: Load
+    host: str | None = None
+    began: float = 0.0
+
+
+@dataclass
+class Tally:
+    """Outcome of the repetitions of this invocation."""
+
+    ok: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+def pending(cells: Sequence[Cell], repeats: int, folder: RunFolder, host: str) -> list[Item]:
+    """Repetitions without a result, in the order of execution: by repetition, then the longest first.
+
+    A one-worker cell that another host has measured is needed again only if a cell that is divided by it has to be
+    measured on this one.
+
+    Args:
+        host: the name of the host that asks.
+    """
+    divided = {
+        cell.base_key
+        for cell in cells
+        if not cell.is_baseline and not all(folder.is_finished(cell, rep) for rep in range(repeats))
+    }
+    items = []
+    for rep in range(repeats):
+        todo = []
+        for cell in cells:
+            own = host if cell.is_baseline and not simulated(cell.testbed) else None
+            if not folder.is_finished(cell, rep, own if cell.key in divided else None):
+                todo.append(Item(cell, rep, cell.load, own))
+        items += sorted(todo, key=lambda item: (not item.cell.is_baseline, -item.load.seconds))
+    return items
 
 
 def execute(
@@ -55,35 +111,30 @@ def execute(
 ) -> Tally:
     """Measure every repetition of `todo` that no other worker measures, and wait until all are settled.
 
-    The outer loop is over repetitions and the inner loop over cells, so slow drift affects all cells alike. One-worker
-    cells, probes and second tries run alone on the host. All others run side by side, as many as the processors can
-    carry. Simulations run side by side too, one per processor.
-
     Args:
         jobs: maximum number of repetitions at a time, or None. host: its processors and memory.
         draw: redraw the figures as results come in.
 
-    Raises:
-        HostError: the host cannot emulate. OSError: the results cannot be written.
-        Interrupted: Ctrl-C or SIGTERM; finished repetitions are kept.
+    Raises: HostError: the host cannot emulate. OSError: the results cannot be written. Interrupted: Ctrl-C or SIGTERM;
+        finished repetitions are kept.
     """
     tally = Tally()
     if not todo:
         return tally
     check_host([item.cell for item in todo])
-    emulated = side_by_side(jobs or host.slots) if not all(map(_simulated, todo)) else 0
-    processes = simulators([item.load for item in todo if _simulated(item)], jobs, host)
+    emulated = side_by_side(jobs or host.slots) if not all(simulated(item.cell.testbed) for item in todo) else 0
+    processes = simulators([item.load for item in todo if simulated(item.cell.testbed)], jobs, host)
     with control_folder() as control, stoppable() as stopped:
-        trains = any(not isinstance(item.cell, CommandCell) for item in todo)
+        trains = any(item.cell.trains for item in todo)
         start = partial(opened, control=control, slots=processes, trains=trains)
         engine = LocalEngine(start, max(emulated, processes))
         redrawer = Redrawer(folder.path) if draw else None
         session = _Session(todo, folder, engine, control, say, tally, stopped, redrawer, host, emulated)
         try:
-            session.simulate([item for item in todo if _simulated(item)], processes)
+            session.simulate([item for item in todo if simulated(item.cell.testbed)], processes)
             if emulated:
                 with host_turn(say.say) as session.turn, processors_awake():
-                    session.emulate([item for item in todo if not _simulated(item)])
+                    session.emulate([item for item in todo if not simulated(item.cell.testbed)])
         finally:
             if redrawer is not None:
                 redrawer.close()
@@ -92,7 +143,12 @@ def execute(
 
 
 class _Session:
-    """One invocation: the engine, and the results so far."""
+    """One invocation: the engine, and the results so far.
+
+    The outer loop is over repetitions and the inner loop over cells, so slow drift affects all cells alike. One-worker
+    cells, probes and second tries run alone on the host. All others run side by side, as many as the processors can
+    carry. Simulations run side by side too, one per processor.
+    """
 
     def __init__(
         self,
@@ -114,9 +170,9 @@ class _Session:
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        self.sources = sources.current(todo[0].cell, {sources.OURS: "", **finished})
-        self.sources |= sources.named(todo[0].cell, apart.modules())  # the plan was made from these
-        self.probes: dict[_Network, Mapping[str, Any]] = {}
+        self.sources = sources.current(todo[0].cell.inputs, {sources.OURS: "", **finished})
+        self.sources |= sources.named(todo[0].cell.inputs, apart.modules())  # the plan was made from these
+        self.probes: dict[tuple[Kind, str], Mapping[str, Any]] = {}
         self.remaining = Remaining()
         self.again: list[Item] = []  # invalid at the first try
         self.later, self.later_s = list(todo), 0.0  # what no pass has begun with, and how long that takes
@@ -174,7 +230,7 @@ class _Session:
     def _probed(self, cell: Cell) -> Mapping[str, Any]:
         try:
             # Slots are opened now, because to open one disturbs what is measured beside it.
-            future = self.engine.submit(_kind(cell), partial(probe_cell, cell), in_new=True)
+            future = self.engine.submit(_kind(cell), partial(probe_network, cell.repetition(0)), in_new=True)
             while not self._ended({future}):
                 pass
             return future.result()
@@ -191,29 +247,34 @@ class _Session:
             in_order: results are handled in the items' order.
         """
         queue = list(items)
-        self._expect_later(items, slots)
+        begun = set(map(id, items))
+        self.later = [item for item in self.later if id(item) not in begun]
+        self.later_s = makespan([item.load for item in self.later], slots, self.room.host)
         elsewhere: list[Item] = []
         running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running or elsewhere:
-            place = self._choose(queue, [item for item, _ in running.values()], slots)
+            beside = [Running(item.load, item.began) for item, _ in running.values()]
+            # The first that may start beside those that run; lower numbers go first.
+            place = self.room.first((item.load for item in queue), beside) if len(running) < slots else None
             if place is not None:
                 chosen = queue.pop(place)
                 if self._is_mine(chosen, elsewhere):
-                    future, part = self._start(chosen)
-                    running[future] = (chosen, part)
+                    part = self.folder.begin(chosen.cell, chosen.rep)
+                    running[self._start(chosen, part)] = (chosen, part)
                     left = partial(self._left_s, running, queue, slots)
                     seconds = self.remaining.seconds(len(queue), left)
-                    guessed = _simulated(chosen) and not self.remaining.is_known
+                    guessed = simulated(chosen.cell.testbed) and not self.remaining.is_known
                     self.say.eta(None if guessed else seconds)
             elif running:
                 awaited = set(running) if not in_order else {next(iter(running))}
-                for future in self._ended(awaited, [item for item, _ in running.values()]):
+                for future in self._ended(awaited, beside):
                     item, part = running.pop(future)
                     if not self._settle(item, part, future):
                         queue.append(item)  # whoever has it may die, too
             else:  # what others have may become free, if they are killed
                 self.say.waiting(len(elsewhere))
-                self._pause()
+                if self.stopped.wait(_LOOK_S):
+                    raise Interrupted(STOPPED)
                 queue, elsewhere = elsewhere, []
 
     def _is_mine(self, item: Item, elsewhere: list[Item]) -> bool:
@@ -230,38 +291,19 @@ class _Session:
     def _is_measured(self, item: Item) -> bool:
         return self.folder.is_finished(item.cell, item.rep)
 
-    def _pause(self) -> None:
-        if self.stopped.wait(_LOOK_S):
-            raise Interrupted(_STOPPED)
-
-    def _start(self, item: Item) -> tuple[Future[Row], Path]:
+    def _start(self, item: Item, part: Path) -> Future[Row]:
         item.began = time.monotonic()
-        part = self.folder.begin(item.cell, item.rep)
         self.folder.event("started", cell=item.cell.slug, rep=item.rep)
-        return self._submit(item, part), part
+        probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
+        return self.engine.submit(
+            _kind(item.cell), lambda slot: measure(item.cell.repetition(item.rep), slot, part, self.control, probe)
+        )
 
     def _left_s(self, running: Mapping[Any, tuple[Item, Path]], queue: list[Item], slots: int) -> float:
         """The predicted seconds until all has ended, second tries of invalid repetitions included."""
         loads = [item.load for item in (*(item for item, _ in running.values()), *queue)]
         again_s = sum(item.load.seconds for item in self.again)
         return makespan(loads, slots, self.room.host) + again_s + self.later_s
-
-    def _expect_later(self, begun: Sequence[Item], slots: int) -> None:
-        now = set(map(id, begun))
-        self.later = [item for item in self.later if id(item) not in now]
-        self.later_s = makespan([item.load for item in self.later], slots, self.room.host)
-
-    def _choose(self, queue: list[Item], items: list[Item], slots: int) -> int | None:
-        """The place of the first repetition that may start beside those that run; lower numbers go first."""
-        if len(items) >= slots:
-            return None
-        return self.room.first((item.load for item in queue), _running(items))
-
-    def _submit(self, item: Item, part: Path) -> Future[Row]:
-        probe = self.probes.get(_network(item.cell)) if not item.cell.is_baseline else None
-        return self.engine.submit(
-            _kind(item.cell), lambda slot: measure(item.cell, item.rep, slot, part, self.control, probe)
-        )
 
     def _settle(self, item: Item, part: Path, future: Future[Row]) -> bool:
         """Handle a repetition that ended: publish it, or keep the failure.
@@ -304,7 +346,7 @@ class _Session:
         common = {name: digest for name, digest in self.sources.items() if name in ran}
         other = next((name for name, digest in common.items() if ran[name] != digest), None)
         if row["status"] == "invalid":
-            other = other or sources.changed(item.cell, common)
+            other = other or sources.changed(item.cell.inputs, common)
         if other is not None:
             reason = f"{other} changed after this run began"
             self._keep(item, part, row | {"status": "invalid", "reason": reason})
@@ -340,30 +382,22 @@ class _Session:
         self.say.say(f"        {kept}")
         return True
 
-    def _ended(self, futures: set[Future[_Result]], items: Sequence[Item] = ()) -> set[Future[_Result]]:
+    def _ended(self, futures: set[Future[T]], running: Sequence[Running] = ()) -> set[Future[T]]:
         """Those that end within a fifth of a second, if any."""
         done, _ = wait(futures, timeout=0.2, return_when=FIRST_COMPLETED)
         if self.stopped.is_set():
-            raise Interrupted(_STOPPED)
-        self.room.sample(_running(items))
+            raise Interrupted(STOPPED)
+        self.room.sample(running)
         return done
-
-
-def _running(items: Sequence[Item]) -> list[Running]:
-    return [Running(item.load, item.began) for item in items]
 
 
 def _kind(cell: Cell) -> Kind:
     return Kind(cell.testbed, cell.emulator)
 
 
-def _simulated(item: Item) -> bool:
-    return simulated(_kind(item.cell).testbed)
-
-
-def _network(cell: Cell) -> _Network:
+def _network(cell: Cell) -> tuple[Kind, str]:
     """Identity of a network for probing: the network, and the kind of slot that builds it."""
-    return _kind(cell), network_of(cell).key()
+    return _kind(cell), cell.emulated_network.key()
 
 
 def _line(item: Item, row: Row) -> str:
@@ -372,3 +406,120 @@ def _line(item: Item, row: Row) -> str:
     against = f" (law {law:.3f})" if law is not None else ""
     took = clock(time.monotonic() - item.began)
     return f"{item.cell.title}  rep {item.rep}  step {row['step_time_s']:.3f} s{against}{scal}  in {took}"
+
+
+class Kind(NamedTuple):
+    """Names of the testbed and the emulator that a repetition runs on."""
+
+    testbed: str
+    emulator: str | None
+
+
+class LocalEngine:
+    """Executes repetitions in slots on this host.
+
+    Args:
+        open_testbed: starts a testbed by name; called once per name. The testbed is closed with the engine.
+        slots: maximum number of repetitions at a time.
+    """
+
+    def __init__(self, open_testbed: Callable[[str], Testbed], slots: int) -> None:
+        self._open_testbed = open_testbed
+        self._opening = threading.Lock()
+        self._testbeds: dict[str, Testbed] = {}
+        self._slots, self._opened = slots, Counter[Kind]()
+        self._idle: dict[Kind, list[Slot]] = {}
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, kind: Kind, task: Callable[[Slot], T], *, in_new: bool = False) -> Future[T]:
+        """Run `task` in a free slot of this kind, or `in_new` in one that is opened for it, while there may be more."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                with self._slot(kind, in_new) as slot:
+                    result = task(slot)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._tasks.put(run)
+        return future
+
+    def close(self) -> None:
+        """Kill running tasks and remove everything. Their errors are not reported."""
+        for testbed in self._testbeds.values():
+            testbed.kill()
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join(timeout=_END_S)
+        for testbed in self._testbeds.values():
+            testbed.close()
+
+    def _serve(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+    @contextmanager
+    def _slot(self, kind: Kind, in_new: bool) -> Iterator[Slot]:
+        with self._opening:
+            idle = self._idle.setdefault(kind, [])
+            slot = idle.pop() if idle and not (in_new and self._opened[kind] < self._slots) else None
+            self._opened[kind] += slot is None
+        slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator or "")
+        try:
+            yield slot
+        finally:
+            idle.append(slot)
+
+    def _testbed(self, name: str) -> Testbed:
+        with self._opening:
+            if name not in self._testbeds:
+                self._testbeds[name] = self._open_testbed(name)
+            return self._testbeds[name]
+
+
+class Redrawer:
+    """Starts at most one drawing process at a time, with pauses."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._folder = run_folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._last, self._every_s = time.monotonic(), _REDRAW_S
+
+    def changed(self) -> None:
+        """Redraw the figures for a new result, unless they were redrawn just now."""
+        since_s = time.monotonic() - self._last
+        if self._process is not None:
+            if self._process.poll() is None:
+                return
+            self._process, self._every_s = None, max(_REDRAW_S, since_s / _REDRAW_SHARE)
+        if since_s < self._every_s:
+            return
+        self._last = time.monotonic()
+        parent = os.getpid()
+        command = child.command("wanbench.harness.cli", "figures", str(self._folder), "--formats", "png")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: _modest(parent),
+        )
+
+    def close(self) -> None:
+        """End the drawing process, if there is one."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+
+def _modest(parent: int) -> None:
+    """Give this child process the lowest priority, and end it with the run."""
+    die_with_parent(parent)
+    os.nice(19)

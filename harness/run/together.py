@@ -15,15 +15,13 @@ from wanbench.harness.rep.sources import OURS, changed
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
-from wanbench.harness.results.lock import RunLock
-from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.auto import ThisHost, explained
-from wanbench.harness.run.host import check_host
+from wanbench.harness.results.store import RunFolder, RunLock
+from wanbench.harness.run.host import ThisHost, check_host, explained
 from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.repetitions import Tally, pending
-from wanbench.harness.run.session import execute
+from wanbench.harness.run.session import Tally, execute, pending
 from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.text import some
 
 _MOST_NAMES = 3
 Cluster = Callable[[Sequence[Cell], int, RunFolder, Reporter], Tally]  # measures on other hosts
@@ -142,7 +140,7 @@ def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
 def _other_code(cells: Mapping[str, Cell], row: Row) -> str | None:
     """What of the code that made a row is different now. Rows of earlier versions of wanbench do not list it."""
     cell = cells.get(row["cell_key"])
-    return None if cell is None else changed(cell, row["sources"] or {OURS: ""})
+    return None if cell is None else changed(cell.inputs, row["sources"] or {OURS: ""})
 
 
 def _check(
@@ -206,8 +204,7 @@ def _announce(plan: Plan, folder: RunFolder, cells: int, todo: int, say: Reporte
     say.say(f"{plan.spec.name}: {cells} cells x {plan.spec.run.repeats} = {total} reps, {todo} to do")
     others = Watch(folder.path).others()
     if others:
-        more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
-        say.say(f"also measuring this run, unless dead: {', '.join(others[:_MOST_NAMES])}{more}")
+        say.say(f"also measuring this run, unless dead: {some(others, _MOST_NAMES)}")
     if todo:
         for line in explained(plan):
             say.say(line)
@@ -231,7 +228,8 @@ def _derive(folder: RunFolder, draw: bool) -> None:
     write_parquet(rows, folder.path / "results.parquet")
     if draw and any(row["status"] == "ok" and row["workers"] > 1 for row in rows):
         from wanbench.harness.results.evidence import Evidence
-        from wanbench.harness.show.figures import FORMATS, draw_all
+        from wanbench.harness.show.figures import draw_all
+        from wanbench.harness.show.figures.drawing import FORMATS
 
         figures = folder.path / "figures"
         drawn = draw_all(rows, folder.name, figures, evidence=Evidence(folder))

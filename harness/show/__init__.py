@@ -1,7 +1,7 @@
 """Results as people read them.
 
 Layout
-    headline.py    the best algorithm in every case, which comes first
+    best.py        the best algorithm in every case, which comes first
     tables.py      results as text; comparison.py: two values of an axis; grid.py: aligned columns, widths and units
     figures/       results as figures
     report/        one HTML page per run

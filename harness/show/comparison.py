@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from wanbench.harness.analysis.best import TIE_SHARE
 from wanbench.harness.analysis.compare import FAR, NEAR, Comparison
-from wanbench.harness.show.grid import fitted, left_out, markdown, shown, width_of_output
+from wanbench.harness.show.grid import fitted, left_out, markdown, width_of_output
+from wanbench.harness.text import shown
 
 _SPREAD = "min..max"
 _DROP = ("law ratio", "law", _SPREAD)

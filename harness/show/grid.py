@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from wanbench.harness.analysis.order import absent
+from collections.abc import Iterable, Sequence
 
 _PIPED_WIDTH = 110
 _LONGEST = 32
 # What Markdown could take for a mark. An underscore inside a word, or a bracket without a link, is none.
 _MARKDOWN = re.compile(r"[\\`*~|]|(?<!\w)_|_(?!\w)|\[(?=[^\]]*\][(\[])")
-_SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def width_of_output() -> int:
@@ -109,36 +104,3 @@ def as_written(text: str) -> str:
     """Text that Markdown shows as it is, in one line."""
     escaped = _MARKDOWN.sub(r"\\\g<0>", text.replace("&", "&amp;").replace("<", "&lt;"))
     return escaped.replace("\n", " ")
-
-
-def some(names: Sequence[str], most: int) -> str:
-    """The first `most` names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def shown(value: object) -> str:
-    """An entry: numbers without superfluous digits, "-" for None and NaN."""
-    if absent(value):
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def plain(value: Any) -> str:
-    """A value as text: short numbers, and JSON for tables and lists."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list) else str(value)
-
-
-def sent(megabytes: float | None, unscaled: float | None) -> str:
-    """Bytes sent, and those of the workload if its messages are scaled: "1.02 MB (102 MB unscaled)"."""
-    if megabytes is None:
-        return "-"
-    return size(megabytes * 1e6) + ("" if unscaled is None else f" ({size(unscaled * 1e6)} unscaled)")
-
-
-def size(size_bytes: float) -> str:
-    """Bytes in the unit that suits them, three digits: "36 B", "7.66 kB", "102 MB"."""
-    unit, factor = next((each for each in _SIZES if size_bytes >= 0.9995 * each[1]), ("B", 1.0))
-    return f"{float(f'{size_bytes / factor:.3g}'):g} {unit}"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.figures.gallery import Drawing
+from wanbench.harness.show.figures.drawing import Drawing
 from wanbench.harness.show.figures.style import PAGE_IN
 
 Row = Mapping[str, Any]

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.labels import AXES
-from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.order import AXES, absent
 from wanbench.harness.analysis.summary import (
     AXIS_TITLES,
     COLUMNS,
@@ -31,7 +30,8 @@ from wanbench.harness.analysis.summary import (
 )
 from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.scalability import formula
-from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, shown, width_of_output
+from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, width_of_output
+from wanbench.harness.text import shown
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]

@@ -1,11 +1,9 @@
 """The spec: a TOML file becomes typed tables. Each value is parsed once, and each mistake is one clear line.
 
 Layout
-    experiment.py  Spec: an experiment; library.py: the built-in ones in experiments/
-    tables.py      its tables, each key with its description; table.py: their base class; refusals.py: error messages
+    experiment.py  Spec: an experiment, and a description of every key; library.py: the built-in ones in experiments/
+    tables.py      its tables, each key with its description; refusals.py: error messages
     command.py     a command as a workload
-    timeline.py    [[timeline]]; trace.py: a recorded trace
-    bounds.py      how large a sweep may be
-    axes.py        the combinations of a sweep
-    keys.py        a description of every key, for `wanbench list keys` and the reference
+    timeline.py    [[timeline]], and recorded traces
+    axes.py        the combinations of a sweep, and how many there may be
 """

@@ -5,15 +5,15 @@ If the workload is a command, an axis with any other name belongs to the command
 
 from __future__ import annotations
 
-import difflib
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.bounds import check_size, check_workers
 from wanbench.harness.spec.experiment import Spec, set_dotted
+from wanbench.netprofiles import did_you_mean
 from wanbench.netprofiles.path import EFFECTS
 
 # Axes with a short name, without their table.
@@ -34,6 +34,9 @@ SHORT_AXES = {
 _OWN = ("workers", "algorithm")  # axes that are not keys of the spec
 _TABLES = ("workload", "network", "comm", "algorithms", "train", "run", "containers", "virtual", "failures")
 _DEFAULT_WORKERS = 4
+MOST_WORKERS = 4096  # the largest that was ever simulated
+MOST_CELLS = 10_000
+MOST_REPETITIONS = 1_000_000  # of all cells
 _OF_A_COMMAND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Axes = dict[str, Any]
@@ -102,15 +105,14 @@ def _check_axis(key: str, where: str, command: bool) -> None:
     """Check that an axis is a short name, a dotted key of a cell's table, or a command's own. Raises: SpecError."""
     if command and is_commands_own(key):
         return
-    table, dot, rest = key.partition(".")
-    known = (*_OWN, *SHORT_AXES)
-    if not dot and key not in known:
-        hint = _hint(key, known, "expected a dotted key or one of " + ", ".join(sorted(known)))
-        raise SpecError(f"{where}: sweep.{key}: unknown axis; {hint}")
+    table, dot, _ = key.partition(".")
+    names = (*_OWN, *SHORT_AXES)
+    if not dot and key not in names:
+        hint = did_you_mean(key, names, f"expected a dotted key or one of {', '.join(sorted(names))}")
+        raise SpecError(f"{where}: sweep.{key}: unknown axis{hint}")
     if dot and table not in _TABLES:
-        close = difflib.get_close_matches(table, _TABLES, 1)
-        hint = f"did you mean '{close[0]}.{rest}'?" if close else f"expected a key of {', '.join(_TABLES)}"
-        raise SpecError(f"{where}: sweep.{key}: cannot be swept; {hint}")
+        near = did_you_mean(table, _TABLES, f"expected a key of {', '.join(_TABLES)}")
+        raise SpecError(f"{where}: sweep.{key}: cannot be swept{near}")
     if key == "run.repeats":
         raise SpecError(f"{where}: sweep.{key}: applies to all cells; set it in [run]")
 
@@ -127,10 +129,41 @@ def _check_rules(rules: Iterable[Mapping[str, Any]], known: list[str], where: st
     for key in {key: None for rule in rules for key in rule}:
         if key not in known:
             axes = sorted(set(known))
-            hint = _hint(key, axes, f"axes: {', '.join(axes)}")
-            raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep; {hint}")
+            hint = did_you_mean(key, axes, f"axes: {', '.join(axes)}")
+            raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep{hint}")
 
 
-def _hint(word: str, known: Iterable[str], otherwise: str) -> str:
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+# ---------------------------------------------------------------- how large a sweep may be, before any cell is made
+
+
+def check_size(spec: Spec, where: str) -> None:
+    """Refuse a sweep that no host could plan. Raises: SpecError."""
+    axes = {key: values for key, values in spec.sweep.items() if key not in {"include", "exclude"}}
+    points = math.prod(len(values) for values in axes.values() if isinstance(values, list))
+    included = spec.sweep.get("include", [])
+    points += len(included) if isinstance(included, list) else 0
+    choices = 1 if "algorithm" in axes else max(1, sum(_choices(table) for table in spec.algorithms.values()))
+    cells, repetitions = points * choices, points * choices * spec.run.repeats
+    if cells > MOST_CELLS:
+        raise SpecError(f"{where}: sweep: {cells} cells; expected at most {MOST_CELLS}; split the experiment")
+    if repetitions > MOST_REPETITIONS:
+        raise SpecError(
+            f"{where}: run.repeats: {cells} cells and {repetitions} repetitions; expected at most {MOST_REPETITIONS}"
+        )
+
+
+def check_workers(workers: object, where: str) -> None:
+    """Refuse a number of workers that is none, or too large. Raises: SpecError."""
+    if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
+        raise SpecError(f"{where}: sweep.workers: expected a whole number from 1 to {MOST_WORKERS}, got {workers!r}")
+
+
+def _choices(table: Mapping[str, Any]) -> int:
+    """The number of algorithms that a table describes; see `alternatives` of the registry."""
+    return math.prod(_alternatives(value) for value in table.values())
+
+
+def _alternatives(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(_alternatives(item) for item in value)
+    return _choices(value) if isinstance(value, Mapping) else 1

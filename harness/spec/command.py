@@ -7,7 +7,6 @@ built-in one: `ddp-H8`.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import os
@@ -22,7 +21,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.experiment import Spec
-from wanbench.netprofiles import Delay
+from wanbench.netprofiles import Delay, did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
@@ -47,15 +46,15 @@ def check(spec: Spec, axes: Values, where: str) -> None:
     for key in sorted(spec.comm.model_fields_set - {"collective"}):
         raise SpecError(f"{where}: comm.{key}: only applies to wanbench's own training loop; remove this key")
     if (chosen := chosen_collective(spec)) not in (None, *COLLECTIVES):
-        known = ", ".join(COLLECTIVES)
-        raise SpecError(f"{where}: comm.collective: {chosen!r}: a command can have one of {known}")
+        collectives = ", ".join(COLLECTIVES)
+        raise SpecError(f"{where}: comm.collective: {chosen!r}: a command can have one of {collectives}")
     if "window" in spec.run.model_fields_set:
         raise SpecError(
             f"{where}: run.window: a command decides on its number of steps; remove this key, or set workload.warmup"
         )
     if spec.run.testbed == "virtual":
         raise SpecError(
-            f"{where}: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a "
+            f"{where}: run.testbed: a command cannot be simulated; `wanbench exec --describe -- CMD` turns it into a "
             "workload by numbers, which can"
         )
     seen: dict[str, str] = {}
@@ -85,12 +84,10 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
         named = any(key == name for argument in command for name in _placeholders(argument, where))
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
-            known = ["workers", *SHORT_AXES]
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            near = did_you_mean(key, ["workers", *SHORT_AXES])
             raise SpecError(
-                f"{where}: sweep.{key}: nothing reads this axis; {hint}put {{{key}}} into workload.command, or read "
-                f"{variable(key)} in the script"
+                f"{where}: sweep.{key}: nothing reads this axis{near or ';'} put {{{key}}} into workload.command, or "
+                f"read {variable(key)} in the script"
             )
 
 
@@ -99,7 +96,7 @@ def algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
 
     A given `kind` is one of the parameters: it names the algorithm that `wanbench.wrap` uses. Raises: SpecError.
     """
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    by_label: dict[str, tuple[str, dict[str, Any]]] = {}
     for name, table in (spec.algorithms or {name_of(spec.workload.command or []).partition(".")[0]: {}}).items():
         if not isinstance(kind := table.get("kind", name), str):
             raise SpecError(f'{where}: algorithms.{name}.kind: expected a name or "module:Class", got {kind!r}')
@@ -109,10 +106,10 @@ def algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
             raise SpecError(f"{where}: {error}") from None
         for params in sets:
             label = name + suffix(params)
-            if label in found:
+            if label in by_label:
                 raise SpecError(f"{where}: algorithms.{name}: {label!r} exists twice; rename or drop one")
-            found[label] = name, params
-    return found
+            by_label[label] = name, params
+    return by_label
 
 
 def suffix(params: Values) -> str:
@@ -133,10 +130,9 @@ def filled(command: Sequence[str], values: Values, where: str) -> list[str]:
     for argument in command:
         for name in _placeholders(argument, where):
             if name not in values:
-                close = difflib.get_close_matches(name, list(values), 1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(sorted(values))}"
+                hint = did_you_mean(name, values, f"known names: {', '.join(sorted(values))}")
                 raise SpecError(
-                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep; {hint} "
+                    f"{where}: workload.command: {{{name}}} in {argument!r} is not an axis of this sweep{hint} "
                     "(braces are written {{ and }})"
                 )
     return ["".join(_parts(argument, values)) for argument in command]
@@ -149,8 +145,8 @@ def placeholders(command: Sequence[str], where: str) -> set[str]:
 
 def environment(name: str, params: Values, axes: Values) -> dict[str, str]:
     """The environment variables that pass its algorithm and these axes to a program."""
-    others = {key: value for key, value in params.items() if key != "kind"}
-    return {**axis_environment(axes), ALGORITHM: str(params.get("kind", name)), PARAMS: json.dumps(others)}
+    parameters = {key: value for key, value in params.items() if key != "kind"}
+    return {**axis_environment(axes), ALGORITHM: str(params.get("kind", name)), PARAMS: json.dumps(parameters)}
 
 
 def axis_environment(axes: Values) -> dict[str, str]:
@@ -205,9 +201,9 @@ def _is_file(path: Path) -> bool:
 
 def _sources(command: Sequence[str], folder: Path) -> list[str] | None:
     """The text of the scripts that a command names; None if a script may exist that is not visible here."""
-    found = [path.read_text(errors="replace") for path in files(command[1:], folder)]
+    texts = [path.read_text(errors="replace") for path in files(command[1:], folder)]
     hidden = "-m" in command or any(map(looks_like_a_file, command[1:]))
-    return None if hidden and not found else found
+    return None if hidden and not texts else texts
 
 
 def _placeholders(argument: str, where: str) -> Iterator[str]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
+import types
+import typing
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Never
+from typing import Annotated, Any, Literal, Never, get_args, get_origin
 
-from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, PydanticUndefined
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.library import read
 from wanbench.harness.spec.refusals import as_written, explained
-from wanbench.harness.spec.table import Table
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
@@ -21,12 +30,13 @@ from wanbench.harness.spec.tables import (
     GateTable,
     NetworkTable,
     RunTable,
+    Table,
     TrainTable,
     VirtualTable,
     WorkloadTable,
 )
 from wanbench.harness.spec.timeline import ChangeTable
-from wanbench.netprofiles import FileError
+from wanbench.netprofiles import Delay, FileError, Packets, Rate, Ratio, Size, did_you_mean
 from wanbench.netprofiles.user_file import flaw, parse_toml
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -120,8 +130,8 @@ class Spec(Table):
         Raises:
             SpecError: a key or a value is wrong; one line each.
         """
-        if (found := flaw(data)) is not None:
-            raise SpecError(f"{where}: {found}")
+        if (problem := flaw(data)) is not None:
+            raise SpecError(f"{where}: {problem}")
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -159,10 +169,10 @@ def drop_dotted(data: dict[str, Any], key: str) -> None:
     for name in tables:
         table = table.get(name) if isinstance(table, dict) else None
     if not isinstance(table, dict) or last not in table:
-        known = list(_dotted(data))
-        close = difflib.get_close_matches(key, known, 1) or [name for name in known if name.endswith(f".{key}")]
-        hint = f"did you mean {close[0]!r}?" if close else f"keys: {', '.join(known)}"
-        raise SpecError(f"--drop {key}: the spec does not set this key; {hint}")
+        keys = list(_dotted(data))
+        ending = [name for name in keys if name.endswith(f".{key}")]
+        near = did_you_mean(key, keys, f"did you mean {ending[0]!r}?" if ending else f"keys: {', '.join(keys)}")
+        raise SpecError(f"--drop {key}: the spec does not set this key{near}")
     del table[last]
 
 
@@ -188,3 +198,67 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), parse_toml(f"value = {raw}")["value"]
     except FileError:
         return key.strip(), raw.strip()
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key: its dotted name, the type of its value, its default ("" without one), and its meaning."""
+
+    name: str
+    takes: str
+    default: str
+    meaning: str
+
+
+def described_keys() -> Iterator[Key]:
+    """All keys in the order of the spec's tables. Raises: KeyError: a key has no description."""
+    return _keys(Spec, "")
+
+
+def _keys(table: type[BaseModel], prefix: str) -> Iterator[Key]:
+    for name, field in table.model_fields.items():
+        dotted = f"{prefix}{field.alias or name}"
+        below = next((t for t in _members(field.annotation) if isinstance(t, type) and issubclass(t, BaseModel)), None)
+        if below is not None:
+            yield from _keys(below, f"{dotted}.")
+            continue
+        default = field.default
+        text = "required" if default is PydanticUndefined else _toml(default)
+        if not field.description:
+            raise KeyError(dotted)
+        yield Key(dotted, takes(field.annotation), text, field.description)
+
+
+def _members(annotation: Any) -> list[Any]:
+    """A type, and all types inside it."""
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    return [annotation, *(inner for part in parts for inner in _members(part))]
+
+
+_WORDS = {int: "whole number", float: "number", Packets: "number", bool: "true or false"} | dict.fromkeys(
+    (str, Delay, Rate, Ratio, Size), "string"
+)
+
+
+def takes(annotation: Any) -> str:
+    """A type in the words of TOML."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is typing.Annotated:
+        return takes(parts[0])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys(takes(part) for part in parts if part is not type(None)))
+    if origin is Literal:
+        return " or ".join(_toml(part) for part in parts)
+    if origin is list:
+        return f"list of {takes(parts[0])}s"
+    if origin is dict:
+        return "table"
+    return _WORDS[annotation]
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float | list | dict) else f'"{value}"'

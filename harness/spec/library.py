@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
 from wanbench.harness.errors import SpecError
-from wanbench.netprofiles import FileError
+from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import read_text
 
 MOST_BYTES = 1 << 20  # of a spec
@@ -26,9 +25,8 @@ def find(source: str) -> Path:
     path = Path(source)
     if os.path.exists(path):  # false for a name that is too long
         return path
-    close = difflib.get_close_matches(source, builtin_names(), 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"built-in experiments: {', '.join(builtin_names())}"
-    raise SpecError(f"{source}: no such file and no such experiment; {hint}")
+    hint = did_you_mean(source, builtin_names(), f"built-in experiments: {', '.join(builtin_names())}")
+    raise SpecError(f"{source}: no such file and no such experiment{hint}")
 
 
 def read(source: str) -> str:

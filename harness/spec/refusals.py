@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from wanbench.netprofiles import did_you_mean
 
 _EXPECTED = {
     "string_type": "a string in quotes",
@@ -42,12 +43,12 @@ _SHAPES = {
 
 def explained(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
     """One line per wrong key: file, dotted key, what was expected, near miss."""
-    found: dict[tuple[str | int, ...], list[Any]] = {}
+    by_key: dict[tuple[str | int, ...], list[Any]] = {}
     for item in error.errors(include_url=False):
-        found.setdefault(_location(item, data), []).append(item)
+        by_key.setdefault(_location(item, data), []).append(item)
     # If a key takes a table or a word, name the wrong entry of the table, not the whole table.
-    inner = [key for key in found if not any(other != key and other[: len(key)] == key for other in found)]
-    return [f"{where}: {'.'.join(map(str, key)) or 'the file'}: {_explain(found[key], key, model)}" for key in inner]
+    inner = [key for key in by_key if not any(other != key and other[: len(key)] == key for other in by_key)]
+    return [f"{where}: {'.'.join(map(str, key)) or 'the file'}: {_explain(by_key[key], key, model)}" for key in inner]
 
 
 def _location(item: Any, data: Any) -> tuple[str | int, ...]:
@@ -66,16 +67,14 @@ def _location(item: Any, data: Any) -> tuple[str | int, ...]:
 def _explain(items: list[Any], location: tuple[str | int, ...], model: type[BaseModel]) -> str:
     kind, value = items[0]["type"], items[0].get("input")
     if kind == "extra_forbidden":
-        known = _known_keys(model, location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), known, 1)
-        return f"unknown key; {f'did you mean {close[0]!r}?' if close else 'known keys: ' + ', '.join(known)}"
+        keys = _known_keys(model, location[:-1])
+        return f"unknown key{did_you_mean(str(location[-1]), keys, 'known keys: ' + ', '.join(keys))}"
     if kind == "missing":
         return f"this key is required{_HOW.get(str(location[-1]), '') if len(location) == 1 else ''}"
     if kind == "value_error":
         return str(items[0]["msg"]).removeprefix("Value error, ")
     words = [word for item in items for word in re.findall("'([^']*)'", item.get("ctx", {}).get("expected", ""))]
-    close = difflib.get_close_matches(str(value), words, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(str(value), words)
     return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{hint}"
 
 

@@ -1,18 +1,94 @@
-"""The tables of an experiment file, each key with its description."""
+"""The tables of an experiment file, each key with its description: strict, frozen, without unknown keys.
+
+A quantity is parsed once, here: "100ms" becomes a `Delay`. The plain data of a table have it as text again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationInfo, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    StringConstraints,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticKnownError
 
-from wanbench.harness.spec.table import DelayValue, RateValue, SizeValue, Table, quantity
-from wanbench.netprofiles import Delay, Size
+from wanbench.netprofiles import Delay, Rate, Size, UnitError
 from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.units import Quantity
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE
 from wanbench.workloads.workload_keys import MAX_PROCESSES
+
+
+class Table(BaseModel):
+    """A table of a spec."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data with the keys that were given."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude_unset=True)
+
+    def identity(self) -> dict[str, Any]:
+        """Plain data without default values, so that a new key does not change the identity of older cells."""
+        implied = self._implied()
+        return {
+            key: value
+            for key, value in self.model_dump(by_alias=True, exclude_defaults=True).items()
+            if key not in implied or getattr(self, key) != implied[key]
+        }
+
+    def _implied(self) -> Mapping[str, object]:
+        """Values that hold for keys without a default."""
+        return {}
+
+
+def unit(parse: Callable[[str], object], text: str) -> str:
+    """Check the spelling of a quantity, and return its text. Raises: ValueError."""
+    _parsed(parse, text)
+    return text
+
+
+def _parsed(parse: Callable[[str], object], value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse(value)
+    except UnitError as error:
+        raise ValueError(str(error)) from None
+
+
+def _reader(kind: type[Quantity]) -> BeforeValidator:
+    def read(value: object) -> object:
+        if not kind.scale.bare or isinstance(value, str | kind):
+            return _parsed(kind.parse, value)
+        if type(value) not in (int, float):
+            raise PydanticKnownError("float_type")
+        return _parsed(kind.parse, str(value))
+
+    return BeforeValidator(read)
+
+
+def quantity(kind: type[Quantity]) -> Any:
+    """The annotation of a key that takes this kind of quantity."""
+    return Annotated[InstanceOf[kind], _reader(kind), _AS_TEXT]  # type: ignore[misc, valid-type]
+
+
+_AS_TEXT = PlainSerializer(str, return_type=str)
+DelayValue = Annotated[InstanceOf[Delay], _reader(Delay), _AS_TEXT]
+RateValue = Annotated[InstanceOf[Rate], _reader(Rate), _AS_TEXT]
+SizeValue = Annotated[InstanceOf[Size], _reader(Size), _AS_TEXT]
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8} steps$")]
 _CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"

@@ -1,9 +1,10 @@
 """The testbeds that workers run in.
 
 Layout
-    base.py       Testbed, Slot, WorkerHandle: the interface; Group, Training: the needs of a cell
+    base.py       Testbed, Slot: the interface; Group, Training: what a repetition needs
+    group.py      the group of a repetition
     slot.py       workers that are processes, with their own emulator, in namespaces or containers
-    training.py   how such workers train; attendance.py: which of them are there
+    training.py   how such workers train, and which of them are there
     player.py     how their network changes during training
     netns.py      processes in network namespaces
     docker/       containers: started by us through the daemon, or already running (adopted)

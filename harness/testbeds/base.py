@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wanbench.harness.emulators.base import EmulatorStats
-from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.emulators.process import Emulator
+from wanbench.harness.emulators.emulator import EmulatorStats
+from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.timeline.schedule import ResolvedSchedule, Schedule
-from wanbench.workloads.loop.job import Job
+from wanbench.harness.timeline.schedule import ResolvedSchedule
 from wanbench.workloads.process.configuration import Change
+from wanbench.workloads.process.finished import FinishedJob
 
 
 @dataclass(frozen=True)
@@ -65,37 +64,30 @@ class Group:
     private_tmp: tuple[Path, ...] | None = None
 
     def like(self, other: Group) -> bool:
-        """Whether both groups are equal except for the number of workers and their sites.
+        """Whether both groups are equal except for the number of workers and their sites."""
+        alike = replace(self, workers=0, sites=(), hosts=()) == replace(other, workers=0, sites=(), hosts=())
+        return alike and self.is_named_like(other)
 
-        Names matter only if the other group has some.
-        """
-        hosts = self.hosts if other.hosts else ()
-        return replace(self, workers=0, sites=(), hosts=hosts) == replace(other, workers=0, sites=())
+    def is_named_like(self, other: Group) -> bool:
+        """Whether the workers have the names of the other group, if it has some."""
+        return other.hosts in ((), self.hosts)
 
 
 @dataclass(frozen=True)
 class Training:
-    """What the workers of a slot train, and on which network.
+    """A training run in a slot.
 
     Attributes:
-        jobs: jobs by rank, equal except for the rank.
+        repetition: what the workers train, and on which network.
         group: the workers.
-        network: the network between them.
-        schedule: changes of the network; None for none.
-        patience_s: time without any message after which the workers count as hung.
         folder: folder for their output.
         warm: called when all workers begin their first step; not called if the testbed is simulated.
-        tcp_ramp: whether the simulated TCP has a growing window.
     """
 
-    jobs: Sequence[Job]
+    repetition: TrainingRepetition
     group: Group
-    network: EmulatedNetwork
-    schedule: Schedule | None
-    patience_s: float
     folder: Path
     warm: Callable[[], None]
-    tcp_ramp: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ class Event:
         asked_s: when it was due, in seconds since all workers began.
         actual_s: when the emulator, or the last worker, had made it; None if the repetition ended before.
         at_ns: the same time on the clock of the step rows.
-        with_step: workers make it when their next step begins, and report the time themselves (`rep.stragglers`).
+        with_step: workers make it when their next step begins, and report the time themselves (`rep.train.Stragglers`).
     """
 
     what: str
@@ -159,7 +151,7 @@ class Trained:
     """
 
     steps: Steps = field(default_factory=Steps)
-    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    finished: dict[int, FinishedJob] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     stats: EmulatorStats | None = None
     changed: dict[int, Change | None] = field(default_factory=dict)
@@ -168,56 +160,11 @@ class Trained:
     done_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-class WorkerHandle(Protocol):
-    """The controller's handle of one worker."""
-
-    rank: int
-
-    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-        """Send a command. The worker gets duplicates of `fds`. Raises: WorkerDied."""
-
-    def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
-        """Return the next message, which is `expected` (`messages.SCHEMAS`); empty: any of them.
-
-        Raises: WorkerDied (with how it ended, or with what is wrong with the message), TimeoutError.
-        """
-
-
 class Slot(Protocol):
     """Runs one repetition at a time. Used from one thread."""
 
     def train(self, training: Training) -> Trained:
         """Train. Raises: RepFailed, if a worker died, hung or reported an error; HostError, if none can start."""
-
-
-class EmulatedSlot(Slot, Protocol):
-    """Workers that are processes, with one emulator, reused from cell to cell."""
-
-    @property
-    def emulator(self) -> Emulator:
-        """The emulator between the workers. `prepare` starts it, after `discard` a new one."""
-
-    @property
-    def image(self) -> str | None:
-        """The digest of the containers' image, or None if workers do not run in containers."""
-
-    def prepare(self, group: Group) -> Sequence[WorkerHandle]:
-        """Return idle workers 0..group.workers-1. Starts missing ones. Raises: HostError, WorkerDied, EmulatorError."""
-
-    def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the messages of the first `ranks` workers as they arrive.
-
-        Raises:
-            WorkerDied: a worker ended or reported an error.
-            EmulatorError: the emulator ended.
-            TimeoutError: no worker has sent a message for `silence_s`.
-        """
-
-    def diagnose(self, ranks: int) -> str | None:
-        """Let hung workers print their stacks into their logs. Return what the host knows about them."""
-
-    def discard(self) -> None:
-        """Kill the workers and the emulator, which are not reused after a failure."""
 
 
 class Testbed(Protocol):

@@ -6,11 +6,12 @@ So a worker that goes on talking is no longer waited for than one that is silent
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.messages import kind_of
-from wanbench.workloads.loop.job import Job
+from wanbench.workloads.loop.job import Job, StepRow
 
 _ROUNDS = 2  # `workloads.loop.train`: at most as many as this times the least
 _WINDOWS = 2  # read during training
@@ -97,13 +98,13 @@ class OfJob:
             raise _refused(self._job.rank, f"job step: not asked for {step}, or told before")
         self._told.remove(step)
 
-    def _hear_rows(self, rows: list[dict[str, Any]]) -> None:
+    def _hear_rows(self, rows: Sequence[StepRow]) -> None:
         for row in rows:
-            skips = self._mortal and row["step"] > self._next
-            if row["rank"] != self._job.rank or (row["step"] != self._next and not skips):
-                at = f"rank {row['rank']}, step {row['step']}"
+            skips = self._mortal and row.step > self._next
+            if row.rank != self._job.rank or (row.step != self._next and not skips):
+                at = f"rank {row.rank}, step {row.step}"
                 raise _refused(self._job.rank, f"job rows: expected step {self._next} of this worker, got {at}")
-            self._next = row["step"] + 1
+            self._next = row.step + 1
         if self._next > self._job.steps:
             raise _refused(self._job.rank, f"job rows: more than its {self._job.steps} steps")
         if self._next == self._job.steps:

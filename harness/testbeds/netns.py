@@ -16,8 +16,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+from wanbench.harness.emulators.emulator import is_stopped
 from wanbench.harness.emulators.plan import worker_address
-from wanbench.harness.emulators.process import is_stopped
 from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
@@ -68,7 +68,7 @@ class NetnsTestbed(SlotTestbed):
 
     def __init__(self, folder: Path, *, trains: bool = True) -> None:
         super().__init__()
-        also = TRAINING if trains else ()
+        also = (TRAINING,) if trains else ()
         self._server = ForkServer(_WORKER, folder / "workers.log", namespaces=True, also=also)
 
     def starter(self) -> NetnsTestbed:
@@ -77,7 +77,7 @@ class NetnsTestbed(SlotTestbed):
 
     def serves(self, running: Group, wanted: Group) -> bool:
         """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
-        named = not wanted.hosts or wanted.hosts == running.hosts
+        named = running.is_named_like(wanted)
         return named and wanted.private_tmp == running.private_tmp and running.congestion == wanted.congestion
 
     def image(self, group: Group) -> str | None:

@@ -6,23 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.emulators.emulator import Emulator, EmulatorError
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.kill import CommandedWorkers, WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule, WorkerCommand
 
 _NS = 1e9
-
-
-class Changeable(Protocol):
-    """The part of an emulator that a player needs."""
-
-    def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network while traffic flows."""
 
 
 class Player:
@@ -37,7 +27,7 @@ class Player:
     def __init__(
         self,
         schedule: Schedule,
-        emulator: Changeable,
+        emulator: Emulator,
         now: Callable[[], int] = time.monotonic_ns,
         workers: CommandedWorkers | None = None,
         say: Callable[[str], None] = lambda line: None,
@@ -118,7 +108,7 @@ class Player:
                 if moment.network != network:
                     self._emulator.update(moment.network)
                     network = moment.network
-                actual, commands = self._now(), {each.what: each for each in moment.commands}
+                actual, commands = self._now(), {command.what: command for command in moment.commands}
                 for what in moment.what:
                     if what in commands:
                         self._send(due, commands[what])

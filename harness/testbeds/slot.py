@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from wanbench.harness.emulators import choice as emulators
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.process import Emulator
+from wanbench.harness.emulators.emulator import EMULATORS, Emulator, EmulatorError
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, Trained, Training, WorkerDied
 from wanbench.harness.testbeds.messages import checked
@@ -89,11 +87,11 @@ class Worker(ABC):
 
     @abstractmethod
     def request_stack(self) -> None:
-        """Let it print its stack into its log, if it still can."""
+        """Let it print its stack into its log, if a signal can reach it."""
 
-    @abstractmethod
     def is_stopped(self) -> bool:
-        """Whether it is stopped (suspended) without having ended."""
+        """Whether it is known to be stopped (suspended) without having ended."""
+        return False
 
     @abstractmethod
     def kill(self) -> None:
@@ -147,11 +145,11 @@ class WorkerSlot:
     def train(self, training: Training) -> Trained:
         """Train with these workers."""
         trained = train(self, training)
-        self._imported = training.jobs[0].runs_users_code
+        self._imported = training.repetition.jobs[0].runs_users_code
         return trained
 
     def prepare(self, group: Group) -> Sequence[Worker]:
-        """Return the idle workers of the group, starting those that are missing."""
+        """Return idle workers of the group. Starts missing ones. Raises: HostError, WorkerDied, EmulatorError."""
         if self._workers and (self._imported or not self._testbed.serves(self._group, group)):
             self.discard()
         self._group = group
@@ -171,7 +169,13 @@ class WorkerSlot:
         return self._workers[: group.workers]
 
     def events(self, ranks: int, silence_s: float) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the messages of the first `ranks` workers as they arrive, until the caller stops."""
+        """Yield the messages of the first `ranks` workers as they arrive, until the caller stops.
+
+        Raises:
+            WorkerDied: a worker ended or reported an error.
+            EmulatorError: the emulator ended.
+            TimeoutError: no worker has sent a message for `silence_s`.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self.emulator, selectors.EVENT_READ)
             for worker in self._workers[:ranks]:
@@ -192,7 +196,7 @@ class WorkerSlot:
         raise TimeoutError
 
     def diagnose(self, ranks: int) -> str | None:
-        """Let hung workers print their stacks, and find those that a signal stopped."""
+        """Let hung workers print their stacks into their logs. Return which a signal stopped, if any."""
         for worker in self._workers[:ranks]:
             worker.request_stack()
         time.sleep(_PRINT_S)
@@ -246,7 +250,7 @@ class SlotTestbed(ABC):
 
     def open_slot(self, emulator: str) -> WorkerSlot:
         """Return a new slot, without workers yet, that uses the emulator of this name."""
-        self._slots.append(WorkerSlot(self.starter(), emulators.starter(emulator)))
+        self._slots.append(WorkerSlot(self.starter(), EMULATORS[emulator]))
         return self._slots[-1]
 
     def kill(self) -> None:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.spec.timeline import ChangeTable
-from wanbench.harness.spec.trace import TIME, Point, read_trace
+from wanbench.harness.spec.timeline import TIME, ChangeTable, Point, read_trace
 from wanbench.netprofiles import Delay, Ratio
 
 _NS, _MAX_DIGITS = 1e9, 9

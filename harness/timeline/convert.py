@@ -23,7 +23,7 @@ from itertools import chain, pairwise
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.iperf3 import Report, intervals, read_report
 from wanbench.harness.measure.ping import Pings, each_way, read_pings
-from wanbench.harness.spec.trace import (
+from wanbench.harness.spec.timeline import (
     COUNTS,
     LEAST_MBPS,
     LONGEST_S,
@@ -36,7 +36,7 @@ from wanbench.harness.spec.trace import (
 )
 from wanbench.netprofiles import Delay, Rate, UnitError
 from wanbench.netprofiles.errors import did_you_mean
-from wanbench.netprofiles.table import number, read_table
+from wanbench.netprofiles.user_file import number, read_table
 
 _RATE, _RTT, _LOSS = "rate_mbps", "rtt_ms", "loss_pct"
 _DELAYS = (_RTT, "one_way_ms")
@@ -110,7 +110,7 @@ def convert(
     """
     try:
         recording = _read(text, columns, lost)
-        length_s = max((sample.end_s for each in recording.samples.values() for sample in each), default=0.0)
+        length_s = max((sample.end_s for samples in recording.samples.values() for sample in samples), default=0.0)
         step_s = every_s or max(1, math.ceil(length_s / MOST_LINES))
         steps = max(1, math.floor(length_s / step_s + 1e-9))
         if steps > MOST_LINES:
@@ -192,8 +192,8 @@ def _ping(pings: Pings) -> Recording:
             samples[_LOSS].append(Sample(begin_s, end_s, 0.0 if ping in pings.rtts_ms else 100.0))
         if ping in pings.rtts_ms:
             samples[_RTT].append(Sample(begin_s, end_s, pings.rtts_ms[ping]))
-    known = "" if pings.interval_s else " (assumed; record with -D)"
-    return Recording(f"one ping per {interval_s:.4g} s{known}", samples, (pings.summary,), round_trips=True)
+    assumed = "" if pings.interval_s else " (assumed; record with -D)"
+    return Recording(f"one ping per {interval_s:.4g} s{assumed}", samples, (pings.summary,), round_trips=True)
 
 
 # ---------------------------------------------------------------- tables
@@ -204,7 +204,7 @@ def _table(text: str, columns: str | None, lost: Collection[str]) -> Recording:
     begin = next(lines, (1, [""]))
     header = begin[1]
     if columns is not None and any(_is_value(cell) for cell in header):
-        header, lines = [str(place) for place in range(1, len(header) + 1)], chain([begin], lines)
+        header, lines = [str(number) for number in range(1, len(header) + 1)], chain([begin], lines)
     taken = _taken(header, columns)
     delay = next((column for column in _DELAYS if column in taken), "")
     if lost and (not delay or _LOSS in taken):
@@ -256,7 +256,7 @@ def _doubtful_unit(times: Sequence[float], name: str, columns: str) -> Iterator[
     """A remark if times without a unit are hardly seconds: they are beyond the year 5138, or far apart."""
     step_s = statistics.median([after - before for before, after in pairwise(times) if after > before] or [0.0])
     least_s = _UNITS[-1][0] if times[0] < _EARLIEST_S and step_s >= _LONG_STEP_S else times[0]
-    for _, unit, units in [each for each in _UNITS if least_s >= each[0]][:1]:
+    for _, unit, units in [entry for entry in _UNITS if least_s >= entry[0]][:1]:
         if f"{TIME}={name}" in columns.split(","):
             yield f"{TIME}: steps of {step_s:g} s; {units}? then write {TIME}={name}:{unit}"
 
@@ -271,11 +271,11 @@ def _doubtful_delays(delay: str, cells: Counter[str], lost: Collection[str]) -> 
 
 def _is_any_of(cell: str, lost: Iterable[str]) -> bool:
     """Whether the cell is one of these words or numbers."""
-    for each in lost:
-        if cell.lower() == each.strip().lower():
+    for word in lost:
+        if cell.lower() == word.strip().lower():
             return True
         with suppress(ValueError):
-            if float(cell) == float(each):
+            if float(cell) == float(word):
                 return True
     return False
 
@@ -299,7 +299,7 @@ def _holding(column: str, values: Mapping[float, Sequence[float]], last_s: float
 
 def _taken(header: Sequence[str], columns: str | None) -> dict[str, tuple[str, float]]:
     """Return for each column of the trace its name in the file, and the factor of its unit."""
-    pairs = [each.partition("=")[::2] for each in next(csv.reader([columns]), [])] if columns is not None else []
+    pairs = [pair.partition("=")[::2] for pair in next(csv.reader([columns]), [])] if columns is not None else []
     taken: dict[str, tuple[str, float]] = {}
     for ours, theirs in pairs or [(name, name) for name in header if name in (TIME, *VALUES)]:
         name, _, unit = theirs.partition(":") if theirs not in header else (theirs, "", "")
@@ -322,8 +322,8 @@ def _factor(column: str, unit: str) -> float:
     try:
         return float(kind.parse(f"1{unit or own}").plain / kind.parse(f"1{own}").plain)
     except UnitError:
-        known = ", ".join(kind.scale.units) or own
-        raise ValueError(f"--columns: {column}: unknown unit {unit!r}; expected one of {known}") from None
+        units = ", ".join(kind.scale.units) or own
+        raise ValueError(f"--columns: {column}: unknown unit {unit!r}; expected one of {units}") from None
 
 
 def _time(text: str) -> float:
@@ -346,12 +346,12 @@ def _time(text: str) -> float:
 def _resampled(recording: Recording, step_s: float, steps: int) -> list[Point]:
     """Return a line per step that has a value. The last step also takes the rest of the recording."""
     lines: dict[int, Point] = defaultdict(dict)
-    for column, each in recording.samples.items():
+    for column, samples in recording.samples.items():
         if TRACED[column].unit is Rate:
-            means = _means_over_time(each, step_s, steps)
+            means = _means_over_time(samples, step_s, steps)
         else:
             begun: dict[int, list[float]] = defaultdict(list)
-            for sample in each:
+            for sample in samples:
                 begun[min(steps - 1, math.floor(sample.begin_s / step_s + 1e-9))].append(sample.value)
             delay = TRACED[column].unit is Delay
             means = {

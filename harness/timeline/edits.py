@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link, Queue, queue_of
-from wanbench.harness.spec.timeline import ends_of
-from wanbench.harness.spec.trace import LONGEST_S, TIME, TRACED, Point
+from wanbench.harness.spec.timeline import LONGEST_S, TIME, TRACED, Point, ends_of
 from wanbench.harness.timeline.changes import Change, rank_of
 from wanbench.netprofiles import Delay, Packets, Profile, Rate, Ratio
 from wanbench.netprofiles.errors import did_you_mean
@@ -27,7 +26,7 @@ Pair = tuple[int, int]
 Value = Quantity | float
 _NS_PER_MS, _MIN_DELAY_PER_JITTER = 1e6, 3
 _BITS = 8
-_BY_KEY = {each.key: each for each in TRACED.values()}
+_BY_KEY = {value.key: value for value in TRACED.values()}
 _FROM_COLUMN: Mapping[type[Quantity], Callable[[float], Quantity]] = {
     Delay: Delay.from_ms,
     Rate: Rate.from_mbit,
@@ -95,12 +94,12 @@ def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
 def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
     name = _without_quotes(name)
     try:
-        known = profile.site(name).name
+        site = profile.site(name).name
     except ValueError:
         raise TimelineError(f"where: no site {name!r}{_hint(name, network)}") from None
-    if known not in network.sites:
+    if site not in network.sites:
         raise TimelineError(f"where: no worker is at {name!r}; expected one of {', '.join(network.sites)}")
-    return network.sites.index(known)
+    return network.sites.index(site)
 
 
 def _without_quotes(name: str) -> str:

@@ -45,7 +45,7 @@ def failures(
         settled_s: a worker that returned is sure to have a model again after so many seconds.
     """
     workers = {rank for ranks in machines.values() for rank in ranks}
-    drawn = sorted(each for place in machines for each in _of_one(rates, place, seed, until_s))
+    drawn = sorted(failure for place in machines for failure in _of_one(rates, place, seed, until_s))
     until: dict[int, float] = {}
     kills = []
     for begin, end, _, place in drawn:

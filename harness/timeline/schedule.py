@@ -1,7 +1,9 @@
 """The networks that a timeline leads through, and their times. Pure.
 
 Changes that hold at the same time are applied to the cell's original network one after another, in the order of the
-spec. If two change the same value, the later entry wins.
+spec. If two change the same value, the later entry wins. Workers are killed and started again on command.
+
+For programs, times count from the start of their processes. The steps of a program are not known.
 """
 
 from __future__ import annotations
@@ -10,12 +12,20 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import Field, ValidationError
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.timeline.changes import Change, Span
+from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.refusals import explained
+from wanbench.harness.spec.tables import Table
+from wanbench.harness.spec.timeline import ChangeTable
+from wanbench.harness.timeline.changes import Change, Span, resolve
 from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
-from wanbench.harness.timeline.kill import WorkerCommand, check_kills, kill_command, restart_command, restarts
-from wanbench.netprofiles import Profile
+from wanbench.netprofiles import FileError, Profile
+from wanbench.netprofiles.user_file import parse_toml, read_text
 
 MAX_MOMENTS = 20_000
 _NS, _MAX_TOGETHER = 1e9, 500
@@ -26,6 +36,51 @@ _ENDS = {
     "kill": "started again",
     "trace": "trace over",
 }
+
+
+@dataclass(frozen=True)
+class WorkerCommand:
+    """A command to workers.
+
+    Attributes:
+        what: readable text, such as "tokyo: killed".
+        ranks: the workers.
+        message: the command, as `process.program.run` and `process.mortal.run` obey it.
+    """
+
+    what: str
+    ranks: tuple[int, ...]
+    message: Mapping[str, Any]
+
+
+class _Worker(Protocol):
+    """The part of `harness.testbeds.base.WorkerHandle` that `CommandedWorkers` needs."""
+
+    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None: ...
+
+
+class CommandedWorkers:
+    """Workers that obey commands, for a player.
+
+    Args:
+        workers: workers by rank.
+        done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
+            workers' messages fills it. An entry is missing if its program or training had already ended.
+    """
+
+    def __init__(self, workers: Sequence[_Worker], done_ns: Mapping[tuple[int, int], int]) -> None:
+        self._workers, self._done_ns = workers, done_ns
+
+    def send(self, command: WorkerCommand) -> None:
+        """Send a command to its workers. Raises: WorkerDied."""
+        for rank in command.ranks:
+            self._workers[rank].send(dict(command.message))
+
+    def completed_ns(self, command: WorkerCommand) -> int | None:
+        """When the last worker had obeyed a command, or None if all had already ended."""
+        due_ns = command.message["due_ns"]
+        times = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
+        return max((ns for ns in times if ns is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -62,7 +117,7 @@ class _Known:
 class Schedule:
     """The changes of the network, and the commands to workers.
 
-    Slow workers are listed too, but they slow down by their own clocks (`rep.stragglers`).
+    Slow workers are listed too, but they slow down by their own clocks (`rep.train.Stragglers`).
 
     Args:
         changes: changes of the cell.
@@ -114,7 +169,7 @@ class Schedule:
                     check_plausible(edit(self.network))
                 except TimelineError as error:
                     raise TimelineError(f"timeline.{index}: {error}") from None
-        check_kills(self.changes, self.network, self._profile)
+        self._check_kills()
         if sum(2 * len(edits) for edits in self._edits.values()) > MAX_MOMENTS:
             raise TimelineError(f"timeline: more than {MAX_MOMENTS} changes; expected fewer, e.g. a shorter trace")
         resolved = self.resolved({})
@@ -126,7 +181,33 @@ class Schedule:
 
     def restarts(self) -> list[int]:
         """Return how often each worker's program is started again."""
-        return restarts(self.changes, self.network, self._profile)
+        counts = [0] * self.network.workers
+        for _, end, _, rank in self._deaths():
+            counts[rank] += end is not None
+        return counts
+
+    def _check_kills(self) -> None:
+        """Check that no dead worker is killed, and that some worker is always alive. Raises: TimelineError."""
+        until: dict[int, tuple[int | None, int]] = {}
+        for begin, end, index, rank in sorted(self._deaths(), key=lambda death: (death[0], death[3])):
+            entry, at = f"timeline.{index}", f"{begin / _NS:g} s"
+            if rank in until and (until[rank][0] is None or begin <= (until[rank][0] or 0)):
+                by = f"timeline.{until[rank][1]}"
+                raise TimelineError(
+                    f"{entry}: kill: worker {rank} is already dead at {at}, killed by {by}; expected a worker that is "
+                    "alive"
+                )
+            until[rank] = end, index
+            if sum(back is None or begin < back for back, _ in until.values()) == self.network.workers:
+                raise TimelineError(f"{entry}: kill: no worker would be alive at {at}; leave at least one alive")
+
+    def _deaths(self) -> Iterator[tuple[int, int | None, int, int]]:
+        """Yield (begin, end, entry, worker), in nanoseconds since the start of the processes."""
+        for index, change in enumerate(self.changes):
+            at = change.at_ns or 0
+            for span in change.spans() if change.kind == "kill" else ():
+                for rank in self.ranks(index):
+                    yield at + span.begin_ns, None if span.end_ns is None else at + span.end_ns, index, rank
 
     def ranks(self, change: int) -> tuple[int, ...]:
         """Return the workers that a change names."""
@@ -209,11 +290,12 @@ class ResolvedSchedule:
         for index, spans in self._known.items():
             change = self._schedule.changes[index]
             for span in spans if change.kind == "kill" else ():
+                message: dict[str, Any] = {"cmd": "restart", "due_ns": time_ns}
                 if time_ns == span.begin_ns:
-                    ranks = self._schedule.ranks(index)
-                    yield kill_command(change, time_ns, again=span.end_ns is not None, ranks=ranks)
+                    message = {"cmd": "kill", "again": span.end_ns is not None, "due_ns": time_ns}
+                    yield WorkerCommand(change.text, self._schedule.ranks(index), message)
                 elif time_ns == span.end_ns:
-                    yield restart_command(_ending(change), time_ns, self._schedule.ranks(index))
+                    yield WorkerCommand(_ending(change), self._schedule.ranks(index), message)
 
     @cached_property
     def _texts(self) -> dict[int, dict[str, None]]:
@@ -268,7 +350,7 @@ class ResolvedSchedule:
 
     def outages(self) -> dict[tuple[int, int], list[tuple[int, int | None]]]:
         """Return the disjoint outages (begin, end) of each directed path, in order."""
-        found: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
+        outages: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
         lossy = ResolvedSchedule(
             self._schedule, {i: spans for i, spans in self._known.items() if _is_lossy(self._schedule.changes[i])}
         )
@@ -278,10 +360,10 @@ class ResolvedSchedule:
                 if link.loss >= 1:
                     open_.setdefault(pair, time)
                 elif pair in open_:
-                    found.setdefault(pair, []).append((open_.pop(pair), time))
+                    outages.setdefault(pair, []).append((open_.pop(pair), time))
         for pair, begin in open_.items():
-            found.setdefault(pair, []).append((begin, None))
-        return found
+            outages.setdefault(pair, []).append((begin, None))
+        return outages
 
 
 def _ending(change: Change) -> str:
@@ -309,3 +391,38 @@ def _refusing(edit: Edit) -> Edit:
 def _is_lossy(change: Change) -> bool:
     """Whether a change can begin or end an outage."""
     return change.kind in {"cut", "loss"} or (change.kind == "trace" and any("loss_pct" in p for p in change.value))
+
+
+class _File(Table):
+    timeline: list[ChangeTable] = Field(min_length=1)
+
+
+def read_timeline(path: Path) -> list[dict[str, Any]]:
+    """Read the changes that a TOML file lists, as part of a cell. Raises: SpecError."""
+    try:
+        data = parse_toml(read_text(path, "TOML"))
+        tables = _File.model_validate(data).timeline
+    except FileError as error:
+        raise SpecError(f"{path}: {error}") from None
+    except ValidationError as error:
+        raise SpecError("\n".join(explained(error, _File, data, str(path)))) from None
+    return resolve(tables, str(path))
+
+
+def schedule_for_program(
+    changes: tuple[Change, ...], network: EmulatedNetwork, profile: Profile, where: str
+) -> Schedule:
+    """Return the schedule for a program, whose steps and compute time are unknown. Raises: SpecError."""
+    for index, change in enumerate(changes):
+        if change.at_step is not None:
+            raise SpecError(
+                f'{where}: timeline.{index}.at: the steps of a program are not known; give a time, e.g. "5s"'
+            )
+        if change.kind == "slow":
+            raise SpecError(f"{where}: timeline.{index}.slow: a program's compute time cannot be changed; leave it out")
+    try:
+        schedule = Schedule(changes, network, profile)
+        schedule.check()
+    except TimelineError as error:
+        raise SpecError(f"{where}: {error}") from None
+    return schedule

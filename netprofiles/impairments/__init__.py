@@ -1,6 +1,6 @@
 """The effects of a path on packets: one file per impairment, and one field of `Path`.
 
 Each impairment is defined once, with its name and its unit. File formats, spec keys, sweep axes, timelines and
-descriptions are derived from this. To add one, add a file here and a field to `Path`; for the emulators and the probe,
-add a file in harness/emulators/impairments and a field to `Link`.
+descriptions are derived from this. What the emulators do about it, and what the probe expects, is in the file of the
+same name in harness/emulators/impairments.
 """

@@ -9,9 +9,7 @@ import pytest
 import synthetic_rows
 from written_run import write_run
 
-from wanbench.harness.show.figures import stored_map
-from wanbench.harness.show.figures.map import MapData
-from wanbench.harness.show.figures.stored_map import StoredMap
+from wanbench.harness.show.figures.map import MapData, StoredMap, write_map
 from wanbench.harness.show.report import write_report
 
 pytestmark = pytest.mark.browser
@@ -211,7 +209,7 @@ def mapped(tmp_path_factory):
     gains = [[float(column + 1) for column in range(6)] for _ in range(3)]
     unknown = [[column == 5 for column in range(6)] for _ in range(3)]
     data = MapData(rtts, rates, names, gains, unknown, {"dts": "dts", "ssgd": "ssgd"})
-    stored_map.write(StoredMap(data, "a workload, 4 workers", "conditions"), folder.path)
+    write_map(StoredMap(data, "a workload, 4 workers", "conditions"), folder.path)
     return write_report(folder, folder.path / "report.html")
 
 

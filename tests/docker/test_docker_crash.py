@@ -166,7 +166,7 @@ def test_an_interrupt_while_containers_start_ends_the_run_too(bench):
 def test_a_foreign_container_with_our_name_is_reported_and_left_alone(bench):
     program = [
         *IMPATIENT[:-1],
-        "import wanbench.harness.run.ending as s; s.tempfile.mkdtemp = lambda prefix: "
+        "import wanbench.harness.run.host as s; s.tempfile.mkdtemp = lambda prefix: "
         "(p := s.tempfile.gettempdir() + '/wanbench-taken', __import__('os').mkdir(p))[0]; " + IMPATIENT[-1],
     ]
     made = bench.api.create_container(bench.image, name="wanbench-taken-0", command="true", labels={"of": "others"})

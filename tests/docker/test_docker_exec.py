@@ -188,7 +188,7 @@ def test_a_daemon_without_support_for_gpus_is_reported_in_one_line(bench, monkey
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this host has GPUs")
     (bench.folder / "gpus" / "0000:01:00.0").mkdir(parents=True)
-    made_up = "import pathlib, wanbench.harness.rep.gpus as g; "
+    made_up = "import pathlib, wanbench.harness.rep.program as g; "
     made_up += f"g.assign_gpus.__defaults__ = (pathlib.Path({str(bench.folder)!r}, 'gpus'),)"
     program = [sys.executable, "-c", f"{_HOST_IMAGE}; {made_up}; host_image.main()"]
     result = bench.run(*TWO, "--device", "cuda", "--", "true", program=program)

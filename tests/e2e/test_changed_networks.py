@@ -71,7 +71,7 @@ def repetition(spec, slot, folder, ready, act, worker):
     """Return the row of a repetition in which somebody acts in the network of a worker."""
     acted = threading.Thread(target=lambda: act_when(ready, slot, worker, act, folder / "ready-done"))
     acted.start()
-    row = measure(cell_of(spec), 0, slot, folder, folder, None)
+    row = measure(cell_of(spec).repetition(0), slot, folder, folder, None)
     acted.join()
     return row
 
@@ -103,7 +103,7 @@ def test_a_change_while_workers_train_makes_the_repetition_invalid_and_not_the_n
     row = repetition(TRAINING, slot, tmp_path, trains, act, 1)
     assert row["status"] == "invalid"
     assert row["reason"].startswith(f"{CHANGED}: wan0 of worker 1 (w1): qdisc tbf, at the start ")
-    row = measure(cell_of(TRAINING), 1, slot, tmp_path, tmp_path, None)
+    row = measure(cell_of(TRAINING).repetition(1), slot, tmp_path, tmp_path, None)
     assert CHANGED not in (row["reason"] or "")
 
 

@@ -55,20 +55,20 @@ def program(bench):
 
 def test_a_program_whose_helper_was_edited_is_not_taken_for_the_one_that_was_measured(bench):
     spec = program(bench)
-    bench.measure(spec)
+    bench.measure(spec, "--no-figures")
     rows = [row for row in bench.rows("edited") if row["status"] == "ok"]
     expected = {sys.executable, "helper", "other.late", "pkg.__main__", "pkg/__main__.py", "wanbench itself"}
     assert {*map(frozenset, (row["sources"] for row in rows))} == {frozenset(expected)}, "out.csv is written"
     (bench.folder / "other" / "late.py").write_text("VERSION = 2\n")
-    refused = bench.run("run", spec, "--out", "out")
+    refused = bench.run("run", spec, "--out", "out", "--no-figures")
     assert (refused.code, "another version of other.late" in refused.last_line) == (2, True), refused.err
-    assert bench.run("run", spec, "--out", "out", "--fresh").code == 0
+    assert bench.run("run", spec, "--out", "out", "--no-figures", "--fresh").code == 0
 
 
 def test_a_program_that_is_edited_while_it_runs_is_measured_again(bench):
     spec = program(bench)
     (bench.folder / "order").write_text("VERSION = 3\n")
-    bench.measure(spec, "--jobs", "1")
+    bench.measure(spec, "--jobs", "1", "--no-figures")
     failed = [json.loads(path.read_text())["row"] for path in bench.out.rglob("error.json")]
     assert [row["reason"] for row in failed] == ["helper changed while it was measured"]
     rows = [row for row in bench.rows("edited") if row["status"] == "ok"]
@@ -79,8 +79,8 @@ def test_workers_import_what_is_there_now_and_an_edit_ends_the_sweep(bench):
     project.write(bench.folder)
     spec = bench.spec(by_numbers("edited", project.ALGORITHM).replace("repeats = 1", "repeats = 2"))
     project.order(bench.folder, 2, "helpers", 2)
-    ended = bench.run("run", spec, "--out", "out", "--jobs", "1")
+    ended = bench.run("run", spec, "--out", "out", "--no-figures", "--jobs", "1")
     assert (ended.code, "mylib.helpers changed after this run began" in ended.last_line) == (2, True), ended.err
-    assert bench.run("run", spec, "--out", "out", "--keep").code == 0
+    assert bench.run("run", spec, "--out", "out", "--no-figures", "--keep").code == 0
     rows = [row for row in bench.rows("edited") if row["status"] == "ok" and row["workers"] == 2]
     assert sorted((project.messages(row), project.said(row)) for row in rows) == [(11, 11), (12, 12)]

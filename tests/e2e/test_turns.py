@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wanbench.harness.errors import EXIT_INTERRUPTED
-from wanbench.harness.run.turn import SWITCH
+from wanbench.harness.run.host import SWITCH
 
 EXEC = ["exec", "--profile", "uniform", "--rtt", "1ms", "-n", "2", "--name", "same", "--", "sh", "-c"]
 WAITING = "wanbench: waiting: another wanbench emulates on this host; each would disturb the other\n"

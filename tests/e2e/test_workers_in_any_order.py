@@ -31,7 +31,7 @@ def test_packets_left_over_from_a_cell_do_not_count_against_the_next(tmp_path):
         for number, workers in enumerate(ORDER):
             folder = tmp_path / str(number)
             folder.mkdir()
-            row = measure(cells[workers], 0, slot, folder, tmp_path, None)
+            row = measure(cells[workers].repetition(0), slot, folder, tmp_path, None)
             assert "lost outside" not in (row["reason"] or ""), f"{workers} workers after {ORDER[:number]}"
     finally:
         testbed.close()

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from lab import Lab
 
-from wanbench.harness.emulators.netem.emulator import NetemEmulator
+from wanbench.harness.emulators.emulator import Emulator, NetemEmulator, RelayEmulator
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.emulators.process import Emulator
-from wanbench.harness.emulators.relay.emulator import RelayEmulator
 
 MakeLab = Callable[[EmulatedNetwork], Lab]
 

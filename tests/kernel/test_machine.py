@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from test_namespace import become_nobody
 
-from wanbench.workloads.process import machine, namespace, route, tun
+from wanbench.workloads.process import machine, namespace, tun
 from wanbench.workloads.process.descendants import adopt_orphans
 
 ADDRESS = "10.99.0.4"
@@ -66,7 +66,7 @@ def _work(look, write, private_tmp):
         namespace.enter_private_network()
         machine.enter("tokyo-3", HOSTS, private_tmp)
         device = tun.open_tun("wan0", ADDRESS)
-        route.lead_outside("wan0", ADDRESS)
+        namespace.lead_outside("wan0", ADDRESS)
         namespace.drop_privileges()
         os.write(write, json.dumps(look()).encode())
         os.close(device)

@@ -13,8 +13,13 @@ import pytest
 
 from wanbench.harness.run import doctor
 from wanbench.workloads.process import configuration
-from wanbench.workloads.process.namespace import NamespaceError, drop_privileges, enter_private_network, set_tcp
-from wanbench.workloads.process.route import set_congestion
+from wanbench.workloads.process.namespace import (
+    NamespaceError,
+    drop_privileges,
+    enter_private_network,
+    set_congestion,
+    set_tcp,
+)
 from wanbench.workloads.process.tun import TunError, device_counters, open_tun, tcp_counters
 
 NOBODY = 65534

@@ -11,10 +11,9 @@ from lab import probed
 from leftovers import gone_within, host_state, namespaces
 from traffic import network, one_way
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.netem.commands import commands
-from wanbench.harness.emulators.netem.emulator import NetemEmulator
-from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
+from wanbench.harness.emulators.emulator import EmulatorError, NetemEmulator
+from wanbench.harness.emulators.netem.plan import commands
+from wanbench.harness.emulators.probe import NETEM_TOLERANCE
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
 

@@ -8,7 +8,7 @@ from free_network import free
 from lab import probed
 
 from wanbench.harness.emulators.plan import build
-from wanbench.harness.emulators.probe.report import NETEM_TOLERANCE
+from wanbench.harness.emulators.probe import NETEM_TOLERANCE
 from wanbench.netprofiles import load
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]

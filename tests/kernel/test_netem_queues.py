@@ -7,7 +7,7 @@ import pytest
 from traffic import MS, network, one_way, other_path, receive_tcp, receive_udp, send_tcp, send_udp
 from witness import Witness
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.plan import UNLIMITED, Link, Queue, worker_address
 from wanbench.workloads.process.tun import tcp_counters
 

@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_session import Bench
+from git_command import git
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 ROOT = Path(__file__).parents[2]
@@ -88,12 +88,11 @@ class Repository:
 
     def commit(self, tag: str) -> None:
         self.git("add", "--all")
-        self.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--quiet", "--message", tag)
+        self.git("commit", "--quiet", "--message", tag)
         self.git("tag", tag)
 
     def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.folder, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
+        return git(self.folder, *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_session import Bench
+from git_command import git
 
 SPEC = """
 schema = 1
@@ -43,16 +43,9 @@ class Mine(SSGD):
             self.replica.comm.all_reduce(g.new_zeros(1)).wait()
         return averaged
 """
-WHO = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 HOOK = """#!/bin/sh
 exec '{python}' -P -m wanbench.harness.cli check spec.toml --base HEAD --out '{out}' >'{out}.txt' 2>&1
 """
-
-
-def git(folder, *arguments, check=True) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, env=os.environ | WHO, capture_output=True, text=True)
-    assert done.returncode == 0 or not check, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")

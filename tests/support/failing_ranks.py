@@ -19,7 +19,7 @@ from collectives import COLLECTIVES, NUMEL
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process.joining import join
+from wanbench.workloads.process.training import join
 
 # At this rate an operation of the victim takes one or two seconds; the others are as fast as they can.
 _VICTIMS_BYTES_PER_S = 4e5

@@ -1,6 +1,11 @@
-"""Options with which `advise` considers few algorithms, for claims that do not depend on how many there are."""
+"""Options with which `advise` considers few settings, for claims that do not depend on how many there are."""
 
 from wanbench.workloads.algorithms import registry
 
-KINDS = ("ssgd", "delayed")
-FEW = tuple(word for kind in registry.kinds() if kind not in KINDS for word in ("--exclude", kind))
+
+def only(*kinds: str) -> tuple[str, ...]:
+    return tuple(word for kind in registry.kinds() if kind not in kinds for word in ("--exclude", kind))
+
+
+FEW = only("ssgd", "delayed")
+FEWEST = only("ssgd", "overlap-localsgd")

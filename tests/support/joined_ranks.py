@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process.joining import join
+from wanbench.workloads.process.training import join
 
 C = TypeVar("C")
 T = TypeVar("T")

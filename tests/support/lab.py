@@ -12,11 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
+from wanbench.harness.emulators.emulator import Emulator
 from wanbench.harness.emulators.impairments.base import Tolerance
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
-from wanbench.harness.emulators.probe.measure import probe
-from wanbench.harness.emulators.probe.report import ProbeReport
-from wanbench.harness.emulators.process import Emulator
+from wanbench.harness.emulators.probe import ProbeReport, probe
 from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp
 from wanbench.workloads.process.probing import handle
 from wanbench.workloads.process.tun import open_tun

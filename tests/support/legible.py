@@ -20,9 +20,8 @@ def visible_texts(axes):
 
 def assert_nothing_overlaps(figure):
     with wanbench_style():
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        renderer = canvas.get_renderer()
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw_without_rendering()  # which lays it out
         texts = [*figure.texts, *(text for axes in figure.axes for text in visible_texts(axes))]
         assert min(text.get_fontsize() for text in texts) >= 6
         boxes = [text.get_window_extent(renderer) for text in figure.texts]

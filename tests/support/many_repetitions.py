@@ -11,16 +11,16 @@ from typing import Any
 
 from on_relay import planned
 
-from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
+from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.rep.sources import code_hash, known_before
 from wanbench.harness.results.claims import SharedRun, Watch
-from wanbench.harness.results.row import describe
+from wanbench.harness.results.columns import empty
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run import session
 from wanbench.harness.run.progress import Reporter
-from wanbench.harness.run.repetitions import pending
+from wanbench.harness.run.session import pending
 from wanbench.harness.spec.experiment import Spec
 
 HOST = Capacity(cores=2, memory_bytes=64e9)
@@ -52,10 +52,10 @@ def plan(repetitions: int) -> Plan:
     return planned(Spec.from_toml(spec(repetitions), "many.toml"), "many.toml")
 
 
-def row_of(cell: Cell, rep: int) -> dict[str, Any]:
+def row_of(repetition: Repetition) -> dict[str, Any]:
     """What `measure` returns for a repetition, at once."""
-    measured = {"status": "ok", "step_time_s": 0.01 * cell.workers, "sources": known_before(cell)}
-    return {**describe(cell, rep), **measured}
+    measured = {"status": "ok", "step_time_s": 0.01 * repetition.workers, "sources": known_before(repetition.inputs)}
+    return {**empty(), **repetition.columns, **measured}
 
 
 def finished(folder: RunFolder, made: Plan) -> None:
@@ -63,13 +63,17 @@ def finished(folder: RunFolder, made: Plan) -> None:
     folder.prepare("", made.to_json(), {"schema": 1})
     for cell in made.cells:
         for rep in range(REPEATS):
-            row: Any = {**row_of(cell, rep), "run": folder.name, "code": code_hash(known_before(cell))}
+            row: Any = {
+                **row_of(cell.repetition(rep)),
+                "run": folder.name,
+                "code": code_hash(known_before(cell.inputs)),
+            }
             folder.finish(cell, rep, folder.begin(cell, rep), row)
 
 
 def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
     """Run a plan; its repetitions measure nothing."""
-    monkeypatch.setattr(session, "measure", lambda cell, rep, *_: row_of(cell, rep))
+    monkeypatch.setattr(session, "measure", lambda repetition, *_: row_of(repetition))
     monkeypatch.setattr("os.fsync", lambda _: None)
     folder.prepare("", made.to_json(), {"schema": 1})
     todo = pending(list(made.cells), REPEATS, folder, "here")

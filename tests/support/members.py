@@ -29,7 +29,7 @@ _networks = count(os.getpid() * 16)
 def _serve(pipe: Connection, job: Job, address: str) -> None:
     import torch
 
-    from wanbench.workloads.process.joining import membership
+    from wanbench.workloads.process.training import membership
 
     torch.set_num_threads(1)
     before = _held()

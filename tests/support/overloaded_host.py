@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import itertools
 import socket
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
+from wanbench.harness.emulators.relay.process import Meter
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD
-from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.relay.switch import Switch
 from wanbench.harness.testbeds.training import train
+from wanbench.workloads.loop.job import Outcome, StepRow, Sums
+from wanbench.workloads.process.finished import Counters
 
 MS = 1e6
 PACKET_EVERY_MS = 2.0
@@ -27,7 +30,7 @@ STEP_S = 0.02
 def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pytest.MonkeyPatch) -> EmulatorStats:
     """Return the statistics of a relay whose loop gets a processor only now and then, for one second."""
     clock = SimpleNamespace(ms=0.0)
-    monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: clock.ms / 1e3)
+    monkeypatch.setattr("wanbench.harness.emulators.relay.process.time.monotonic", lambda: clock.ms / 1e3)
     switch = Switch()
     ports = [switch.attach(rank, socket.inet_aton(worker_address(rank)), rank) for rank in range(network.workers)]
     switch.apply(network, seed=1)
@@ -121,19 +124,21 @@ class _Worker:
 
 def _report(job: dict) -> dict:
     """Return the report of a worker after a job without problems."""
-    step_ns = round(STEP_S * 1e9)
+    step_ns, nothing = round(STEP_S * 1e9), Sums(0, 0, 0, 0, 0, 0)
     begin_ns, window_ns = job["window_begin"] * step_ns, job["window_steps"] * step_ns
-    outcome = {
-        "window_begin_ns": begin_ns, "window_end_ns": begin_ns + window_ns,
-        "window": {"compute_ns": window_ns, "stall_ns": 0},
-        "total": {"payload_bytes": 0, "messages_sent": 0, "blocks_expected": 0, "blocks_lost": 0},
-        "final_loss": None, "evaluations": [], "replica_spread": None, "messages": [], "tcp_windows": [0, 0],
-    }  # fmt: skip
-    row = {"rank": job["rank"], "step_time_s": STEP_S}
-    counters = {"device": {"tx_bytes": 0}, "tcp": {}, "udp_overflows": 0, "cpu_wait_ns": 0}
+    outcome = Outcome(
+        window_begin_ns=begin_ns, window_end_ns=begin_ns + window_ns, window=replace(nothing, compute_ns=window_ns),
+        total=nothing, final_loss=None, replica_spread=None, evaluations=[], messages=[], slowed_ns=[],
+        tcp_windows=(0, 0), epochs=[],
+    )  # fmt: skip
+    counters = Counters({"tx_bytes": 0}, {}, 0, 0)
+    parts = {"compute_s": STEP_S, "stall_s": 0.0, "overhead_s": 0.0, "payload_bytes": 0, "messages_sent": 0}
+    rows = [
+        StepRow(rank=job["rank"], step=step, end_ns=(step + 1) * step_ns, step_time_s=STEP_S, **parts, loss=None)
+        for step in range(job["steps"])
+    ]
     return {
-        "rows": [{**row, "step": step, "end_ns": (step + 1) * step_ns} for step in range(job["steps"])],
-        "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
+        "rows": rows, "now_ns": 0, "outcome": outcome, "counters_before": counters, "counters_after": counters,
         "lost": [], "changed": None, "imports": [],
     }  # fmt: skip
 
@@ -143,7 +148,7 @@ def overload(monkeypatch: pytest.MonkeyPatch, turn_every_ms) -> Testbed:
     probed = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
     testbed, idle = Testbed(turn_every_ms), (0, [0] * 8)
     monkeypatch.setattr("wanbench.harness.run.session.check_host", lambda cells: None)
-    monkeypatch.setattr("wanbench.harness.run.session.probe_cell", lambda cell, slot: probed)
+    monkeypatch.setattr("wanbench.harness.run.session.probe_network", lambda repetition, slot: probed)
     monkeypatch.setattr("wanbench.harness.rep.fidelity._sample", lambda: idle)
     monkeypatch.setattr("wanbench.harness.run.session.opened", lambda name, **settings: testbed)
     return testbed

@@ -22,9 +22,10 @@ from typing import Any
 from wanbench.harness.cli import main
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.repetition import Repetition
 from wanbench.harness.rep.sources import known_before
 from wanbench.harness.results import claims
-from wanbench.harness.results.row import describe
+from wanbench.harness.results.columns import empty
 from wanbench.harness.run import session, together
 
 OUTCOMES, WEIGHTS = ("ok", "invalid", "failed"), (6, 3, 2)
@@ -59,17 +60,19 @@ class Measuring:
 
         claims.SharedRun.take = taken
 
-    def __call__(self, cell: Cell, rep: int, *_: Any) -> dict[str, Any]:
+    def __call__(self, repetition: Repetition, *_: Any) -> dict[str, Any]:
+        columns = repetition.columns
         token = next(self.tokens)
         time.sleep(self.random.uniform(0.02, 0.2))
         (outcome,) = self.random.choices(OUTCOMES, WEIGHTS)
-        claimed = self.claimed.pop((cell.key, rep))
-        line = {"run": self.run, "cell": cell.slug, "rep": rep, "token": token, "claimed": claimed, "outcome": outcome}
+        claimed = self.claimed.pop((columns["cell_key"], columns["rep"]))
+        what = {name: columns[name] for name in ("cell", "rep")}
+        line = {"run": self.run, **what, "token": token, "claimed": claimed, "outcome": outcome}
         append(self.log, line)
         if outcome == "failed":
             raise RepFailed(str(token))
         reason = {} if outcome == "ok" else {"reason": str(token)}
-        row = {**describe(cell, rep), "sources": known_before(cell)}
+        row = {**empty(), **columns, "sources": known_before(repetition.inputs)}
         return {**row, "status": outcome, "step_time_s": float(token), **reason}
 
 
@@ -106,7 +109,7 @@ if __name__ == "__main__":
     session._LOOK_S = 0.05
     session.measure = Measuring(beside / f"attempts-{number}.jsonl", int(number), Random(f"{seed} {number}"))
     session.opened = lambda *_, **__: Idle()
-    session.probe_cell = lambda *_: {"ok": True, "reasons": [], "one_way_error_ms": 0.0}
+    session.probe_network = lambda *_: {"ok": True, "reasons": [], "one_way_error_ms": 0.0}
     session.check_host = together.check_host = together._derive = lambda *_: None
     for run in runs:
         append(beside / f"codes-{number}.jsonl", work(session.measure, run))

@@ -59,7 +59,7 @@ def ends(
         for sequence, times in enumerate(joins):
             at = round(times[rank if len(times) > 1 else 0] * 1e9)
             fabric.sleep(rank, at - simulation.now)
-            flights.append(fabric.all_reduce(rank, sequence, nbytes))
+            flights.append(fabric.collective(rank, sequence, nbytes, gathers=False))
         for sequence, flight in enumerate(flights):
             fabric.wait(flight, rank)
             found[sequence][rank] = flight.end_for(rank) / 1e9

@@ -1,7 +1,8 @@
 """Programs that start immediately: forked from a process that has imported what `wanbench` imports.
 
 Python, torch and pandas take seconds of processor time to start, and most tests are about what comes after. A forked
-program has a session, a folder, files, an environment and processors of its own, and is killed like any other.
+program has a session, a folder, files, an environment and processors of its own, and is killed like any other. The
+processes that it starts for workers and for users' code are forked from it, because they import torch too.
 As a program, this is that process, or `wanbench` for a shell, which starts as quickly.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import select
@@ -16,22 +18,27 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 LIBRARIES = (
-    "torch", "pandas", "pyarrow.parquet", "scipy.stats", "sklearn.datasets", "matplotlib.backends.backend_svg",
+    "torch", "pandas", "pyarrow.dataset", "pyarrow.pandas_compat", "pyarrow.parquet", "scipy.stats", "sklearn.datasets",
+    "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg", "fontTools.subset",
 )  # fmt: skip
 ALL = (
     *LIBRARIES,
     "wanbench.harness.api",
     "wanbench.harness.cli.run_command",
     "wanbench.harness.show.figures",
-    "wanbench.harness.show.headline",
+    "wanbench.harness.show.best",
     "wanbench.harness.testbeds.netns",
     "wanbench.harness.testbeds.virtual.simulate",
 )
 _MOST_BYTES = 1 << 17
+_FORKED = ("wanbench.harness.process.apart", "wanbench.workloads.process.forkserver")
+_BEFORE: list[object] = []
+_MOST_FILES = 4096
 _HIGH = 200  # above all files of the process that forks
 WANBENCH = "from wanbench.entry import main; main()"
 
@@ -210,15 +217,21 @@ def _become(connection: socket.socket, files: list[int], folder: str, environmen
 
 def _run(code: str, arguments: Sequence[str]) -> None:
     """Run a program to its end, and end as Python does, except that it takes no time to tear down what was imported."""
-    import atexit
-    import threading
     from types import ModuleType
 
     sys.argv = ["-c", *arguments]
     sys.modules["__main__"] = main = ModuleType("__main__")
+    _fork_children()
+    _end_after(lambda: exec(code, main.__dict__))
+
+
+def _end_after(program: Callable[[], object]) -> None:
+    import atexit
+    import threading
+
     status = 0
     try:
-        exec(code, main.__dict__)
+        program()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
@@ -233,6 +246,63 @@ def _run(code: str, arguments: Sequence[str]) -> None:
     except OSError:
         status = 120
     os._exit(status)
+
+
+def _fork_children() -> None:
+    """Fork what this process starts of our own modules that import torch, unless it has imported a user's modules."""
+    import subprocess
+
+    from wanbench.workloads.imported import is_users
+
+    at_first, start = {*sys.modules}, subprocess._fork_exec  # type: ignore[attr-defined]
+
+    def fork_exec(command: list[str], *others: Any) -> int:
+        later = [sys.modules[name] for name in {*sys.modules} - at_first if name.partition(".")[0] != "wanbench"]
+        files = [file for module in later if (file := getattr(module, "__file__", None))]
+        if command[1:3] != ["-P", "-m"] or command[3] not in _FORKED or any(map(is_users, files)):
+            return start(command, *others)
+        _, _, kept, _, environment, stdin, _, _, stdout, _, stderr, _, error, *_ = others
+        pid = os.fork()
+        if pid == 0:
+            _end_after(lambda: _be_child(command, [stdin, stdout, stderr], {*kept} - {error}, environment))
+        return pid
+
+    subprocess._fork_exec = fork_exec  # type: ignore[attr-defined]
+
+
+def _be_child(command: list[str], files: list[int], kept: set[int], environment: list[bytes] | None) -> None:
+    """Be a started `python -P -m MODULE ARGUMENTS...` that has imported what it needs."""
+    import atexit
+    import runpy
+
+    atexit._clear()
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if environment is not None:
+        os.environ.clear()
+        os.environb.update(line.split(b"=", 1) for line in environment)
+    for number, file in enumerate(files):
+        if file not in (-1, number):
+            os.dup2(file, number)
+    for before, after in itertools.pairwise([2, *sorted(kept), _MOST_FILES]):
+        os.closerange(before + 1, after)
+    _BEFORE.extend([sys.stdout, sys.stderr])  # what they hold is written by the process that starts this one
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    _show_as(command)
+    module, sys.argv = command[3], command[3:]
+    sys.modules.pop(module, None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _show_as(command: Sequence[str]) -> None:
+    """Have this command line in /proc, as far as that of the process that forks is long enough."""
+    import ctypes
+
+    begin, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    text = "\0".join(command).encode()[: end - begin - 1]
+    ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
 
 
 def _command(address: Path, arguments: Sequence[str]) -> None:

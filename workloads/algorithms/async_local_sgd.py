@@ -33,8 +33,7 @@ from typing import ClassVar
 from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Setting, at_least, between
 from wanbench.workloads.algorithms.server import WHEN_LOST, Client, Desk, Letter, refuse_gloo
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Vector, Work
+from wanbench.workloads.comm.base import BackgroundComm, Vector, Work
 from wanbench.workloads.state import Stateful
 
 

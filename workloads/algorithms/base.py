@@ -146,8 +146,8 @@ class Algorithm(Parameters, Stateful):
         without_a_peer: for users: what steps do when a message from an unreachable peer is due.
         when_lost: for users: how training goes on when a worker is lost for good, or returns.
         buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
-        datagrams: True if it needs `workloads.comm.exchange.LossyComm.exchange`.
-        server: True if a server runs beside a worker, which needs `workloads.comm.background.BackgroundComm`.
+        datagrams: True if it needs `workloads.comm.base.LossyComm.exchange`.
+        server: True if a server runs beside a worker, which needs `workloads.comm.base.BackgroundComm`.
     """
 
     noun: ClassVar[str] = "algorithm"

@@ -9,9 +9,8 @@ from typing import Any
 
 from wanbench.netprofiles import Delay, Size
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
-from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.comm.base import LossyComm, Terms, Vector
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES
-from wanbench.workloads.comm.exchange import LossyComm, Terms
 
 COLLECTIVE = "direct"
 LONGEST_DEADLINE = Delay.parse("30s")  # a worker that is silent for longer counts as hung

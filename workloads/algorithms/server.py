@@ -11,8 +11,7 @@ from typing import Any
 
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.algorithms.inbox import left
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.comm.base import BackgroundComm, Comm, Vector, Work
 from wanbench.workloads.comm.meter import background_of
 
 WHEN_LOST = (

@@ -1,8 +1,12 @@
-"""The interfaces that every testbed implements: Comm, Work, Clock, and the Vector that they carry."""
+"""The interfaces that every testbed implements: Comm, Work, Clock, and the Vector that they carry.
+
+Some comms can do more: run something beside a worker (`BackgroundComm`), and send datagrams (`LossyComm`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 
@@ -46,6 +50,11 @@ class Vector(Protocol):
 
     def __getitem__(self, part: slice) -> Any:
         """Return a part of the vector, which shares its memory."""
+
+
+def nbytes_of(vector: Vector) -> int:
+    """Bytes of a vector on the wire."""
+    return vector.numel() * vector.element_size()
 
 
 class Work(Protocol):
@@ -113,3 +122,97 @@ class Clock(Protocol):
 
 class CommError(RuntimeError):
     """A peer is gone, an operation timed out, or a message has the wrong size."""
+
+
+@runtime_checkable
+class BackgroundComm(Comm, Protocol):
+    """A Comm whose worker can run a part of an algorithm beside its training loop, such as a server.
+
+    On real sockets that is a thread of the worker, on the simulated clock a greenlet. It is sequential: it waits for
+    messages, computes, and sends. An error in it fails all operations of its worker, and those of the peers. Messages
+    have tags, and a rank can send to itself.
+    """
+
+    def now(self) -> int:
+        """Nanoseconds of the clock that all workers share."""
+
+    def send(self, vector: Vector, dst: int, tag: int = 0) -> Work:
+        """As `Comm.send`; messages to the same rank keep their order for each tag. One to itself takes no time."""
+
+    def recv(self, vector: Vector, src: int, tag: int = 0) -> Work:
+        """As `Comm.recv`, of the messages with this tag."""
+
+    def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
+        """Wait until the first of several receives has ended, and return its key; None at `until_ns`.
+
+        If several have ended, it is the one that ended first, then the one with the smallest key. Its `wait` returns
+        or raises at once.
+
+        Raises:
+            CommError: all peers are gone.
+        """
+
+    def background(self, body: Callable[[Any], None]) -> Work:
+        """Run `body` beside the worker, with a view of this comm; the operation ends with it."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The settings of an exchange, the same on all ranks.
+
+    Attributes:
+        block_bytes: size of a block, the unit of loss.
+        deadline_ns: maximum duration of an exchange after the worker has sent its own datagrams.
+        silence_ns: how long an exchange goes on after the last datagram, once all peers have been heard.
+    """
+
+    block_bytes: int
+    deadline_ns: int
+    silence_ns: int
+
+    def end_ns(self, sent_ns: int, latest_ns: int | None) -> int:
+        """When an incomplete exchange ends, if nothing more arrives.
+
+        Args:
+            sent_ns: when the worker sent its last datagram.
+            latest_ns: when the latest datagram arrived, or the last peer was first heard; None until all were heard.
+        """
+        deadline = sent_ns + self.deadline_ns
+        return deadline if latest_ns is None else min(deadline, max(sent_ns, latest_ns) + self.silence_ns)
+
+
+class Exchange(Work, Protocol):
+    """Each worker sends a vector in blocks to each peer, once, and uses the blocks that arrive in time.
+
+    Once a worker has sent its last datagram, its exchange ends:
+
+    * at once, when all expected datagrams have arrived;
+    * when every peer has been heard, and nothing more has arrived for `Terms.silence_ns`. Datagrams of a peer's later
+      exchanges count too, because that peer has finished this one;
+    * after `Terms.deadline_ns` at the latest.
+
+    So workers stay together, although no worker waits for another longer than the deadline, and a lost datagram costs
+    the silence. Datagrams that arrive before a worker begins its exchange are kept for it.
+
+    Attributes, after `wait`:
+        arrived: by peer, the elements of its vector that have arrived, as runs.
+        blocks: the number of blocks expected, and the number of blocks that did not arrive in time.
+    """
+
+    @property
+    def arrived(self) -> Mapping[int, Sequence[slice]]: ...
+
+    @property
+    def blocks(self) -> tuple[int, int]: ...
+
+
+@runtime_checkable
+class LossyComm(Comm, Protocol):
+    """A Comm that can also send datagrams."""
+
+    def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> Exchange:
+        """Send `sends[peer]` to each peer and fill `receives[peer]` with the vector from that peer; returns at once.
+
+        Lost blocks are not sent again. Empty vectors are not sent. All vectors belong to the operation until its `wait`
+        returns; then the elements of `receives` listed in `arrived` are valid, and the others have any value.
+        """

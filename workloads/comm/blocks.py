@@ -1,13 +1,30 @@
-"""Cut a vector into blocks, and blocks into datagrams: pure arithmetic, the same on every testbed.
+"""How a vector is cut: pure arithmetic, the same on every testbed.
 
-A block is the unit of loss: it arrives if all its datagrams arrive. A datagram fits into one packet, so the network
-never fragments it.
+Over TCP, a piece travels in chunks, each of which is averaged while the others are on their way. In an exchange of
+datagrams, a vector has blocks, the unit of loss: a block arrives if all its datagrams arrive. A datagram fits into one
+packet, so the network never fragments it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+
+# A receiver averages a chunk when all of it has arrived. More chunks overlap better, and cost more processor time.
+LARGEST_BYTES = 512 << 10
+_PER_PIECE, _SMALLEST_BYTES = 8, 32 << 10
+_ALIGNED = 64
+
+
+def chunk_bytes(nbytes: int) -> int:
+    """The size of all chunks of a piece but the last, in whole elements of any type."""
+    return min(max(-(-nbytes // _PER_PIECE // _ALIGNED) * _ALIGNED, _SMALLEST_BYTES), LARGEST_BYTES)
+
+
+def chunk_count(nbytes: int) -> int:
+    """The number of chunks of a piece; an empty one has one."""
+    return max(1, -(-nbytes // chunk_bytes(nbytes)))
+
 
 MTU = 1500
 HEADER = struct.Struct("<IIIHxx")

@@ -20,10 +20,9 @@ from typing import cast
 
 import torch
 
-from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Terms, Vector
 from wanbench.workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.mesh import Mesh
 from wanbench.workloads.comm.tensors import bytes_of
 
@@ -39,7 +38,7 @@ Datagram = tuple[int, bytes, memoryview]
 
 
 class UdpExchange:
-    """See `workloads.comm.exchange.Exchange`. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
+    """An `Exchange` over UDP. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
 
     def __init__(self, number: int, receives: Mapping[int, torch.Tensor], terms: Terms, timeout_s: float) -> None:
         self.number, self.terms = number, terms
@@ -89,6 +88,7 @@ class UdpExchange:
 
     def store(self, peer: int, index: int, body: memoryview, now_ns: int) -> None:
         """Store a datagram of this exchange; ignore a duplicate. Raises: CommError, if its size is wrong."""
+        self.heard_from(peer, now_ns)
         flags = self._flags.get(peer)
         if flags is None or index >= len(flags):
             raise CommError(f"rank {peer} sent the datagram with index {index}; expected {len(flags or ())} datagrams")
@@ -169,7 +169,7 @@ class Datagrams:
         self._thread.start()
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> UdpExchange:
-        """Begin an exchange. See `workloads.comm.exchange.LossyComm`."""
+        """Begin an exchange, as `LossyComm` says."""
         with self._lock:
             number = self._issued
             exchange = UdpExchange(number, cast(Mapping[int, torch.Tensor], receives), terms, self._timeout_s)
@@ -183,7 +183,7 @@ class Datagrams:
                 if newest >= number:
                     exchange.heard_from(peer, now_ns)
             for peer, index, body in self._early.pop(number, ()):
-                self._store(exchange, peer, index, memoryview(body), now_ns)
+                exchange.store(peer, index, memoryview(body), now_ns)
             self._outgoing.append((exchange, self._cut(number, cast(Mapping[int, torch.Tensor], sends), terms)))
         os.eventfd_write(self._wake, 1)
         return exchange
@@ -265,13 +265,9 @@ class Datagrams:
                         exchange.heard_from(peer, now_ns)
             current = self._pending.get(number)
             if current is not None:
-                self._store(current, peer, index, body, now_ns)
+                current.store(peer, index, body, now_ns)
             elif self._issued <= number < self._issued + _MAX_AHEAD:
                 self._early[number].append((peer, index, bytes(body)))
-
-    def _store(self, exchange: UdpExchange, peer: int, index: int, body: memoryview, now_ns: int) -> None:
-        exchange.heard_from(peer, now_ns)
-        exchange.store(peer, index, body, now_ns)
 
     @property
     def _blocked(self) -> bool:

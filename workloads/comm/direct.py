@@ -25,20 +25,226 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 
-from wanbench.workloads.comm.base import CommError, Vector, Work
+from wanbench.workloads.comm.base import CommError, Vector, Work, nbytes_of
+from wanbench.workloads.comm.blocks import LARGEST_BYTES
 from wanbench.workloads.comm.mailbox import Mailbox, Outbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
-from wanbench.workloads.comm.operation import LARGEST_REASON_BYTES, Held, Operation, Part, reason_of, unfit
 from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, described, reduce
 from wanbench.workloads.comm.work import DirectWork
 
+Chunks = Sequence[torch.Tensor]
 _LEFT = "this rank has left the group"
+_LARGEST_REASON_BYTES = 64 << 10
+_LARGEST_BODY = {
+    SCATTER: LARGEST_BYTES,
+    WHOLE: LARGEST_BYTES,
+    HOP: LARGEST_BYTES,
+    ABORT: _LARGEST_REASON_BYTES,
+    LEAVE: 0,
+}
+
+
+class Part(NamedTuple):
+    """A chunk that has arrived: its bytes, whether it is the last one, and, with the first one, what its rank does."""
+
+    body: bytearray
+    last: bool
+    about: str
+
+
+# What has arrived for an operation and is not used yet: by kind and number, then by rank.
+Held = dict[tuple[int, int], dict[int, Part]]
+
+
+class Send(NamedTuple):
+    """A chunk that this rank sends."""
+
+    kind: int
+    peer: int
+    number: int
+    chunk: torch.Tensor
+    last: bool
+
+
+class Operation:
+    """A collective in progress on one rank. It counts its frames, and ends when none is due, owed or unsent.
+
+    By itself it is a transfer: what arrives is copied to where it belongs.
+
+    Args:
+        comm: of this rank.
+        name: what messages call it, the same on all ranks.
+        sends: by rank, the chunks that this rank sends it.
+        expected: by rank, the chunks that it sends, as tensors of this rank.
+        by: the name of the reduction, if any.
+
+    Attributes:
+        sequence, work: its number, and how the caller sees it; set when it begins.
+        kind: of the frames that ranks send for it, except results.
+        receivers: the ranks without which it cannot begin.
+        due: by rank, the number of its frames that have not been taken for use, without results.
+        using: the number of chunks that are being used.
+        owed: rank and number of the results that have not arrived. arriving: of those that have begun to.
+        unsent: kind, rank and number of the frames that have not left.
+    """
+
+    kind = SHARE
+    sequence: int
+    work: DirectWork
+
+    def __init__(
+        self, comm: DirectComm, name: str, sends: Mapping[int, Chunks], expected: Mapping[int, Chunks], by: str = ""
+    ) -> None:
+        self.name, self.sends, self.expected, self.receivers = name, sends, expected, set(sends)
+        self._rank, self._names, self._by = comm.rank, comm.names, by and f" by {by}"
+        self.due = Counter({peer: len(chunks) for peer, chunks in expected.items()})
+        self.using = 0
+        self.owed: set[tuple[int, int]] = set()
+        self.arriving: set[tuple[int, int]] = set()
+        self.unsent = {(self.kind, peer, number) for peer, chunks in sends.items() for number in range(len(chunks))}
+
+    # What it does; subclasses differ here.
+
+    def first(self) -> Iterable[Send]:
+        """What this rank sends at first: the first chunk to each rank, then the second ones."""
+        for number in range(max(map(len, self.sends.values()), default=0)):
+            for peer, chunks in self.sends.items():
+                if number < len(chunks):
+                    yield Send(self.kind, peer, number, chunks[number], number == len(chunks) - 1)
+
+    def waits(self, number: int, arrived: Mapping[int, Part]) -> bool:
+        """Whether more must arrive or leave before these parts of a chunk can be used."""
+        return False
+
+    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
+    def use(self, number: int, arrived: Mapping[int, Part]) -> Iterable[Send]:
+        """Use the parts of a chunk. Return what is sent next."""
+        for peer, part in arrived.items():
+            if part.body:
+                into = self.expected[peer][number]
+                into.copy_(torch.frombuffer(part.body, dtype=into.dtype))
+        return ()
+
+    def late(self, held: Held) -> list[int]:
+        """The ranks that have sent nothing, rather than those that wait as well."""
+        return self.missing(held)
+
+    # What it waits for.
+
+    def ended(self) -> bool:
+        """Whether everything has arrived and left."""
+        return not (self.using or self.owed or self.unsent or any(self.due.values()))
+
+    def take(self, ranks: Iterable[int]) -> None:
+        """Note that a chunk of these ranks is used from now on. If one of them leaves meanwhile, it is not missing."""
+        self.using += 1
+        for rank in ranks:
+            self.due[rank] -= 1
+
+    def used(self) -> None:
+        """Note that a chunk was used."""
+        self.using -= 1
+
+    def missing(self, held: Held) -> list[int]:
+        """The ranks whose contributions have not all arrived; `held` has those that are not used yet."""
+        return [rank for rank, due in sorted(self.due.items()) if due > _unused(held, rank)]
+
+    def owing(self) -> list[int]:
+        """The ranks whose results have not all arrived, or, if there is none, that do not take what was sent."""
+        return sorted({rank for rank, _ in self.owed} or {rank for _, rank, _ in self.unsent})
+
+    def surplus(self, held: Held, rank: int) -> bool:
+        """Whether a rank has sent more frames than this needs."""
+        return _unused(held, rank) > self.due[rank]
+
+    def needs(self, rank: int, held: Held) -> bool:
+        """Whether it cannot end without a rank that sends nothing more."""
+        return rank in self.missing(held) or any(rank == owner for owner, _ in self.owed)
+
+    # What it says.
+
+    def about(self, chunks: Chunks) -> str:
+        """What this is, for a peer that sends or receives chunks like these."""
+        return described(self.name + self._by, chunks)
+
+    def disagreement(self, kind: int, number: int, arrived: Mapping[int, Part]) -> str | None:
+        """Say on what a rank disagrees whose frame of this kind and number does not fit; None if all fit."""
+        for peer, part in sorted(arrived.items()):
+            chunks = self.expected.get(peer, ())
+            about = self.about(chunks or next(filter(None, self.expected.values()), ()))
+            who, this = f"rank {self._names[peer]}", f"rank {self._names[self._rank]}"
+            if not number and part.about != about:
+                both = f"{who} began {part.about}; {this} began {about}"
+                return f"ranks disagree on what to do in operation {self.sequence}: {both}"
+            fits = kind == self.kind and number < len(chunks)
+            size = nbytes_of(chunks[number]) if fits else "nothing there"
+            if (len(part.body), part.last) != (size, number == len(chunks) - 1):
+                sizes = f"{who} sent {len(part.body)} bytes; {this} expected {size}"
+                return f"ranks disagree on the size of {self.name} {self.sequence}: {sizes}"
+        return None
+
+
+def _unused(held: Held, rank: int) -> int:
+    """The number of frames of a rank that have arrived and are not used yet."""
+    return sum(rank in ranks for ranks in held.values())
+
+
+class Reduce(Operation):
+    """A reduction of pieces, each of which belongs to a rank.
+
+    Args:
+        comm, name, sends: as for `Operation`.
+        own: the chunks of this rank's piece, which all others send as well.
+        reduction: how a chunk of this rank is computed from those of all ranks.
+        spreads: whether its result is sent to all others.
+    """
+
+    kind = SCATTER
+
+    def __init__(
+        self,
+        comm: DirectComm,
+        name: str,
+        sends: Mapping[int, Chunks],
+        own: Chunks,
+        reduction: Reduction,
+        *,
+        spreads: bool = False,
+    ) -> None:
+        super().__init__(comm, name, sends, dict.fromkeys(sends, own), reduction.name)
+        self._own, self._reduction, self.spreads = own, reduction, spreads
+        if spreads:
+            self.owed = {(peer, number) for peer, chunks in sends.items() for number in _filled(chunks)}
+            self.unsent |= {(GATHER, peer, number) for peer in sends for number in _filled(own)}
+
+    def waits(self, number: int, arrived: Mapping[int, Part]) -> bool:
+        """Whether a rank has not sent it yet, or, of a whole vector, frames still read from the memory of the chunk."""
+        return len(arrived) < len(self.sends) or any((WHOLE, peer, number) in self.unsent for peer in self.sends)
+
+    def use(self, number: int, arrived: Mapping[int, Part]) -> Iterable[Send]:
+        own = self._own[number]
+        reduce(own, self._rank, {peer: part.body for peer, part in arrived.items()}, self._reduction)
+        if self.spreads and own.numel():
+            return [Send(GATHER, peer, number, own, number == len(self._own) - 1) for peer in self.sends]
+        return ()
+
+
+class ReduceWhole(Reduce):
+    """A reduction of a whole vector on every rank."""
+
+    kind = WHOLE
+
+
+def _filled(chunks: Chunks) -> list[int]:
+    """The numbers of the chunks that are not empty."""
+    return [number for number, chunk in enumerate(chunks) if chunk.numel()]
 
 
 class DirectComm:
@@ -59,11 +265,11 @@ class DirectComm:
         self._lock = threading.Lock()
         self._sequence = 0
         # Each rank starts with the next one. This spreads the load: no two ranks start with the same receiver.
-        self._peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
+        self.peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
         self._operations: dict[int, Operation] = {}
         self._held: dict[int, Held] = {}  # by operation
         self._mailbox, self._outbox = Mailbox(mesh.names), Outbox()
-        self._left: set[int] = set()
+        self._departed: set[int] = set()
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
 
@@ -72,20 +278,10 @@ class DirectComm:
     def all_reduce(self, vector: Vector, reduction: Reduction = MEAN) -> DirectWork:
         """Reduce over all ranks, in place; the module's docstring says how long it takes."""
         tensor = cast(torch.Tensor, vector)
-        if tensor.numel() * tensor.element_size() <= self._one_shot_bytes:
-            return self._all_reduce_whole(tensor, reduction)
-        return self._reduce("all_reduce", tensor.tensor_split(self.world_size), reduction, spreads=True)
-
-    def _all_reduce_whole(self, tensor: torch.Tensor, reduction: Reduction) -> DirectWork:
+        if nbytes_of(tensor) > self._one_shot_bytes:
+            return self._reduce("all_reduce", tensor.tensor_split(self.world_size), reduction, spreads=True)
         chunks = chunks_of(tensor)
-        by_rank = [chunks if rank == self.rank else () for rank in range(self.world_size)]
-        due = [len(chunks) * (rank != self.rank) for rank in range(self.world_size)]
-        unflushed = [len(self._peers)] * len(chunks)
-        return self._begin(
-            lambda work: Operation(work, WHOLE, by_rank, due, self._none(), due.copy(), unflushed, reduction),
-            "all_reduce",
-            [(peer, chunks) for peer in self._peers],
-        )
+        return self._begin(ReduceWhole(self, "all_reduce", dict.fromkeys(self.peers, chunks), chunks, reduction))
 
     def reduce_scatter(
         self, pieces: Sequence[torch.Tensor], reduction: Reduction = MEAN, name: str = "reduce_scatter"
@@ -101,24 +297,14 @@ class DirectComm:
 
     def _reduce(self, name: str, pieces: Sequence[torch.Tensor], reduction: Reduction, *, spreads: bool) -> DirectWork:
         chunks = [chunks_of(piece) for piece in pieces]
-        own = len(chunks[self.rank])
-        due = [own] * self.world_size
-        unsent = [len(of_rank) for of_rank in chunks]
-        owed = [len(of_rank) * spreads * (of_rank[0].numel() > 0) for of_rank in chunks]
-        due[self.rank] = owed[self.rank] = unsent[self.rank] = 0
-        return self._begin(
-            lambda work: Operation(work, SCATTER, chunks, due, owed, unsent, [0] * own, reduction, spreads),
-            name,
-            [(peer, chunks[peer]) for peer in self._peers],
-        )
+        sends = {peer: chunks[peer] for peer in self.peers}
+        return self._begin(Reduce(self, name, sends, chunks[self.rank], reduction, spreads=spreads))
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
         """Send the vector of each rank to all others at once."""
         tensor, into = cast(torch.Tensor, vector), cast(Sequence[torch.Tensor], parts)
         into[self.rank].copy_(tensor)
-        return self.transfer(
-            "all_gather", dict.fromkeys(self._peers, tensor), {peer: into[peer] for peer in self._peers}
-        )
+        return self.transfer("all_gather", dict.fromkeys(self.peers, tensor), {peer: into[peer] for peer in self.peers})
 
     def transfer(
         self,
@@ -135,84 +321,79 @@ class DirectComm:
             sends: by receiver, what this rank sends. receives: by sender, what it fills.
             after: an operation that must have ended before anything is sent.
         """
-        into = [(receives[rank],) if rank in receives else () for rank in range(self.world_size)]
-        due = [int(rank in receives) for rank in range(self.world_size)]
-        unsent = [int(rank in sends) for rank in range(self.world_size)]
-        return self._begin(
-            lambda work: Operation(work, SHARE, into, due, self._none(), unsent),
-            name,
-            [(peer, (sends[peer],)) for peer in self._peers if peer in sends],
-            after,
-        )
+        given = {peer: (sends[peer],) for peer in self.peers if peer in sends}
+        return self._begin(Operation(self, name, given, {peer: (into,) for peer, into in receives.items()}), after)
 
-    def _begin(
-        self,
-        operation_of: Callable[[DirectWork], Operation],
-        name: str,
-        pieces: Sequence[tuple[int, Sequence[torch.Tensor]]],
-        after: DirectWork | None = None,
-    ) -> DirectWork:
-        """Begin a collective, and send each rank its chunks."""
-        with self._lock:
-            sequence = self._sequence
-            self._sequence += 1
-            work = DirectWork(name, self.timeout_s, partial(self._late, sequence, after), self.give_up)
-            operation = operation_of(work)
-            reason = self._failed or self._without(operation, sequence, [peer for peer, _ in pieces])
-            if reason is None and not operation.ended():
-                self._operations[sequence] = operation
-        if reason is not None or operation.ended():
-            work.complete(reason)
-        elif after is None:
-            self._push(operation, sequence, pieces)
-            self._resume(sequence)
-        else:
-            after.then(lambda error: None if error else self._push(operation, sequence, pieces))
-            self._resume(sequence)
+    def _in_single_precision(self, tensor: torch.Tensor, reduction: Reduction) -> DirectWork:
+        """Reduce a copy in single precision, and round once: for collectives that add up in the type of the vector."""
+        wide = tensor.to(torch.float32)
+        work = DirectWork("all_reduce", self.timeout_s, lambda patience_s: inner.late(patience_s), self.give_up)
+
+        @torch.inference_mode()
+        def round_it(error: str | None) -> None:
+            if error is None:
+                tensor.copy_(wide)
+            work.complete(error)
+
+        inner = self.all_reduce(wide, reduction)
+        inner.then(round_it)
         return work
 
-    def _none(self) -> list[int]:
-        return [0] * self.world_size
+    def _begin(self, operation: Operation, after: DirectWork | None = None) -> DirectWork:
+        """Begin a collective, and send each rank its chunks."""
+        with self._lock:
+            operation.sequence = self._sequence
+            self._sequence += 1
+            late = partial(self._late, operation, after)
+            work = operation.work = DirectWork(operation.name, self.timeout_s, late, self.give_up)
+            reason, ended = self._failed or self._without(operation), operation.ended()
+            if reason is None and not ended:
+                self._operations[operation.sequence] = operation
+        if reason is not None or ended:
+            work.complete(reason)
+            return work
+        if after is None:
+            self._send(operation, operation.first())
+        else:
+            after.then(lambda error: None if error else self._send(operation, operation.first()))
+        with self._lock:
+            early = list(self._held.get(operation.sequence, ()))
+        for kind, number in early:  # what has arrived before this rank issued it
+            self._use(kind, operation.sequence, number)
+        return work
 
-    def _without(self, operation: Operation, sequence: int, receivers: Sequence[int]) -> str | None:
+    def _without(self, operation: Operation) -> str | None:
         """The reason why an operation cannot end: a rank that it needs has left."""
-        held = self._held.get(sequence, {})
-        needed = (rank for rank in sorted(self._left) if rank in receivers or operation.needs(rank, held))
+        held = self._held.get(operation.sequence, {})
+        needed = (rank for rank in sorted(self._departed) if rank in operation.receivers or operation.needs(rank, held))
         return next(map(self._goodbye, needed), None)
 
     def _goodbye(self, rank: int) -> str:
         return f"rank {self.names[rank]} has left the group"
 
-    def _late(self, sequence: int, after: DirectWork | None, patience_s: float) -> Sequence[int]:
+    def _late(self, operation: Operation, after: DirectWork | None, patience_s: float) -> Sequence[int]:
         """The ranks that an operation waits for: those that have sent nothing, rather than those that wait as well."""
         if after is not None and not after.done():
             return after.late(patience_s)
         with self._lock:
-            operation = self._operations.get(sequence)
-            late = [] if operation is None else operation.late(self._held.get(sequence, {}))
-        if operation is not None and not late:
+            runs = self._operations.get(operation.sequence) is operation
+            late = operation.late(self._held.get(operation.sequence, {})) if runs else []
+        if runs and not late:
             operation.work.ends_within(patience_s)  # who waits for a rank that has sent nothing speaks first
             late = operation.owing()
         return [self.names[rank] for rank in late]
 
-    def _push(self, operation: Operation, sequence: int, pieces: Sequence[tuple[int, Sequence[torch.Tensor]]]) -> None:
-        """Send each rank its chunks, the first ones first."""
-        frames = []
-        for chunk in range(max((len(chunks) for _, chunks in pieces), default=0)):
-            for peer, chunks in pieces:
-                if chunk < len(chunks):
-                    body, last = bytes_of(chunks[chunk]), chunk == len(chunks) - 1
-                    flushed = partial(self._flushed, sequence, peer, chunk)
-                    about = b"" if chunk else operation.about(chunks).encode()
-                    frames.append((peer, Frame(operation.kind, sequence, body, flushed, sequence, chunk, last, about)))
-        self._mesh.send_all(frames)
-
-    def _resume(self, sequence: int) -> None:
-        """Use what has arrived for an operation before this rank issued it."""
-        with self._lock:
-            early = list(self._held.get(sequence, ()))
-        for kind, chunk in early:
-            self._use(kind, sequence, chunk)
+    def _send(self, operation: Operation, sends: Iterable[Send]) -> None:
+        """Send chunks of an operation; the first one of a rank says what it is."""
+        frames, sequence = [], operation.sequence
+        for send in sends:
+            says = send.number == 0 and send.kind != GATHER
+            about = operation.about([send.chunk]).encode() if says else b""
+            flushed = partial(self._has_left_for, operation, send)
+            frame = Frame(send.kind, sequence, bytes_of(send.chunk), flushed, sequence, send.number, send.last, about)
+            frames.append((send.peer, frame))
+        if frames:
+            self._mesh.send_all(frames)
 
     def send(self, vector: Vector, dst: int, tag: int = 0, about: str = "message") -> DirectWork:
         """Send a copy of `vector`. Messages of one tag keep their order. Done once the kernel has it.
@@ -225,16 +406,15 @@ class DirectComm:
         number = self._outbox.add(work, dst, tag)
         if number is not None and dst == self.rank:
             self._mailbox.arrived(dst, tag, number, bytearray(payload), about)
-            self._outbox.left(work)
+            work.complete()
         elif number is not None:
-            flushed = partial(self._outbox.left, work)
-            frame = Frame(MESSAGE, number, payload, flushed, self._sequence, tag, about=about.encode())
+            frame = Frame(MESSAGE, number, payload, work.complete, self._sequence, tag, about=about.encode())
             self._mesh.send_all([(dst, frame)])
         return work
 
     def recv(self, vector: Vector, src: int | None, tag: int = 0, about: str = "message") -> DirectWork:
         """Receive the next message with this tag from `src`, or from any rank, into `vector`."""
-        sources = self._peers if src is None else [src]
+        sources = self.peers if src is None else [src]
         sender = "any rank" if src is None else f"rank {self.names[src]}"
         work = DirectWork(f"recv from {sender}", self.timeout_s, give_up=self.give_up)
         self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag, about)
@@ -250,12 +430,10 @@ class DirectComm:
         return time.monotonic_ns()
 
     def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
-        """See `workloads.comm.background.BackgroundComm`."""
         seconds = None if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
         return self._mailbox.first({key: cast(DirectWork, work) for key, work in receives.items()}, seconds)
 
     def background(self, body: Callable[[Any], None]) -> DirectWork:
-        """See `workloads.comm.background.BackgroundComm`."""
         work = DirectWork("background", self.timeout_s, give_up=self.give_up)
 
         def run() -> None:
@@ -287,35 +465,34 @@ class DirectComm:
 
     def _buffer_for(self, head: Head, peer: int) -> memoryview:
         """Return the memory for the body of an arriving frame; a mean goes straight into the vector."""
-        if (wrong := unfit(head)) is not None:
-            raise CommError(f"rank {self.names[peer]} sent {wrong}")
+        who = f"rank {self.names[peer]}"
+        if head.kind > HOP:
+            raise CommError(f"{who} sent a frame of kind {head.kind}; expected 0 to {HOP}")
         if head.kind != GATHER:
             try:
-                return memoryview(bytearray(head.nbytes))
+                if head.nbytes - head.about <= _LARGEST_BODY.get(head.kind, head.nbytes):
+                    return memoryview(bytearray(head.nbytes))
             except (MemoryError, OverflowError):
-                raise CommError(
-                    f"rank {self.names[peer]} sent a frame of {head.nbytes} bytes, more than fits"
-                ) from None
+                pass
+            raise CommError(f"{who} sent a frame of {head.nbytes} bytes, more than fits")
         with self._lock:
             operation = self._operations.get(head.sequence)
-        if operation is None or not operation.spreads:
-            raise CommError(
-                self._failed or f"rank {self.names[peer]} answered an all_reduce that this rank did not issue"
-            )
-        chunks = operation.chunks[peer]
-        if head.chunk >= len(chunks) or not operation.owed[peer] or (peer, head.chunk) in operation.gathered:
-            raise CommError(
-                f"rank {self.names[peer]} sent the mean of chunk {head.chunk}, which this rank does not expect"
-            )
-        operation.gathered.add((peer, head.chunk))
-        expected = bytes_of(chunks[head.chunk])
+        if not isinstance(operation, Reduce) or not operation.spreads:
+            raise CommError(self._failed or f"{who} answered an all_reduce that this rank did not issue")
+        result = peer, head.chunk
+        if result not in operation.owed or result in operation.arriving:
+            raise CommError(f"{who} sent the mean of chunk {head.chunk}, which this rank does not expect")
+        operation.arriving.add(result)
+        expected = bytes_of(operation.sends[peer][head.chunk])
         if len(expected) != head.nbytes:
-            raise CommError(f"rank {self.names[peer]} sent a mean of {head.nbytes} bytes; expected {len(expected)}")
+            raise CommError(f"{who} sent a mean of {head.nbytes} bytes; expected {len(expected)}")
         return expected
 
     def _arrived(self, head: Head, peer: int, body: memoryview) -> None:
         if head.kind == GATHER:
-            self._count_down(head.sequence, owed=peer)
+            operation = self._operations.get(head.sequence)
+            if operation is not None:
+                self._note(operation, partial(operation.owed.discard, (peer, head.chunk)))
             return
         whole, size = cast(bytearray, body.obj), head.nbytes - head.about
         body.release()  # otherwise its memory cannot be cut
@@ -325,7 +502,7 @@ class DirectComm:
             self._hold(head, peer, Part(whole, head.last, about))
             self._use(head.kind, head.sequence, head.chunk, peer)
         elif head.kind == ABORT:
-            raise CommError(reason_of(whole) or f"rank {self.names[peer]} gave up without a reason")
+            raise CommError(_text(whole) or f"rank {self.names[peer]} gave up without a reason")
         elif head.kind == LEAVE:
             self._has_left(peer)
         else:
@@ -334,9 +511,9 @@ class DirectComm:
     def _has_left(self, peer: int) -> None:
         """A rank has left, and sends nothing more. What still needs it can never end."""
         with self._lock:
-            self._left.add(peer)
+            self._departed.add(peer)
             held = self._held
-            stuck = any(each.needs(peer, held.get(number, {})) for number, each in self._operations.items())
+            stuck = any(running.needs(peer, held.get(number, {})) for number, running in self._operations.items())
         self._outbox.lose(peer, self._goodbye(peer))
         self._mailbox.lose(peer, self._goodbye(peer))
         if stuck:
@@ -353,13 +530,13 @@ class DirectComm:
             twice = peer in frames
             frames[peer] = part
             # Without a rank that has left, this rank can have refused an operation that others have begun.
-            ended = operation is None and head.sequence < self._sequence and not self._left
+            ended = operation is None and head.sequence < self._sequence and not self._departed
             surplus = operation is not None and operation.surplus(held, peer)
         if ended or surplus or twice:
             what = f": {part.about}" if part.about else ""
             raise CommError(f"rank {self.names[peer]} sent more than operation {head.sequence} needs{what}")
 
-    def _use(self, kind: int, sequence: int, chunk: int, new: int | None = None) -> None:
+    def _use(self, kind: int, sequence: int, number: int, new: int | None = None) -> None:
         """Use what has arrived of a chunk, if its operation is issued here and there is enough.
 
         `new` is the rank of a frame that has just arrived. Its size is checked although others are still missing.
@@ -367,71 +544,37 @@ class DirectComm:
         with self._lock:
             operation = self._operations.get(sequence)
             held = self._held.get(sequence, {})
-            if operation is None or (kind, chunk) not in held:
+            if operation is None or (kind, number) not in held:
                 return
-            arrived = held[kind, chunk]
-            reduced = kind == operation.kind and kind in (SCATTER, WHOLE)
-            waits = reduced and (len(arrived) < len(self._peers) or operation.reads(chunk))
+            arrived = held[kind, number]
+            waits = kind == operation.kind and operation.waits(number, arrived)
             if not waits:
-                del held[kind, chunk]
+                del held[kind, number]
                 operation.take(arrived)
-            unchecked = {peer: frame for peer, frame in arrived.items() if not waits or new in (None, peer)}
-        reason = operation.disagreement(self.rank, self.names, kind, sequence, chunk, unchecked)
+            unchecked = {peer: part for peer, part in arrived.items() if not waits or new in (None, peer)}
+        reason = operation.disagreement(kind, number, unchecked)
         if reason is not None:
             self.give_up(reason)
-        if reason is not None or waits:
-            return
-        self._take(operation, kind, sequence, chunk, arrived)
-        self._count_down(sequence, used=1)
+        elif not waits:
+            self._send(operation, operation.use(number, arrived))
+            self._note(operation, operation.used)
 
-    def _take(self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]) -> None:
-        """Use frames that fit."""
-        if kind == SHARE:
-            operation.receive(arrived)
-        else:
-            own = operation.chunks[self.rank][chunk]
-            reduce(own, self.rank, {peer: part.body for peer, part in arrived.items()}, operation.reduction)
-            if operation.spreads and own.numel():
-                self._send_result(operation, sequence, chunk)
+    def _has_left_for(self, operation: Operation, send: Send) -> None:
+        """The kernel has a frame. The result of a whole vector replaces it only when all ranks have been sent it."""
+        self._note(operation, partial(operation.unsent.discard, send[:3]))
+        if send.kind == WHOLE:
+            self._use(WHOLE, operation.sequence, send.number)
 
-    def _send_result(self, operation: Operation, sequence: int, chunk: int) -> None:
-        """Send the result of a chunk to all ranks."""
+    def _note(self, operation: Operation, change: Callable[[], None]) -> None:
+        """Let an operation note that a frame has arrived, was used or has left. It ends with the last one."""
         with self._lock:
-            for peer in self._peers:
-                operation.unsent[peer] += 1
-        chunks = operation.chunks[self.rank]
-        body, last = bytes_of(chunks[chunk]), chunk == len(chunks) - 1
-        sent = {peer: partial(self._count_down, sequence, unsent=peer) for peer in self._peers}
-        self._mesh.send_all(
-            [(peer, Frame(GATHER, sequence, body, sent[peer], sequence, chunk, last)) for peer in self._peers]
-        )
-
-    def _flushed(self, sequence: int, peer: int, chunk: int) -> None:
-        """Note that the kernel has a frame. The mean of a chunk replaces it only when all ranks have been sent it."""
-        with self._lock:
-            operation = self._operations.get(sequence)
-            whole = operation is not None and operation.kind == WHOLE
-            if operation is not None and whole:
-                operation.unflushed[chunk] -= 1
-        if whole:
-            self._use(WHOLE, sequence, chunk)
-        self._count_down(sequence, unsent=peer)
-
-    def _count_down(self, sequence: int, *, used: int = 0, owed: int | None = None, unsent: int | None = None) -> None:
-        """Count frames of an operation. It ends when all have been used and all have been sent."""
-        with self._lock:
-            operation = self._operations.get(sequence)
-            if operation is None:  # it has already failed
+            if self._operations.get(operation.sequence) is not operation:  # it has already failed
                 return
-            operation.using -= used
-            if owed is not None:
-                operation.owed[owed] -= 1
-            if unsent is not None:
-                operation.unsent[unsent] -= 1
+            change()
             if not operation.ended():
                 return
-            del self._operations[sequence]
-            self._held.pop(sequence, None)
+            del self._operations[operation.sequence]
+            self._held.pop(operation.sequence, None)
         operation.work.complete()
 
     def give_up(self, reason: str) -> None:
@@ -440,8 +583,8 @@ class DirectComm:
         If one rank gives up an operation, it can never end on the others. The first reason is kept.
         """
         if self._end_all(reason):
-            body = memoryview(reason.encode()[:LARGEST_REASON_BYTES])
-            self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None, -1)) for peer in self._peers])
+            body = memoryview(reason.encode()[:_LARGEST_REASON_BYTES])
+            self._mesh.send_all([(peer, Frame(ABORT, 0, body, lambda: None, -1)) for peer in self.peers])
 
     def _end_all(self, reason: str) -> bool:
         """Fail all pending operations here, and all later ones; false if they have failed already."""
@@ -454,7 +597,15 @@ class DirectComm:
             self._held.clear()
         for work in pending:
             work.complete(reason)
-        for peer in (self.rank, *self._peers):
+        for peer in (self.rank, *self.peers):
             self._outbox.lose(peer, reason)
             self._mailbox.lose(peer, reason)
         return True
+
+
+def _text(body: bytearray) -> str:
+    """The reason of a peer that gives up; empty if it is no text."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return ""

@@ -3,15 +3,22 @@
 gloo runs two operations of a context at a time. If an algorithm keeps more in flight, gloo silently serialises them. A
 channel is one gloo context with its own TCP connections and its own two threads. If the device is repeated, gloo
 assigns operations to the channels in turn.
+
+`world` is the group that the user's own program has formed, whose backend can also be `wan`.
 """
 
 from __future__ import annotations
 
+import atexit
+import itertools
+import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any, cast
 
 import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, ReduceOp, Store
 from torch._C._distributed_c10d import Work as TorchWork
 from torch.distributed import ProcessGroupGloo
@@ -128,3 +135,52 @@ class GlooComm(GroupComm):
     def close(self) -> None:
         """Close the group's connections."""
         self._group.shutdown()
+
+
+_TAGS = 1 << 20
+_count = itertools.count(1)
+_EXIT_DELAY_S = 0.1
+
+
+def world() -> GroupComm:
+    """Return a comm for the default process group. Its operations join the program's own in the order of the calls.
+
+    Every call returns a new comm, whose messages cannot be confused with those of the others. All ranks must call it
+    the same number of times.
+
+    Raises:
+        CommError: there is no group, or its backend for the CPU is neither gloo nor wan.
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        raise CommError(
+            'no process group: call torch.distributed.init_process_group("gloo") first, and start the program with '
+            "torchrun or wanbench (one process alone: torchrun --nproc-per-node 1)"
+        )
+    backends = dict(pair.split(":") for pair in dist.get_backend_config().split(","))
+    if backends.get("cpu") not in ("gloo", "wan"):
+        backend = backends.get("cpu") or dist.get_backend()
+        raise CommError(
+            f"the process group has backend '{backend}'; expected gloo or wan: init_process_group(\"gloo\")"
+        )
+    _sleep_at_exit()
+    return GroupComm(dist.group.WORLD, dist.get_rank(), dist.get_world_size(), first_tag=next(_count) * _TAGS)
+
+
+def copy_from_rank_0(tensors: list[torch.Tensor]) -> None:
+    """Copy the values of all tensors from rank 0, with one broadcast per type.
+
+    All ranks must pass the same number of tensors, with the same shapes and types.
+    """
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        same_type = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
+        flat = torch.cat([tensor.reshape(-1) for tensor in same_type])
+        dist.broadcast(flat, src=0)
+        ends = list(itertools.accumulate(tensor.numel() for tensor in same_type))
+        for tensor, part in zip(same_type, flat.tensor_split(ends[:-1]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+
+@cache
+def _sleep_at_exit() -> None:
+    """Sleep before exit: a program can abort if it ends milliseconds after an operation (pytorch/pytorch#179291)."""
+    atexit.register(time.sleep, _EXIT_DELAY_S)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -23,12 +23,36 @@ import torch
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
-from wanbench.workloads.comm.precision import in_single_precision
 from wanbench.workloads.comm.tensors import HALF, MEAN, Reduction
-from wanbench.workloads.comm.work import DirectWork
+from wanbench.workloads.comm.work import DirectWork, when_all
 
 
-def members_of(site_of: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+def form(
+    connect: Callable[[str, Sequence[int]], Mesh],
+    site_of: Sequence[int | str],
+    rank: int,
+    *,
+    timeout_s: float,
+    one_shot_bytes: int = 0,
+) -> HierarchicalComm:
+    """Connect to all peers, then to the workers of this site, then the leaders of all sites with each other.
+
+    Args:
+        connect: connects members, of which this rank is one, and which agree on the name of their role.
+        site_of: by rank, its site.
+        rank: this rank.
+        timeout_s: as in `DirectComm`. one_shot_bytes: likewise, of the leaders.
+    """
+    everyone = connect("all", range(len(site_of)))
+    site, leaders = members_of(site_of, rank)
+    inside = DirectComm(connect("site", site), timeout_s=timeout_s)
+    across = None
+    if rank in leaders and len(leaders) > 1:
+        across = DirectComm(connect("leaders", leaders), timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
+    return HierarchicalComm(everyone, inside, across, timeout_s=timeout_s)
+
+
+def members_of(site_of: Sequence[int | str], rank: int) -> tuple[list[int], list[int]]:
     """Return the ranks of this rank's site, its leader first, and the leaders of all sites."""
     leaders = [site_of.index(site) for site in dict.fromkeys(site_of)]
     return [peer for peer, site in enumerate(site_of) if site == site_of[rank]], leaders
@@ -36,20 +60,22 @@ def members_of(site_of: Sequence[int], rank: int) -> tuple[list[int], list[int]]
 
 @dataclass
 class _Pending:
-    """An all-reduce on a leader, with the vectors of its site that are `missing`, and results that are `unsent`."""
+    """An all-reduce on a leader: whether it has the vectors of its site, and whether it has the mean of all.
+
+    Attributes:
+        inside: by worker of this site, the message to or from it that comes last.
+        parts: their vectors.
+        across: the all-reduce of the leaders, once it has begun.
+    """
 
     work: DirectWork
     vector: torch.Tensor
-    parts: Sequence[torch.Tensor]
     reduction: Reduction
-    missing: int = field(init=False)
-    unsent: int = 0
-    averaged: bool = False
+    parts: Mapping[int, torch.Tensor]
+    inside: Mapping[int, DirectWork] = field(default_factory=dict)
     across: DirectWork | None = None
-    inside: dict[int, DirectWork] = field(default_factory=dict)  # by member, the message to or from it that comes last
-
-    def __post_init__(self) -> None:
-        self.missing = len(self.parts)
+    collected: bool = False
+    averaged: bool = False
 
 
 class HierarchicalComm(DirectComm):
@@ -73,22 +99,20 @@ class HierarchicalComm(DirectComm):
         """Reduce over all ranks, in place."""
         tensor = cast(torch.Tensor, vector)
         if reduction.wide and tensor.dtype in HALF:
-            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s, self.give_up)
+            return self._in_single_precision(tensor, reduction)
         about = f"all_reduce by {reduction.name}"
         if self._inside.rank:
             work = self._work(lambda patience_s: self._late_on_member(work, patience_s))
             self._inside.send(tensor, 0, about=about)
-            self._inside.recv(tensor, 0, about=about).then(partial(self._delivered, work))
+            self._inside.recv(tensor, 0, about=about).then(partial(self._end, work))
             return work
         work = self._work(lambda patience_s: self._late_on_leader(pending, patience_s))
-        parts = [torch.empty_like(tensor) for _ in range(1, self._inside.world_size)]
-        pending = _Pending(work, tensor, parts, reduction)
+        parts = {member: torch.empty_like(tensor) for member in range(1, self._inside.world_size)}
+        pending = _Pending(work, tensor, reduction, parts)
         with self._order:
             self._collecting.append(pending)
-        for member, part in enumerate(parts, start=1):
-            pending.inside[member] = self._inside.recv(part, member, about=about)
-            pending.inside[member].then(partial(self._collected, pending))
-        self._go_on()
+            pending.inside = {member: self._inside.recv(part, member, about=about) for member, part in parts.items()}
+        when_all(pending.inside.values(), partial(self._collected, pending))
         return work
 
     def _work(self, late: Callable[[float], Sequence[int]]) -> DirectWork:
@@ -120,8 +144,7 @@ class HierarchicalComm(DirectComm):
             self._collecting.clear()
             self._averaging.clear()
         for pending in waiting:
-            if not pending.work.done():
-                pending.work.complete(reason)
+            pending.work.complete(reason)
 
     def leave(self) -> None:
         """Say goodbye to all ranks, as `DirectComm` does."""
@@ -137,69 +160,43 @@ class HierarchicalComm(DirectComm):
         if self._across is not None:
             self._across.close()
 
-    def _delivered(self, work: DirectWork, error: str | None) -> None:
-        work.complete(error)
-        if error is not None:
-            self.give_up(error)
-
+    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
     def _collected(self, pending: _Pending, error: str | None) -> None:
+        """The vectors of this site are here: exchange the sums that are complete."""
         if error is not None:
-            self._end(pending, error)
+            self._end(pending.work, error)
             return
         with self._order:
-            pending.missing -= 1
-        self._go_on()
-
-    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
-    def _go_on(self) -> None:
-        """Exchange the sums of this site that are complete."""
-        with self._order:
-            while self._collecting and not self._collecting[0].missing:
-                pending = self._collecting.popleft()
-                for part in pending.parts:
-                    pending.reduction.accumulate(pending.vector, part)
-                self._averaging.append(pending)
+            pending.collected = True
+            while self._collecting and self._collecting[0].collected:
+                first = self._collecting.popleft()
+                for part in first.parts.values():
+                    first.reduction.accumulate(first.vector, part)
+                self._averaging.append(first)
                 if self._across is None:
-                    self._averaged(pending, None)
+                    self._averaged(first, None)
                 else:
-                    across = replace(pending.reduction, mean=False, wide=True)  # a sum that is still called a mean
-                    pending.across = self._across.all_reduce(pending.vector, across)
-                    pending.across.then(partial(self._averaged, pending))
+                    across = replace(first.reduction, mean=False, wide=True)  # a sum that is still called a mean
+                    first.across = self._across.all_reduce(first.vector, across)
+                    first.across.then(partial(self._averaged, first))
 
     @torch.inference_mode()
     def _averaged(self, pending: _Pending, error: str | None) -> None:
+        """The sum of all sites is here: send the means that are complete to the workers of this site."""
         if error is not None:
-            self._end(pending, error)
+            self._end(pending.work, error)
             return
         with self._order:
             pending.averaged = True
             while self._averaging and self._averaging[0].averaged:
-                finished = self._averaging.popleft()
-                if finished.reduction.mean:
-                    finished.vector /= self.world_size
-                members = range(1, self._inside.world_size)
-                about = f"all_reduce by {finished.reduction.name}"
-                finished.inside = {
-                    member: self._inside.send(finished.vector, member, about=about) for member in members
-                }
-                finished.unsent = len(members)
-                for sent in finished.inside.values():
-                    sent.then(partial(self._mean_left, finished))
-                if not members:
-                    finished.work.complete()
+                first = self._averaging.popleft()
+                if first.reduction.mean:
+                    first.vector /= self.world_size
+                about = f"all_reduce by {first.reduction.name}"
+                first.inside = {member: self._inside.send(first.vector, member, about=about) for member in first.parts}
+                when_all(first.inside.values(), partial(self._end, first.work))
 
-    def _mean_left(self, pending: _Pending, error: str | None) -> None:
-        """The mean has left for one of the workers of this site."""
+    def _end(self, work: DirectWork, error: str | None) -> None:
+        work.complete(error)
         if error is not None:
-            self._end(pending, error)
-            return
-        with self._order:
-            pending.unsent -= 1
-            if pending.unsent:
-                return
-        pending.work.complete()
-
-    def _end(self, pending: _Pending, error: str) -> None:
-        if not pending.work.done():
-            pending.work.complete(error)
-        self.give_up(error)
+            self.give_up(error)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wanbench.workloads.comm.base import CommError, Vector
+from wanbench.workloads.comm.base import CommError, Terms, Vector
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.memory import AnyWork, MemoryComm, MemoryExchange, MemoryGroup, MemoryWork
 
 T = TypeVar("T")
@@ -66,15 +65,9 @@ class Threads:
         """Sleep in real time."""
         time.sleep(ns / 1e9)
 
-    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> _Flight:
-        """Join an all_reduce. If ranks disagree, this and all waits for it raise CommError."""
-        return self._join("all_reduce", rank, sequence, nbytes)
-
-    def all_gather(self, rank: int, sequence: int, nbytes: int) -> _Flight:
-        return self._join("all_gather", rank, sequence, nbytes)
-
-    def _join(self, collective: str, rank: int, sequence: int, nbytes: int) -> _Flight:
-        name = f"{collective} {sequence}"
+    def collective(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> _Flight:
+        """Join an all_reduce or an all_gather. If ranks disagree, this and all waits for it raise CommError."""
+        name = f"{'all_gather' if gathers else 'all_reduce'} {sequence}"
         with self.together:
             flight = self._collectives.get(sequence)
             if flight is None:
@@ -120,25 +113,21 @@ class Threads:
 
     def wait(self, flight: _Flight, rank: int, until_ns: int | None = None) -> None:
         """Return when the operation has ended, or at `until_ns`, whichever is first. Raises: CommError."""
-        seconds = self.timeout_s if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
-        with self.together:
-            in_time = self.together.wait_for(lambda: self._failure != "" or self.done(flight, rank), seconds)
-        if self._failure or flight.error:
-            raise CommError(self._failure or flight.error)
-        if not in_time and until_ns is None:
-            raise CommError(f"{flight.name}: peers did not join within {self.timeout_s:g} s")
+        self._wait([flight], rank, until_ns, f"{flight.name}: peers did not join within {self.timeout_s:g} s")
 
     def wait_first(self, flights: Sequence[_Flight], rank: int, until_ns: int | None = None) -> None:
         """Return when one of the messages has arrived, or at `until_ns`. Raises: CommError."""
+        self._wait(flights, rank, until_ns, f"no peer sent a message within {self.timeout_s:g} s")
+
+    def _wait(self, flights: Sequence[_Flight], rank: int, until_ns: int | None, late: str) -> None:
         seconds = self.timeout_s if until_ns is None else max(0.0, (until_ns - self.now()) / 1e9)
         with self.together:
             in_time = self.together.wait_for(
                 lambda: self._failure != "" or any(self.done(flight, rank) for flight in flights), seconds
             )
-        if self._failure:
-            raise CommError(self._failure)
-        if not in_time and until_ns is None:
-            raise CommError(f"no peer sent a message within {self.timeout_s:g} s")
+        error = self._failure or next((flight.error for flight in flights if flight.error), "")
+        if error or (not in_time and until_ns is None):
+            raise CommError(error or late)
 
     def background(self, rank: int, body: Callable[[], None]) -> _Flight:
         """Run `body` in a thread. Its error fails all waits."""
@@ -183,7 +172,7 @@ class LocalComm(MemoryComm):
         """See `MemoryComm`. `vector` belongs to the operation and is NaN until `wait` returns."""
         given = vector.clone()
         vector.mul_(float("nan"))
-        return self._collective(self.group.fabric.all_reduce, given, [vector], gather=False)
+        return self._collective(given, [vector], gathers=False)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
         """See `MemoryComm`. Lost blocks are NaN in the receiver's vector."""

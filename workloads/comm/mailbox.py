@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import torch
 
+from wanbench.workloads.comm.base import nbytes_of
 from wanbench.workloads.comm.tensors import described
 from wanbench.workloads.comm.work import DirectWork, first_ended
 
@@ -19,7 +21,7 @@ class Outbox:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers: Counter[tuple[int, int]] = Counter()
-        self._sending: dict[DirectWork, int] = {}  # with the receiver
+        self._sending: dict[int, WeakSet[DirectWork]] = defaultdict(WeakSet)  # by receiver
         self._gone: dict[int, str] = {}
 
     def add(self, work: DirectWork, receiver: int, tag: int) -> int | None:
@@ -29,26 +31,17 @@ class Outbox:
             if reason is None:
                 number = self._numbers[receiver, tag]
                 self._numbers[receiver, tag] += 1
-                self._sending[work] = receiver
+                self._sending[receiver].add(work)
                 return number
         work.complete(reason)
         return None
-
-    def left(self, work: DirectWork) -> None:
-        """The kernel has a message."""
-        with self._lock:
-            if self._sending.pop(work, None) is None:  # it has already failed
-                return
-        work.complete()
 
     def lose(self, receiver: int, reason: str) -> None:
         """Fail the messages to a receiver that have not left, and all later ones. The first reason is kept."""
         with self._lock:
             reason = self._gone.setdefault(receiver, reason)
-            unsent = [work for work, to in self._sending.items() if to == receiver]
-            for work in unsent:
-                del self._sending[work]
-        for work in unsent:
+            sending = list(self._sending.pop(receiver, ()))
+        for work in sending:  # those that have left have ended
             work.complete(reason)
 
 
@@ -139,7 +132,7 @@ class Mailbox:
     def _fill(self, receive: _Receive, source: int, body: bytearray, about: str) -> str | None:
         """Fill a buffer with a message; return the reason if it does not fit."""
         tensor = receive.tensor
-        nbytes = tensor.numel() * tensor.element_size()
+        nbytes = nbytes_of(tensor)
         if about != receive.about:
             return f"rank {self._names[source]} sent '{about}'; expected '{receive.about}'"
         if len(body) != nbytes:

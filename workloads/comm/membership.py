@@ -8,11 +8,11 @@ side of a divided network that may be the smaller one stops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
-from wanbench.workloads.comm.base import Comm, CommError
+from wanbench.workloads.comm.base import Comm, CommError, Work
 
 
 @dataclass(frozen=True)
@@ -62,3 +62,33 @@ class Minority(CommError):
 def is_majority(members: int, unreachable: int) -> bool:
     """Whether these members may go on although others cannot be reached, and may be alive."""
     return members > unreachable
+
+
+class Alone:
+    """A `Comm` without peers, until its worker is a member of an epoch: an algorithm can start on it.
+
+    Nothing can be sent, and nothing runs beside it: it is itself the operation of a body that never runs.
+    """
+
+    rank = 0
+    world_size = 1
+
+    def _refuse(self, *arguments: object, **options: object) -> NoReturn:
+        raise CommError("this worker has no peers yet")
+
+    all_reduce = all_gather = send = recv = first = wait = _refuse
+
+    def now(self) -> int:
+        """0: nothing happens here."""
+        return 0
+
+    def background(self, body: Callable[[Any], None]) -> Work:
+        """Do not run `body`: there is nobody to serve."""
+        return self
+
+    def done(self) -> bool:
+        """False."""
+        return False
+
+    def close(self) -> None:
+        """Release nothing."""

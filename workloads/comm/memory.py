@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-from wanbench.workloads.comm.base import CommError, Vector, Work
+from wanbench.workloads.comm.base import CommError, Terms, Vector, Work, nbytes_of
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.work import first_ended
 
 AnyWork = TypeVar("AnyWork", bound="MemoryWork")
@@ -40,11 +40,12 @@ class Fabric(Protocol):
     def sleep(self, rank: int, ns: int) -> None:
         """Let `ns` pass for this worker while others run."""
 
-    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Any:
-        """Join all_reduce number `sequence` for this worker. Raises: CommError, if sizes differ."""
+    def collective(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Any:
+        """Join collective number `sequence` for this worker: an all_gather or an all_reduce.
 
-    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Any:
-        """Join an all_gather, likewise; all collectives share one numbering."""
+        Raises:
+            CommError: sizes differ.
+        """
 
     def message(self, src: int, dst: int, number: int, nbytes: int) -> Any:
         """Send message `number` from `src` to `dst`."""
@@ -100,19 +101,19 @@ class MemoryGroup:
         self.datagrams: dict[tuple[int, int, int], Vector] = {}
         self.ended: set[tuple[int, int, int]] = set()
 
-    def contribute(self, sequence: int, rank: int, vector: Vector, *, gather: bool) -> None:
+    def contribute(self, sequence: int, rank: int, vector: Vector, *, gathers: bool) -> None:
         """Add a contribution. It is read when the last rank contributes, so it must not change until its wait."""
         slot = self.slots.setdefault(sequence, _Slot())
         slot.contributions[rank] = vector
         if len(slot.contributions) < self.world_size:
             return
-        first, *others = (slot.contributions[peer] for peer in range(self.world_size))
+        first, *rest = (slot.contributions[peer] for peer in range(self.world_size))
         slot.contributions = {}
-        if gather:
-            slot.results = [first.clone(), *(other.clone() for other in others)]
+        if gathers:
+            slot.results = [first.clone(), *(other.clone() for other in rest)]
             return
         mean = first.clone()
-        for other in others:  # in the order of ranks, so the bits do not depend on the order of arrival
+        for other in rest:  # in the order of ranks, so the bits do not depend on the order of arrival
             mean.add_(other)
         slot.results = [mean.mul_(1.0 / self.world_size)]
 
@@ -129,13 +130,15 @@ class MemoryGroup:
 class MemoryWork:
     """An operation in progress.
 
+    Args:
+        finish: collects the result.
+
     Attributes:
         waited: True once its `wait` has returned.
     """
 
-    def __init__(self, comm: MemoryComm, flight: Any) -> None:
-        self._comm = comm
-        self.flight = flight
+    def __init__(self, comm: MemoryComm, flight: Any, finish: Callable[[], None] = lambda: None) -> None:
+        self._comm, self.flight, self._finish = comm, flight, finish
         self.waited = False
 
     def done(self) -> bool:
@@ -169,43 +172,19 @@ class MemoryWork:
             self.wait()
         return self.waited
 
-    def _finish(self) -> None:
-        """Collect the result."""
-
-
-class _Collective(MemoryWork):
-    def __init__(self, comm: MemoryComm, flight: Any, sequence: int, vectors: Sequence[Vector]) -> None:
-        super().__init__(comm, flight)
-        self._sequence, self._vectors = sequence, vectors
-
-    def _finish(self) -> None:
-        self._comm.group.collect(self._sequence, self._vectors)
-
-
-class _Reception(MemoryWork):
-    def __init__(self, comm: MemoryComm, flight: Any, key: tuple[int, int, int], vector: Vector) -> None:
-        super().__init__(comm, flight)
-        self._key, self._vector = key, vector
-
-    def _finish(self) -> None:
-        message = self._comm.group.messages.pop(self._key)
-        src, _, number = self._key
-        _check_size(f"message {number} from rank {src}", message, self._vector)
-        self._vector.copy_(message)
-
 
 class MemoryExchange(MemoryWork):
-    """An exchange in progress. See `workloads.comm.exchange.Exchange`."""
+    """An `Exchange` in progress."""
 
     def __init__(
         self, comm: MemoryComm, flight: Any, number: int, receives: Mapping[int, Vector], cuts: Mapping[int, Blocks]
     ) -> None:
-        super().__init__(comm, flight)
+        super().__init__(comm, flight, self._collect)
         self._number, self._receives, self._cuts = number, receives, cuts
         self.arrived: dict[int, list[slice]] = {peer: [] for peer in receives}
         self.blocks = (0, 0)
 
-    def _finish(self) -> None:
+    def _collect(self) -> None:
         expected = arrived = 0
         for peer, cut in self._cuts.items():
             if not cut.count:
@@ -245,11 +224,11 @@ class MemoryComm:
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
         """Replace `vector` with its mean over all ranks; all ranks get the same bits."""
-        return self._collective(self.group.fabric.all_reduce, vector, [vector], gather=False)
+        return self._collective(vector, [vector], gathers=False)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MemoryWork:
         """Fill `parts` with the vectors of all ranks, in the order of ranks."""
-        return self._collective(self.group.fabric.all_gather, vector, parts, gather=True)
+        return self._collective(vector, parts, gathers=True)
 
     def now(self) -> int:
         """Nanoseconds of the fabric's clock."""
@@ -260,16 +239,20 @@ class MemoryComm:
         key = (self.rank, dst, tag * _PER_TAG + self._sent[dst, tag])
         self._sent[dst, tag] += 1
         self.group.messages[key] = vector.clone()
-        return self._issued(MemoryWork(self, self.group.fabric.message(*key, _nbytes(vector))))
+        return self._issued(MemoryWork(self, self.group.fabric.message(*key, nbytes_of(vector))))
 
     def recv(self, vector: Vector, src: int, tag: int = 0) -> MemoryWork:
         """Fill `vector` with the next message from rank `src` with this tag."""
         key = (src, self.rank, tag * _PER_TAG + self._received[src, tag])
         self._received[src, tag] += 1
-        return self._issued(_Reception(self, self.group.fabric.expect(*key), key, vector))
+        return self._issued(MemoryWork(self, self.group.fabric.expect(*key), partial(self._receive, key, vector)))
+
+    def _receive(self, key: tuple[int, int, int], vector: Vector) -> None:
+        message = self.group.messages.pop(key)
+        _check_size(f"message {key[2]} from rank {key[0]}", message, vector)
+        vector.copy_(message)
 
     def first(self, receives: Mapping[int, Work], until_ns: int | None = None) -> int | None:
-        """See `workloads.comm.background.BackgroundComm`."""
         works = {key: cast(MemoryWork, work) for key, work in receives.items()}
         while (key := first_ended(works)) is None:
             if until_ns is not None and self.now() >= until_ns:
@@ -278,7 +261,6 @@ class MemoryComm:
         return key
 
     def background(self, body: Callable[[Any], None]) -> MemoryWork:
-        """See `workloads.comm.background.BackgroundComm`."""
         return self._issued(MemoryWork(self, self.group.fabric.background(self.rank, lambda: body(self))))
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
@@ -288,7 +270,7 @@ class MemoryComm:
         for peer, vector in sends.items():
             cut, key = _cut(vector, terms), (self.rank, peer, number)
             if cut.count:
-                leaving[peer] = cut.datagrams, _nbytes(vector)
+                leaving[peer] = cut.datagrams, nbytes_of(vector)
                 if key in self.group.ended:
                     self.group.ended.discard(key)
                 else:
@@ -301,29 +283,23 @@ class MemoryComm:
     def close(self) -> None:
         """Release nothing."""
 
-    def _collective(
-        self, join: Callable[[int, int, int], Any], vector: Vector, into: Sequence[Vector], *, gather: bool
-    ) -> MemoryWork:
+    def _collective(self, vector: Vector, into: Sequence[Vector], *, gathers: bool) -> MemoryWork:
         sequence = self._collectives
         self._collectives += 1
         with self.group.fabric.together:
-            flight = join(self.rank, sequence, _nbytes(vector))
-            self.group.contribute(sequence, self.rank, vector, gather=gather)
-        return self._issued(_Collective(self, flight, sequence, into))
+            flight = self.group.fabric.collective(self.rank, sequence, nbytes_of(vector), gathers=gathers)
+            self.group.contribute(sequence, self.rank, vector, gathers=gathers)
+        return self._issued(MemoryWork(self, flight, partial(self.group.collect, sequence, into)))
 
     def _issued(self, work: AnyWork) -> AnyWork:
         """Return each issued operation; subclasses can record it."""
         return work
 
 
-def _nbytes(vector: Vector) -> int:
-    return vector.numel() * vector.element_size()
-
-
 def _cut(vector: Vector, terms: Terms) -> Blocks:
     return Blocks(vector.numel(), vector.element_size(), terms.block_bytes)
 
 
-def _check_size(name: str, found: Vector, wanted: Vector) -> None:
-    if found.numel() != wanted.numel():
-        raise CommError(f"{name} has {found.numel()} elements; expected {wanted.numel()}")
+def _check_size(name: str, given: Vector, expected: Vector) -> None:
+    if given.numel() != expected.numel():
+        raise CommError(f"{name} has {given.numel()} elements; expected {expected.numel()}")

@@ -1,9 +1,12 @@
-"""TCP connections between all pairs of workers, served by one I/O thread that never polls."""
+"""TCP connections between all pairs of workers: how they are made, and one I/O thread that serves them."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import hmac
+import math
 import os
 import selectors
 import socket
@@ -12,11 +15,11 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from wanbench.workloads.comm.base import CommError
 
@@ -109,7 +112,7 @@ class _Connection:
     pace: float | None = None
     writing: bool = False
     broken: str = ""  # why nothing can be sent any more
-    left: bool = False  # the peer has said goodbye
+    said_goodbye: bool = False  # the peer has said goodbye
     ended: bool = False
 
 
@@ -132,12 +135,6 @@ def _use_up_unpaced(sock: socket.socket) -> None:
             sock.send(_HEADER.pack(*_IGNORED))
 
 
-def farewell(reason: str) -> bytes:
-    """The frame that tells a peer why this rank gives up."""
-    body = reason.encode()
-    return _HEADER.pack(*Head(ABORT, True, 0, 0, 0, len(body))) + body
-
-
 def _unacknowledged(connection: _Connection) -> bool:
     """Whether the peer's kernel does not have everything that was sent."""
     size = bytearray(4)
@@ -146,7 +143,14 @@ def _unacknowledged(connection: _Connection) -> bool:
 
 
 class Mesh:
-    """The connections of one worker. `start` takes three callbacks and starts the I/O thread."""
+    """The connections of one worker. `start` takes three callbacks and starts the I/O thread.
+
+    Args:
+        rank: of this worker. world_size: number of workers.
+        links: by peer and number of the connection. connections: their number per peer.
+        paces: by peer, how fast this worker sends to it; unlimited if missing.
+        names: by rank in this mesh, its rank in the whole group, for messages; default the same.
+    """
 
     def __init__(
         self,
@@ -157,10 +161,8 @@ class Mesh:
         paces: Mapping[int, Pace] | None = None,
         names: Sequence[int] | None = None,
     ) -> None:
+        self.rank, self.world_size, self._per_peer = rank, world_size, connections
         self.names = range(world_size) if names is None else names
-        self.rank = rank
-        self.world_size = world_size
-        self._per_peer = connections
         self._paces = paces or {}
         self._connections = {key: _Connection(key[0], sock) for key, sock in links.items()}
         self._selector = selectors.DefaultSelector()
@@ -324,7 +326,7 @@ class Mesh:
             pass
         except OSError as error:
             connection.broken = f"the connection to rank {self.names[connection.peer]} broke: {error}"
-            if connection.left:
+            if connection.said_goodbye:
                 self._lost_connection(connection, connection.broken)
                 return
             # What the peer sent before can say why, so reading fails next, behind that.
@@ -336,7 +338,7 @@ class Mesh:
 
     def _lost_connection(self, connection: _Connection, reason: str) -> None:
         """End a connection whose peer has said goodbye. Raises: CommError if it has not."""
-        if not connection.left:
+        if not connection.said_goodbye:
             raise CommError(reason)
         if not connection.ended:
             connection.ended = True
@@ -390,7 +392,185 @@ class Mesh:
                 return
         body, connection.body = connection.body, None
         if connection.head.kind == LEAVE:
-            connection.left = True
-            if not all(self._connections[connection.peer, index].left for index in range(self._per_peer)):
+            connection.said_goodbye = True
+            if not all(self._connections[connection.peer, index].said_goodbye for index in range(self._per_peer)):
                 return  # its frames on other connections come before
         self._arrived(connection.head, connection.peer, body)
+
+
+# ---------------------------------------------------------------- how the connections are made
+
+TOKEN_BYTES = 32
+_STRANGERS = 128  # connections that have not said hello; far fewer than a process may open
+_HELLO = struct.Struct(f"<{TOKEN_BYTES}sII")  # token, rank, number of the connection
+
+
+def listen(address: str) -> socket.socket:
+    """Open a listening socket on `address`, on any port; publish its `getsockname()` to the peers."""
+    return socket.create_server((address, 0), backlog=1024)
+
+
+def connect(
+    listener: socket.socket,
+    rank: int,
+    addresses: Sequence[tuple[str, int]],
+    *,
+    connections: int,
+    timeout_s: float,
+    paces: Mapping[int, Pace] | None = None,
+    names: Sequence[int] | None = None,
+    token: bytes = bytes(TOKEN_BYTES),
+    silence_s: float | None = None,
+) -> Mesh:
+    """Connect to every peer, with `connections` per pair. The higher rank connects, the lower accepts.
+
+    Args:
+        listener: the socket of this rank, which `listen` returned. It is closed.
+        rank: this rank. addresses: by rank, where it listens. timeout_s: time limit.
+        paces, names: as for `Mesh`.
+        token: TOKEN_BYTES that all ranks know. A connection that does not begin with them is closed.
+        silence_s: a connection fails if its peer's kernel is silent for so long; None: it is waited for.
+
+    Raises:
+        CommError: names the peers that did not accept or connect within `timeout_s`. Those that did are told.
+    """
+    links: dict[tuple[int, int], socket.socket] = {}
+    try:
+        _link(links, listener, rank, addresses, connections, token, time.monotonic() + timeout_s)
+    except OSError as error:
+        raise _not_connected(links, rank, names or range(len(addresses)), connections, error) from error
+    finally:
+        listener.close()
+    if silence_s is not None:
+        for sock in links.values():
+            notice_silence(sock, silence_s)
+    return Mesh(rank, len(addresses), links, connections, paces, names)
+
+
+def _link(
+    links: dict[tuple[int, int], socket.socket],
+    listener: socket.socket,
+    rank: int,
+    addresses: Sequence[tuple[str, int]],
+    connections: int,
+    token: bytes,
+    deadline: float,
+) -> None:
+    """Add the connections to `links`, by peer and number. Raises: OSError: not all are there at the deadline."""
+    for index in range(connections):
+        with contextlib.closing(_dialled(addresses[:rank], deadline)) as dialled:
+            for peer, sock in dialled:
+                links[peer, index] = sock
+                sock.sendall(_HELLO.pack(token, rank, index))
+    with contextlib.closing(_arrivals(listener, token, deadline)) as arrivals:
+        while len(links) < (len(addresses) - 1) * connections:
+            sock, peer, index = next(arrivals)
+            if not rank < peer < len(addresses) or index >= connections or (peer, index) in links:
+                sock.close()
+            else:
+                links[peer, index] = sock
+
+
+def _not_connected(
+    links: Mapping[tuple[int, int], socket.socket], rank: int, names: Sequence[int], connections: int, error: OSError
+) -> CommError:
+    """Tell the peers that are connected which others are not, and return the error that says so."""
+    incomplete = {peer for peer in range(len(names)) for index in range(connections) if (peer, index) not in links}
+    missing = [names[peer] for peer in sorted(incomplete - {rank})]
+    reason = f"rank {names[rank]} has no connection to ranks {missing}: {error}"
+    for sock in links.values():
+        with contextlib.suppress(OSError):
+            sock.sendall(_HEADER.pack(*Head(ABORT, True, 0, 0, 0, len(reason.encode()))) + reason.encode())
+        sock.close()
+    return CommError(f"direct: {reason}")
+
+
+def notice_silence(sock: socket.socket, seconds: float) -> None:
+    """Let a connection fail if its peer's kernel has been silent for `seconds`, and at most about a second more.
+
+    A peer that has nothing to say still answers the kernel. One that is cut off does not.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, math.floor(seconds / 2)))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, round(1000 * seconds)))
+
+
+def _dialled(addresses: Sequence[tuple[str, int]], deadline: float) -> Generator[tuple[int, socket.socket]]:
+    """Connect to all addresses at the same time. Yield each one's number, and its connection once it is there.
+
+    Raises: OSError: one refuses, or the deadline has passed.
+    """
+    waiting = {number: socket.socket() for number in range(len(addresses))}
+    with selectors.DefaultSelector() as selector:
+        try:
+            for number, sock in waiting.items():
+                sock.setblocking(False)
+                _check(sock.connect_ex(addresses[number]))
+                selector.register(sock, selectors.EVENT_WRITE, number)
+            while waiting:
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise TimeoutError("timed out")
+                for key, _ in ready:
+                    sock = waiting[key.data]
+                    _check(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+                    selector.unregister(sock)
+                    yield key.data, waiting.pop(key.data)
+        finally:
+            for sock in waiting.values():
+                sock.close()
+
+
+def _check(number: int) -> None:
+    if number not in (0, errno.EINPROGRESS):
+        raise OSError(number, os.strerror(number))
+
+
+def _arrivals(listener: socket.socket, token: bytes, deadline: float) -> Generator[tuple[socket.socket, int, int]]:
+    """Yield connections with the rank of the peer and their number.
+
+    Strangers keep nobody waiting: who says something else is closed, and so is the oldest of more than `_STRANGERS`
+    that say nothing. At the end all are.
+
+    Raises: TimeoutError: the deadline has passed.
+    """
+    listener.setblocking(False)
+    unknown: dict[socket.socket, bytes] = {}  # what they have said
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        try:
+            while ready := selector.select(max(0.0, deadline - time.monotonic())):
+                for sock in (cast(socket.socket, key.fileobj) for key, _ in ready):
+                    if sock is listener:
+                        sock, _ = listener.accept()
+                        sock.setblocking(False)
+                        selector.register(sock, selectors.EVENT_READ)
+                        unknown[sock] = b""
+                        if len(unknown) > _STRANGERS:
+                            selector.unregister(oldest := next(iter(unknown)))
+                            del unknown[oldest]
+                            oldest.close()
+                            break  # it can be among those that are ready; the others will be again
+                        continue
+                    unknown[sock] += (said := _read(sock, _HELLO.size - len(unknown[sock])))
+                    if said and len(unknown[sock]) < _HELLO.size:
+                        continue
+                    selector.unregister(sock)
+                    given, peer, index = _HELLO.unpack(unknown.pop(sock).ljust(_HELLO.size, b"\0"))
+                    if said and hmac.compare_digest(given, token):
+                        yield sock, peer, index
+                    else:
+                        sock.close()
+        finally:
+            for sock in unknown:
+                sock.close()
+    raise TimeoutError("timed out")
+
+
+def _read(sock: socket.socket, nbytes: int) -> bytes:
+    """Read what there is; nothing if the stream has ended or is broken."""
+    try:
+        return sock.recv(nbytes)
+    except OSError:
+        return b""

@@ -7,9 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.workloads.comm.background import BackgroundComm
-from wanbench.workloads.comm.base import Clock, Comm, CommError, PatientWork, Vector, Work
-from wanbench.workloads.comm.exchange import Exchange, LossyComm, Terms
+from wanbench.workloads.comm.base import (
+    BackgroundComm,
+    Clock,
+    Comm,
+    CommError,
+    Exchange,
+    LossyComm,
+    PatientWork,
+    Terms,
+    Vector,
+    Work,
+    nbytes_of,
+)
+from wanbench.workloads.wire import Count, Word
 
 JOURNAL_LIMIT = 2000
 
@@ -25,12 +36,12 @@ class Message:
         collected_ns: when its `wait` returned; None if it has not. stall_ns: time spent in that `wait`.
     """
 
-    kind: str
-    nbytes: int
-    issued_ns: int
-    ended_ns: int | None = None
-    collected_ns: int | None = None
-    stall_ns: int = 0
+    kind: Word
+    nbytes: Count
+    issued_ns: Count
+    ended_ns: Count | None = None
+    collected_ns: Count | None = None
+    stall_ns: Count = 0
 
 
 class MeteredWork:
@@ -128,23 +139,23 @@ class MeteredComm:
 
     def all_reduce(self, vector: Vector) -> MeteredWork:
         """As the underlying comm, counted; one worker alone sends nothing."""
-        message = self._note("all_reduce", _size(vector), sends=self.world_size > 1)
+        message = self._note("all_reduce", nbytes_of(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_reduce(vector), message)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> MeteredWork:
         """As the underlying comm, counted; one worker alone sends nothing."""
-        message = self._note("all_gather", _size(vector), sends=self.world_size > 1)
+        message = self._note("all_gather", nbytes_of(vector), sends=self.world_size > 1)
         return MeteredWork(self, self._comm.all_gather(vector, parts), message)
 
     def send(self, vector: Vector, dst: int, tag: int = 0) -> MeteredWork:
         """As the underlying comm, counted; a message to this rank itself is none."""
-        message = self._note("send", _size(vector), sends=dst != self.rank)
+        message = self._note("send", nbytes_of(vector), sends=dst != self.rank)
         sent = background_of(self._comm).send(vector, dst, tag) if tag else self._comm.send(vector, dst)
         return MeteredWork(self, sent, message)
 
     def recv(self, vector: Vector, src: int, tag: int = 0) -> MeteredWork:
         """As the underlying comm."""
-        message = self._note("recv", _size(vector), sends=False)
+        message = self._note("recv", nbytes_of(vector), sends=False)
         received = background_of(self._comm).recv(vector, src, tag) if tag else self._comm.recv(vector, src)
         return MeteredWork(self, received, message)
 
@@ -170,7 +181,7 @@ class MeteredComm:
         """As the underlying comm, counted. Raises: CommError, if it cannot send datagrams."""
         if not isinstance(self._comm, LossyComm):
             raise CommError(f"{type(self._comm).__name__} cannot send datagrams; expected a comm that has exchange")
-        message = self._note("exchange", sum(_size(vector) for vector in sends.values()), sends=True)
+        message = self._note("exchange", sum(nbytes_of(vector) for vector in sends.values()), sends=True)
         return MeteredExchange(self, self._comm.exchange(sends, receives, terms), message)
 
     def close(self) -> None:
@@ -197,7 +208,3 @@ def background_of(comm: Comm) -> BackgroundComm:
     if not isinstance(comm, BackgroundComm):
         raise CommError(f"{type(comm).__name__} runs nothing in the background; expected a comm such as 'direct'")
     return comm
-
-
-def _size(vector: Vector) -> int:
-    return vector.numel() * vector.element_size()

@@ -1,7 +1,7 @@
 """A membership over TCP: workers that are alive find each other again after others were lost, or have returned.
 
-Every worker has a listener at a port that all know (`reception`). One that wants the next epoch calls all others at the
-same time, and says how far it is (`calls`)::
+Every worker has a listener at a port that all know (`Reception`). One that wants the next epoch calls all others at the
+same time, and says how far it is (`Calls`)::
 
     refused      the process is dead, and its machine is not
     no answer    it cannot be reached, and may be alive
@@ -14,18 +14,292 @@ worker or the return of another, begins this again.
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import secrets
+import selectors
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
 
-from wanbench.workloads.comm import connecting
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.calls import Calls, State
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.membership import Minority, View, is_majority
-from wanbench.workloads.comm.reception import Join, Reception
+
+_CHUNK = 1 << 16
+_MOST_BYTES = 1 << 20  # of a line; the addresses of a thousand workers take a twentieth
+
+
+class LineError(ConnectionError):
+    """The peer said what is no message, or has hung up."""
+
+
+class Line:
+    """One connection, which never blocks.
+
+    Args:
+        sock: connected, or about to be.
+        silence_s: see `mesh.notice_silence`.
+    """
+
+    def __init__(self, sock: socket.socket, silence_s: float) -> None:
+        self.sock = sock
+        self._read = bytearray()
+        sock.setblocking(False)
+        mesh.notice_silence(sock, silence_s)
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send a message, which the kernel's buffer holds. Raises: OSError."""
+        self.sock.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def heard(self) -> list[dict[str, Any]]:
+        """Return the messages that have arrived. Raises: OSError, also once the peer has hung up."""
+        data = self.sock.recv(_CHUNK)
+        self._read += data
+        *lines, self._read = self._read.split(b"\n")
+        try:
+            messages = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError):
+            raise LineError("expected a line of JSON") from None
+        if not all(isinstance(message, dict) for message in messages) or len(self._read) > _MOST_BYTES:
+            raise LineError("expected a JSON object of at most 1 MiB")
+        if not data:
+            raise LineError("hung up")
+        return messages
+
+    def hang_up(self) -> None:
+        """End both directions, behind what was said. The reader of the socket closes it."""
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
+
+PORT = 29_599  # below those that the kernel gives to connections; every worker has an address of its own
+HEARD = {"heard": True}
+
+
+@dataclass(frozen=True)
+class Join:
+    """What a worker says when it asks for the next epoch.
+
+    Attributes:
+        group: what all workers of a job know, and no others.
+        rank: the worker.
+        epoch: the latest epoch that it knows; -1 if none.
+        steps: how many steps its model has made; None if it has no model.
+        port: where it listens for the connections of the next epoch.
+    """
+
+    group: str
+    rank: int
+    epoch: int
+    steps: int | None
+    port: int
+
+
+def joined(message: Mapping[str, Any], group: str, ranks: int) -> Join:
+    """Return what a caller has said. Raises: LineError: it does not belong to this group, or makes no sense."""
+    try:
+        join = Join(**message)
+    except TypeError:
+        raise LineError("expected a worker that asks for the next epoch") from None
+    numbers = (join.rank, join.epoch, join.port, 0 if join.steps is None else join.steps)
+    if join.group != group or not all(type(number) is int for number in numbers) or not 0 <= join.rank < ranks:
+        raise LineError("expected a worker of this group")
+    return join
+
+
+class Reception:
+    """Takes calls, tells each caller that it was heard, and keeps the line for the answer.
+
+    Attributes:
+        changed: a descriptor that is readable when somebody has called or hung up. Whoever reads it clears it.
+    """
+
+    def __init__(self, address: str, group: str, ranks: int, silence_s: float) -> None:
+        self._group, self._ranks, self._silence_s = group, ranks, silence_s
+        self._lock = threading.Lock()
+        self._callers: dict[int, tuple[Join, Line]] = {}
+        self._listener = socket.create_server((address, PORT), backlog=1024)
+        self._listener.setblocking(False)
+        self.changed = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._end = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._serve, name="reception", daemon=True)
+        self._thread.start()
+
+    def callers(self) -> dict[int, Join]:
+        """Those that wait for an answer, by rank."""
+        with self._lock:
+            return {rank: join for rank, (join, _) in self._callers.items()}
+
+    def answer(self, ranks: Iterable[int], message: dict[str, Any]) -> None:
+        """Answer callers, and end their calls."""
+        with self._lock:
+            lines = [self._callers.pop(rank)[1] for rank in ranks if rank in self._callers]
+        for line in lines:
+            with suppress(OSError):  # it has hung up
+                line.say(message)
+            line.hang_up()
+
+    def close(self) -> None:
+        """End the thread, and close the port: later calls are refused. Calling it again does nothing."""
+        if not self._thread.is_alive():
+            return
+        os.eventfd_write(self._end, 1)
+        self._thread.join()
+        os.close(self._end)
+        os.close(self.changed)
+
+    def _serve(self) -> None:
+        lines: dict[socket.socket, Line] = {}
+        with selectors.DefaultSelector() as selector, self._listener:
+            selector.register(self._end, selectors.EVENT_READ)
+            selector.register(self._listener, selectors.EVENT_READ)
+            while (ready := {key.fileobj for key, _ in selector.select()}) and self._end not in ready:
+                for sock in ready:
+                    if sock is self._listener:
+                        with suppress(OSError):  # the caller has hung up
+                            caller, _ = self._listener.accept()
+                            lines[caller] = Line(caller, self._silence_s)
+                            selector.register(caller, selectors.EVENT_READ)
+                    elif isinstance(sock, socket.socket) and not self._listen_to(lines[sock]):
+                        selector.unregister(sock)
+                        lines.pop(sock).sock.close()
+            for sock in lines:
+                sock.close()
+
+    def _listen_to(self, line: Line) -> bool:
+        """Read what a caller says; return whether the line stays open."""
+        try:
+            for message in line.heard():
+                join = joined(message, self._group, self._ranks)
+                line.say(HEARD)
+                self._change(join.rank, (join, line))
+        except BlockingIOError:
+            return True
+        except OSError:
+            with self._lock:
+                gone = [rank for rank, (_, open_line) in self._callers.items() if open_line is line]
+            for rank in gone:
+                self._change(rank, None)
+            return False
+        return True
+
+    def _change(self, rank: int, caller: tuple[Join, Line] | None) -> None:
+        with self._lock:
+            before = self._callers.pop(rank, None)
+            if caller is not None:
+                self._callers[rank] = caller
+        if before is not None:
+            before[1].hang_up()  # it has called again, or is gone
+        os.eventfd_write(self.changed, 1)
+
+
+_DEAD = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
+
+
+class State(Enum):
+    """What is known of a called worker.
+
+    CALLED: nothing yet. ALIVE: it has heard. DEAD: its machine says that nobody is at its port, or it has hung up.
+    UNREACHABLE: no answer.
+    """
+
+    CALLED, ALIVE, DEAD, UNREACHABLE = range(4)
+
+
+@dataclass(eq=False)
+class _Call:
+    line: Line
+    state: State = State.CALLED
+    connected: bool = False
+    answer: dict[str, Any] = field(default_factory=dict)
+
+
+class Calls:
+    """One call to each of the others, with the same words.
+
+    Args:
+        hosts: the others, by rank.
+        words: what to say.
+        deadline_s: who has not heard until then is unreachable.
+    """
+
+    def __init__(self, hosts: Mapping[int, str], words: dict[str, Any], deadline_s: float) -> None:
+        self._words, self._deadline = words, time.monotonic() + deadline_s
+        self._selector = selectors.DefaultSelector()
+        self._calls: dict[int, _Call] = {}
+        for rank, host in hosts.items():
+            call = self._calls[rank] = _Call(Line(socket.socket(), deadline_s))
+            number = call.line.sock.connect_ex((host, PORT))
+            if number in (0, errno.EINPROGRESS):
+                self._selector.register(call.line.sock, selectors.EVENT_WRITE, call)
+            else:
+                self._end(call, number)
+
+    def close(self) -> None:
+        """Hang up."""
+        for call in self._calls.values():
+            call.line.sock.close()
+        self._selector.close()
+
+    def __getitem__(self, rank: int) -> State:
+        return self._calls[rank].state
+
+    def having(self, *states: State) -> list[int]:
+        """The workers of which this is known, in order."""
+        return [rank for rank in sorted(self._calls) if self[rank] in states]
+
+    def answers(self) -> list[tuple[int, dict[str, Any]]]:
+        """Those that have answered, with what they said, in order."""
+        return [(rank, call.answer) for rank, call in sorted(self._calls.items()) if call.answer]
+
+    def wait(self, also: int, limit: float) -> None:
+        """Wait until something has happened, the eventfd `also` is readable, which clears it, or the time `limit`."""
+        until = min(limit, self._deadline) if self.having(State.CALLED) else limit
+        self._selector.register(also, selectors.EVENT_READ)
+        ready = self._selector.select(max(0.0, until - time.monotonic()))
+        self._selector.unregister(also)
+        with suppress(BlockingIOError):
+            os.eventfd_read(also)
+        for call in (key.data for key, _ in ready if key.data is not None):
+            try:
+                self._proceed(call)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._end(call, error.errno)
+        if time.monotonic() >= self._deadline:
+            for rank in self.having(State.CALLED):
+                self._end(self._calls[rank], errno.ETIMEDOUT)
+
+    def _proceed(self, call: _Call) -> None:
+        if not call.connected:
+            number = call.line.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if number:
+                raise OSError(number, "")
+            call.connected = True
+            self._selector.modify(call.line.sock, selectors.EVENT_READ, call)
+            call.line.say(self._words)
+            return
+        for message in call.line.heard():
+            if message == HEARD:
+                call.state = State.ALIVE
+            else:
+                call.answer = message
+
+    def _end(self, call: _Call, number: int | None) -> None:
+        """Note that a call has ended: with an error, or, with None, because the other side has hung up."""
+        call.state = State.DEAD if number is None or number in _DEAD else State.UNREACHABLE
+        with suppress(KeyError, ValueError):  # it was refused at once
+            self._selector.unregister(call.line.sock)
+        call.line.sock.close()
 
 
 @dataclass(frozen=True)
@@ -37,7 +311,7 @@ class Decision:
         members: in order.
         steps: by member, as in `Join`.
         ports: by member, where it listens.
-        token: in hexadecimal; see `connecting.connect`.
+        token: in hexadecimal; see `mesh.connect`.
     """
 
     epoch: int
@@ -95,11 +369,9 @@ class Regrouping:
     def changes(self) -> bool:
         """Whether a member was lost, or another worker asks for the next epoch."""
         # A member can be slow to hang up after the agreement of this epoch.
-        asks = [each for each in self._reception.callers().values() if not self._has_asked_for_this(each)]
-        return bool(asks) or self._comm is None or self._comm.failed
-
-    def _has_asked_for_this(self, join: Join) -> bool:
-        return join.rank in self._members and join.epoch < self._epoch
+        joins = self._reception.callers().values()
+        asked = any(join.rank not in self._members or join.epoch >= self._epoch for join in joins)
+        return asked or self._comm is None or self._comm.failed
 
     def regroup(self, steps: int | None) -> View:
         """Return the next epoch, as `Membership` says.
@@ -107,17 +379,18 @@ class Regrouping:
         Raises:
             Minority: this side may be the smaller one, no worker has a model, or there was no agreement in time.
         """
-        self._leave("a member asks for the next epoch")
+        if self._comm is not None:
+            self._comm.give_up("a member asks for the next epoch")
+            self._comm.close()
+            self._comm = None
         limit = time.monotonic() + self._timeout_s
         while time.monotonic() < limit:
-            with connecting.listen(self._hosts[self._rank]) as listener:
+            with mesh.listen(self._hosts[self._rank]) as listener:
                 try:
                     return self._enter(self._agree(steps, listener.getsockname()[1], limit), listener)
-                except _AgainError:
-                    continue
                 except Minority:
                     raise
-                except CommError:  # a member was lost before all were connected
+                except (_AgainError, CommError):  # also if a member was lost before all were connected
                     continue
         raise Minority(f"rank {self._rank} has not agreed with others on the next epoch within {self._timeout_s:g} s")
 
@@ -126,12 +399,6 @@ class Regrouping:
         self._reception.close()
         if self._comm is not None:
             self._comm.leave()
-            self._comm = None
-
-    def _leave(self, reason: str) -> None:
-        if self._comm is not None:
-            self._comm.give_up(reason)
-            self._comm.close()
             self._comm = None
 
     def _enter(self, decision: Decision, listener: socket.socket) -> View:
@@ -147,7 +414,7 @@ class Regrouping:
         """Return the decision of the lowest living worker. Raises: _AgainError, Minority."""
         own = Join(self._group, self._rank, self._epoch, steps, port)
         others = {rank: host for rank, host in enumerate(self._hosts) if rank != self._rank}
-        with Calls(others, own.to_json(), self._deadline_s) as calls:
+        with closing(Calls(others, asdict(own), self._deadline_s)) as calls:
             while time.monotonic() < limit:
                 decision = self._answered(calls) or self._decide(own, calls, self._reception.callers())
                 if decision is not None:
@@ -162,7 +429,7 @@ class Regrouping:
                 raise Minority(answer["minority"])
             if "epoch" in answer:
                 decision = Decision(**answer)
-                strangers = [each for each in self._reception.callers() if each not in decision.members]
+                strangers = [caller for caller in self._reception.callers() if caller not in decision.members]
                 self._reception.answer(strangers, {"without_you": rank})
                 return decision
             lowest = answer["without_you"]
@@ -199,7 +466,6 @@ class Regrouping:
     def _settle(self, joins: Mapping[int, Join], unreachable: Sequence[int]) -> Decision:
         """Decide on the members, and tell them. Raises: Minority."""
         members = sorted(joins)
-        others = members[1:]
         missing = [rank for rank in unreachable if rank not in joins]
         reason = None
         if not is_majority(len(members), len(missing)):
@@ -207,14 +473,14 @@ class Regrouping:
         elif all(join.steps is None for join in joins.values()):
             reason = f"ranks {members} have returned, and nobody is left who has a model"
         if reason is not None:
-            self._reception.answer(others, {"minority": reason})
+            self._reception.answer(members[1:], {"minority": reason})
             raise Minority(reason)
         decision = Decision(
             epoch=max(join.epoch for join in joins.values()) + 1,
             members=members,
             steps=[joins[rank].steps for rank in members],
             ports=[joins[rank].port for rank in members],
-            token=secrets.token_hex(connecting.TOKEN_BYTES),
+            token=secrets.token_hex(mesh.TOKEN_BYTES),
         )
-        self._reception.answer(others, asdict(decision))
+        self._reception.answer(members[1:], asdict(decision))
         return decision

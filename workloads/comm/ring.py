@@ -15,64 +15,16 @@ all-gather is a turn of N-1 hops with the vector of each rank. Everything else g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import torch
 
 from wanbench.workloads.comm.base import CommError, Vector
-from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.mesh import HOP, Frame, Mesh
-from wanbench.workloads.comm.operation import Held, Operation, Part
-from wanbench.workloads.comm.precision import in_single_precision
-from wanbench.workloads.comm.tensors import HALF, MEAN, Reduction, bytes_of, chunks_of
+from wanbench.workloads.comm.direct import Chunks, DirectComm, Held, Operation, Part, Send
+from wanbench.workloads.comm.mesh import HOP, Mesh
+from wanbench.workloads.comm.tensors import HALF, MEAN, Reduction, chunks_of
 from wanbench.workloads.comm.work import DirectWork
-
-Chunks = Sequence[torch.Tensor]
-
-
-@dataclass
-class _Turns(Operation):
-    """An operation of the ring. Chunks are numbered in the order in which they pass from one worker to the next.
-
-    Attributes:
-        begun_by: by chunk that arrives, the rank that was the first to send it.
-        ahead: chunk n that arrives is sent on as chunk n + ahead.
-        sent: the number of chunks that this rank sends.
-        added: the number of chunks that arrive as sums, to which this rank adds its own numbers.
-        summed: the number of the first chunk whose sum is then complete.
-        workers: the number of ranks, by which a mean is divided.
-        taken: the numbers of the chunks that have arrived.
-    """
-
-    begun_by: Sequence[int] = ()
-    ahead: int = 0
-    sent: int = 0
-    added: int = 0
-    summed: int = 0
-    workers: int = 1
-    taken: set[int] = field(default_factory=set)
-
-    def late(self, held: Held) -> list[int]:
-        """The rank that sent nothing: all between have sent on what was begun after its chunk."""
-        arrived = self.taken | {chunk for _, chunk in held}
-        return [rank for number, rank in enumerate(self.begun_by) if number not in arrived][:1]
-
-    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
-    def put(self, number: int, chunk: torch.Tensor, body: bytearray) -> None:
-        """Add a chunk that has arrived to that of this rank, or replace it."""
-        self.taken.add(number)
-        if not body:
-            return
-        arrived = torch.frombuffer(body, dtype=chunk.dtype)
-        if number >= self.added:
-            chunk.copy_(arrived)
-            return
-        self.reduction.accumulate(chunk, arrived)
-        if self.reduction.mean and number >= self.summed:
-            chunk.div_(self.workers)
 
 
 class RingComm(DirectComm):
@@ -85,22 +37,21 @@ class RingComm(DirectComm):
     """
 
     def __init__(self, mesh: Mesh, ring: Sequence[int], *, timeout_s: float) -> None:
-        self._ring, self._place = ring, ring.index(mesh.rank)
-        self._before, self._next = ring[self._place - 1], ring[(self._place + 1) % len(ring)]
+        self.ring = ring
         super().__init__(mesh, timeout_s=timeout_s)
 
     def all_reduce(self, vector: Vector, reduction: Reduction = MEAN) -> DirectWork:
         """Reduce over all ranks, in place; the module's docstring says how long it takes."""
         tensor = cast(torch.Tensor, vector)
         if reduction.wide and tensor.dtype in HALF:
-            return in_single_precision(self.all_reduce, tensor, reduction, self.timeout_s, self.give_up)
+            return self._in_single_precision(tensor, reduction)
         return self._turn("all_reduce", tensor.tensor_split(self.world_size), self.world_size - 1, reduction)
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> DirectWork:
         """Send the vector of each rank around the ring."""
         into = cast(Sequence[torch.Tensor], parts)
         into[self.rank].copy_(cast(torch.Tensor, vector))
-        return self._turn("all_gather", [into[rank] for rank in self._ring], 0, MEAN)
+        return self._turn("all_gather", [into[rank] for rank in self.ring], 0, MEAN)
 
     def _turn(self, name: str, pieces: Sequence[torch.Tensor], adding: int, reduction: Reduction) -> DirectWork:
         """Send pieces around the ring: `adding` hops as sums, then N - 1 hops complete.
@@ -111,82 +62,69 @@ class RingComm(DirectComm):
             adding: 0 or N - 1.
             reduction: how a sum is computed.
         """
-        chunks = [chunks_of(piece) for piece in pieces]
-        work = self._begin(
-            lambda work: self._operation(work, chunks, adding, reduction),
-            name,
-            # It needs all ranks, also those to which this one sends nothing.
-            [(peer, chunks[self._place] if peer == self._next else ()) for peer in self._peers],
-        )
+        work = self._begin(_Turns(self, name, [chunks_of(piece) for piece in pieces], adding, reduction))
         work.then(self._tell)
         return work
-
-    def _operation(self, work: DirectWork, chunks: Sequence[Chunks], adding: int, reduction: Reduction) -> _Turns:
-        count = self.world_size
-        hops = adding + count - 1
-        places = [(self._place - 1 - hop) % count for hop in range(hops)]
-        arriving = [chunk for place in places for chunk in chunks[place]]
-        due, into = self._none(), cast(list[Chunks], [()] * count)
-        due[self._before], into[self._before] = len(arriving), arriving
-        sent, unsent = sum(len(chunks[(self._place - hop) % count]) for hop in range(hops)), self._none()
-        unsent[self._next] = sent
-        added = sum(len(chunks[place]) for place in places[:adding])
-        return _Turns(
-            work,
-            HOP,
-            into,
-            due,
-            self._none(),
-            unsent,
-            reduction=reduction,
-            begun_by=[self._ring[place] for place in places for _ in chunks[place]],
-            ahead=len(chunks[self._place]),
-            sent=sent,
-            added=added,
-            summed=added - len(chunks[places[adding - 1]]) if adding else 0,
-            workers=count,
-        )
 
     def _tell(self, error: str | None) -> None:
         """Tell all ranks of a failure: only the next one would see it."""
         if error is not None:
             self.give_up(error)
 
-    def _push(self, operation: Operation, sequence: int, pieces: Sequence[tuple[int, Chunks]]) -> None:
-        if not isinstance(operation, _Turns):
-            super()._push(operation, sequence, pieces)
-            return
-        first = next(chunks for peer, chunks in pieces if peer == self._next)
-        self._send_on(operation, sequence, 0, first)
 
-    def _take(self, operation: Operation, kind: int, sequence: int, chunk: int, arrived: Mapping[int, Part]) -> None:
-        if not isinstance(operation, _Turns):
-            super()._take(operation, kind, sequence, chunk, arrived)
-            return
-        ((peer, part),) = arrived.items()
-        if chunk in operation.taken:
-            raise CommError(f"rank {self.names[peer]} sent chunk {chunk} of {operation.work.name} {sequence} twice")
-        own = operation.chunks[peer][chunk]
-        operation.put(chunk, own, part.body)
-        if chunk + operation.ahead < operation.sent:
-            self._send_on(operation, sequence, chunk + operation.ahead, [own])
+class _Turns(Operation):
+    """An operation of the ring. Chunks are numbered in the order in which they pass from one worker to the next.
 
-    def _send_on(self, operation: _Turns, sequence: int, first: int, chunks: Chunks) -> None:
-        """Send chunks to the next rank; `first` is the number of the first one."""
-        flushed = partial(self._count_down, sequence, unsent=self._next)
-        self._mesh.send_all(
-            (
-                self._next,
-                Frame(
-                    HOP,
-                    sequence,
-                    bytes_of(chunk),
-                    flushed,
-                    sequence,
-                    number,
-                    number == operation.sent - 1,
-                    b"" if number else operation.about(chunks).encode(),
-                ),
+    Args:
+        comm, name: as for `Operation`.
+        chunks: of each piece, by place in the ring.
+        adding: the number of hops as sums.
+        reduction: how a sum is computed.
+    """
+
+    kind = HOP
+
+    def __init__(self, comm: RingComm, name: str, chunks: Sequence[Chunks], adding: int, reduction: Reduction) -> None:
+        count, place = comm.world_size, comm.ring.index(comm.rank)
+        places = [(place - 1 - hop) % count for hop in range(adding + count - 1)]  # of the pieces that arrive
+        self._before, self._next = comm.ring[place - 1], comm.ring[(place + 1) % count]
+        self._arriving = [chunk for piece in places for chunk in chunks[piece]]
+        super().__init__(comm, name, {self._next: chunks[place]}, {self._before: self._arriving}, reduction.name)
+        self.receivers = set(comm.peers)  # it needs all ranks, also those to which this one sends nothing
+        self._reduction, self._workers = reduction, count
+        self._begun_by = [comm.ring[piece] for piece in places for _ in chunks[piece]]
+        self._ahead = len(chunks[place])  # chunk n that arrives is sent on as chunk n + ahead
+        self._count = self._ahead + sum(len(chunks[piece]) for piece in places[:-1])  # of the chunks that it sends
+        self.unsent = {(HOP, self._next, number) for number in range(self._count)}
+        self._added = sum(len(chunks[piece]) for piece in places[:adding])  # chunks that arrive as sums
+        self._summed = self._added - len(chunks[places[adding - 1]]) if adding else 0  # the first complete sum
+        self._taken: set[int] = set()
+
+    def first(self) -> Iterable[Send]:
+        return [self._send(number, chunk) for number, chunk in enumerate(self.sends[self._next])]
+
+    def _send(self, number: int, chunk: torch.Tensor) -> Send:
+        return Send(HOP, self._next, number, chunk, number == self._count - 1)
+
+    @torch.inference_mode()  # so that tensors made in this mode can be changed, too
+    def use(self, number: int, arrived: Mapping[int, Part]) -> Iterable[Send]:
+        """Add a chunk that has arrived to that of this rank, or replace it, and send it on."""
+        if number in self._taken:
+            raise CommError(
+                f"rank {self._names[self._before]} sent chunk {number} of {self.name} {self.sequence} twice"
             )
-            for number, chunk in enumerate(chunks, start=first)
-        )
+        self._taken.add(number)
+        chunk, body = self._arriving[number], arrived[self._before].body
+        if body and number < self._added:
+            self._reduction.accumulate(chunk, torch.frombuffer(body, dtype=chunk.dtype))
+            if self._reduction.mean and number >= self._summed:
+                chunk.div_(self._workers)
+        elif body:
+            chunk.copy_(torch.frombuffer(body, dtype=chunk.dtype))
+        following = number + self._ahead
+        return [self._send(following, chunk)] if following < self._count else []
+
+    def late(self, held: Held) -> list[int]:
+        """The rank that sent nothing: all between have sent on what was begun after its chunk."""
+        arrived = self._taken | {number for _, number in held}
+        return [rank for number, rank in enumerate(self._begun_by) if number not in arrived][:1]

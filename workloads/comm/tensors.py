@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 
-from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.chunks import chunk_bytes
+from wanbench.workloads.comm.base import CommError, nbytes_of
+from wanbench.workloads.comm.blocks import chunk_bytes
 
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """Return the memory of a contiguous CPU tensor, without a copy."""
     if not tensor.is_contiguous() or tensor.device.type != "cpu":
         raise CommError("direct: a message must be a contiguous CPU tensor")
-    size = tensor.numel() * tensor.element_size()
-    memory: Any = (ctypes.c_char * size).from_address(tensor.data_ptr())
+    memory: Any = (ctypes.c_char * nbytes_of(tensor)).from_address(tensor.data_ptr())
     memory.tensor = tensor  # keeps it alive as long as the I/O thread can access it, even if the operation fails
     return memoryview(memory).cast("B")
 

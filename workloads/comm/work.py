@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from wanbench.workloads.comm.base import CommError
@@ -120,8 +120,10 @@ class DirectWork:
         callback(self._error)
 
     def complete(self, error: str | None = None) -> None:
-        """End the operation. Only the I/O thread calls this."""
+        """End the operation, unless it has ended."""
         with self._lock:
+            if self._event.is_set():
+                return
             self._error = error
             self.ended_ns = time.monotonic_ns()
             self._event.set()
@@ -129,3 +131,21 @@ class DirectWork:
             self._late = _nobody
         for callback in callbacks:
             callback(error)
+
+
+def when_all(works: Collection[DirectWork], then: Ended) -> None:
+    """Call `then` with None when all have succeeded, or with the reason of each failure."""
+    lock, running = threading.Lock(), len(works)
+
+    def ended(error: str | None) -> None:
+        nonlocal running
+        with lock:
+            running -= error is None
+            last = running == 0
+        if error is not None or last:
+            then(error)
+
+    for work in works:
+        work.then(ended)
+    if not works:
+        then(None)

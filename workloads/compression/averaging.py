@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from wanbench.workloads.comm.base import Comm, Vector, Work
-from wanbench.workloads.compression.base import Compressor, Shapes
+from wanbench.workloads.comm.base import Comm, Vector, Work, nbytes_of
+from wanbench.workloads.compression.base import Compressor, Rounds, Shapes, SizedRounds
 from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.state import Stateful
 
 if TYPE_CHECKING:
     import torch
 
-_Rounds = Generator[tuple[Work, Any], None, Vector]
+_Rounds = Generator[tuple[Work, Vector], None, Vector]
 
 
 def no_time(seconds: float) -> None:
@@ -35,30 +35,27 @@ def no_time(seconds: float) -> None:
 
 
 class Exchange:
-    """One average in flight.
+    """One average in flight, of `count` rounds.
 
     Attributes:
-        sent: c, this worker's contribution to the mean; None until it is known.
+        own: c, this worker's contribution to the mean, or the whole vector to be sent while that is unknown.
     """
 
-    def __init__(self, averager: Averager, v: Vector, rounds: _Rounds) -> None:
-        self._averager, self._v, self._rounds = averager, v, rounds
+    def __init__(self, rounds: _Rounds, count: int) -> None:
+        self._rounds, self._count, self._waited = rounds, count, 0
+        self._work, self.own = next(rounds)
         self._mean: Vector | None = None
-        self._work: Work | None = None
-        self._waits = 0
-        self.sent: Vector | None = None
-        self._advance()
 
     def proceed(self, age: int, delay: int) -> None:
         """Begin the next round if it is due at `age` of `delay` steps; r rounds share the delay evenly.
 
         It can stall. All ranks do this at the same steps, so operations have the same order everywhere.
         """
-        while self._waits + 1 < self._averager.rounds and age * self._averager.rounds >= (self._waits + 1) * delay:
+        while self._waited + 1 < self._count and age * self._count >= (self._waited + 1) * delay:
             self._wait()
 
     def wait(self) -> Vector:
-        """Wait for the mean, shape (numel,). The caller owns it and `sent` until `Averager.done`.
+        """Wait for the mean, shape (numel,). The caller owns it and `own` until `Averager.done`.
 
         Raises:
             CommError: a peer is gone.
@@ -67,33 +64,17 @@ class Exchange:
             self._wait()
         return self._mean
 
-    @property
-    def own(self) -> Vector:
-        """`sent`, or the whole vector to be sent while that is unknown."""
-        return self._v if self.sent is None else self.sent
-
     def delta(self) -> Vector:
         """Return the mean minus this worker's contribution. Call it once: it overwrites the mean."""
-        mean = self.wait()
-        assert self.sent is not None, "with the mean, the contribution is known"
-        return mean.add_(self.sent, alpha=-1.0)
+        return self.wait().add_(self.own, alpha=-1.0)
 
     def _wait(self) -> None:
-        assert self._work is not None, "an exchange without a mean has work in flight"
         self._work.wait()
-        self._waits += 1
-        self._advance()
-
-    def _advance(self) -> None:
-        self._averager.process(self._waits)
+        self._waited += 1
         try:
-            self._work, sent = next(self._rounds)
-        except StopIteration as stop:
-            self._mean, self._work = stop.value, None
-            return
-        if sent is not None:
-            self.sent = sent
-            self._averager.keep(self._v, sent)
+            self._work, self.own = next(self._rounds)
+        except StopIteration as end:
+            self._mean = end.value
 
 
 class Averager(Stateful):
@@ -140,20 +121,46 @@ class Averager(Stateful):
 
     def begin(self, v: Vector) -> Exchange:
         """Start to average `v`, shape (numel,). The caller can reuse `v` at once."""
+        return Exchange(self._average(v), self.rounds)
+
+    def done(self, exchange: Exchange) -> None:
+        """Take back the vectors of an exchange that is no longer needed."""
         if self._compressor is None:
-            return Exchange(self, v, self._dense(v))
-        u = self._compressor.load(v)
+            self._spare += [exchange.own, exchange.wait()]
+
+    def _average(self, v: Vector) -> _Rounds:
+        """One average: yield for each round the work to wait for and the contribution; return the mean."""
+        if self._compressor is None:
+            own, mean = self._vector().copy_(v), self._vector().copy_(v)
+            yield self._comm.all_reduce(mean), own
+            return mean
+        own = u = self._compressor.load(v)
+        if self.residual is not None and not isinstance(u, Phantom):
+            own = u = self._vector().copy_(u).add_(self.residual, alpha=self._decay)
+            self.residual.zero_()
+        rounds = self._compressed(u)
+        number = 0
+        while True:
+            self._process(number)
+            try:
+                work, sent = next(rounds)
+            except StopIteration as end:
+                return cast(Vector, end.value)
+            if sent is not None:
+                own = sent
+                self._keep(u, sent)
+            yield work, own
+            number += 1
+
+    def _compressed(self, u: Vector) -> Rounds | SizedRounds:
+        assert self._compressor is not None
         if isinstance(u, Phantom):
             # The sizes are those of this vector: DGC's change during its warm-up.
             sizes = self._compressor.messages(u.numel(), self._shapes, u.element_size())
-            return Exchange(self, u, self._compressor.sized_rounds(u, self._comm, sizes))
-        if self.residual is not None:
-            u = self._vector().copy_(u).add_(self.residual, alpha=self._decay)
-            self.residual.zero_()
-        rounds = self._compressor.rounds(cast("torch.Tensor", u), self._comm)
-        return Exchange(self, u, rounds)
+            return self._compressor.sized_rounds(u, self._comm, sizes)
+        return self._compressor.rounds(cast("torch.Tensor", u), self._comm)
 
-    def process(self, round_number: int) -> None:
+    def _process(self, round_number: int) -> None:
         """Let simulated time pass for what precedes a round, or follows the last one.
 
         A worker compresses its vector once, and restores a vector from every message that it receives.
@@ -162,27 +169,16 @@ class Averager(Stateful):
         if compressor is None or not compressor.ns_per_byte:
             return
         vectors = self._comm.world_size if compressor.gathers and round_number else 1
-        nbytes = self._like.numel() * self._like.element_size()
-        self._processing(vectors * nbytes * compressor.ns_per_byte / 1e9)
+        self._processing(vectors * nbytes_of(self._like) * compressor.ns_per_byte / 1e9)
 
-    def keep(self, u: Vector, sent: Vector) -> None:
-        """Add the part of `u` that was not `sent` to the residual; called by the exchange."""
+    def _keep(self, u: Vector, sent: Vector) -> None:
+        """Add the part of `u` that was not `sent` to the residual."""
         if self._compressor is None or isinstance(u, Phantom):
             return
         self._compressor.sent(cast("torch.Tensor", sent))
         if self.residual is not None:
             self.residual.add_(u).add_(sent, alpha=-1.0)
             self._spare.append(u)
-
-    def done(self, exchange: Exchange) -> None:
-        """Take back the vectors of an exchange that is no longer needed."""
-        if self._compressor is None and exchange.sent is not None:
-            self._spare += [exchange.sent, exchange.wait()]
-
-    def _dense(self, v: Vector) -> _Rounds:
-        own, mean = self._vector().copy_(v), self._vector().copy_(v)
-        yield self._comm.all_reduce(mean), own
-        return mean
 
     def _vector(self) -> Vector:
         return self._spare.pop() if self._spare else self._like.clone()

@@ -2,10 +2,8 @@
 
 Layout
     group.py      WanGroup: the methods that torch calls, in terms of transfers and reductions
-    staging.py    from torch's tensors to flat memory and back; work.py: an operation in progress, as torch sees it
+    work.py       an operation in progress, as torch sees it, and the watchdog that ends those that take too long
     joining.py    how ranks find and connect to each other; settings.py: what the environment says about the network
-    arguments.py  what torch passes to a group, checked
-    watchdog.py   ends operations that take too long; elsewhere.py: operations that gloo carries instead
 """
 
 from __future__ import annotations

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from multiprocessing.util import Finalize
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import torch
-from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, Store
-from torch.distributed import ProcessGroup
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, PrefixStore, Store
+from torch.distributed import ProcessGroup, ProcessGroupGloo, ReduceOp
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
+from wanbench.workloads.comm.tensors import REDUCTIONS, Reduction
 from wanbench.workloads.comm.work import DirectWork
-from wanbench.workloads.group.arguments import (
-    by_rank,
-    check_any,
-    check_root,
-    check_root_tensor,
-    checked,
-    only,
-    reduction_of,
-)
-from wanbench.workloads.group.elsewhere import Elsewhere, carried
 from wanbench.workloads.group.joining import agreed, join
 from wanbench.workloads.group.settings import settings
-from wanbench.workloads.group.staging import Staging
 from wanbench.workloads.group.work import GroupWork
 
 # A larger tensor is broadcast in two steps, which send 2/N of the bytes through the root's link: pieces to all ranks,
@@ -106,14 +99,11 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _get_backend(self, _device: torch.device) -> WanGroup:
         return self
 
-    def getBackendName(self) -> str:
-        return "wan"
-
-    _get_backend_name = getBackendName
-
     def name(self) -> str:
         """The name of the backend."""
         return "wan"
+
+    getBackendName = _get_backend_name = name
 
     def _set_group_name(self, name: str) -> None:
         self._name = name
@@ -123,21 +113,15 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     setGroupName, setGroupDesc = _set_group_name, _set_group_desc
 
-    @property
-    def group_name(self) -> str:
+    def getGroupName(self) -> str:
         """The name that torch gave it."""
         return self._name
 
-    @property
-    def group_desc(self) -> str:
+    def getGroupDesc(self) -> str:
         """The description that its maker gave it."""
         return self._about
 
-    def getGroupName(self) -> str:
-        return self._name
-
-    def getGroupDesc(self) -> str:
-        return self._about
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
 
     def get_group_store(self) -> Store:
         """The store of this group."""
@@ -216,20 +200,20 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _broadcast(self, flat: torch.Tensor, root: int) -> DirectWork:
         name = f"broadcast from rank {self._comm.names[root]}"
-        is_root, others = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
+        is_root, peers = self.rank() == root, [rank for rank in range(self.size()) if rank != self.rank()]
         if self.size() == 2 or flat.numel() * flat.element_size() <= _BROADCAST_WHOLE_BYTES:
             return self._comm.transfer(
-                name, dict.fromkeys(others, flat) if is_root else {}, {} if is_root else {root: flat}
+                name, dict.fromkeys(peers, flat) if is_root else {}, {} if is_root else {root: flat}
             )
         pieces = flat.tensor_split(self.size())
-        mine = pieces[self.rank()]
+        own = pieces[self.rank()]
         first = self._comm.transfer(
-            name, {rank: pieces[rank] for rank in others} if is_root else {}, {} if is_root else {root: mine}
+            name, {rank: pieces[rank] for rank in peers} if is_root else {}, {} if is_root else {root: own}
         )
         return self._comm.transfer(
             name,
-            {rank: mine for rank in others if rank != root},
-            {} if is_root else {rank: pieces[rank] for rank in others},
+            {rank: own for rank in peers if rank != root},
+            {} if is_root else {rank: pieces[rank] for rank in peers},
             after=first,
         )
 
@@ -302,7 +286,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             given = by_rank("scatter", "input", only("scatter", inputs, "input list"), self.size(), output)
         elif inputs:
             raise CommError(f"wan: scatter: requires empty input on non-root; rank {root} is the root")
-        sends = {rank: staging.given(each) for rank, each in given.items()}
+        sends = {rank: staging.given(tensor) for rank, tensor in given.items()}
         part = self._transfer(f"scatter from rank {self._comm.names[root]}", staging, sends, {root: output})
         return self._work([part], outputs, staging)
 
@@ -337,9 +321,9 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def barrier(self, opts: Any = None, *_: Any) -> Any:
         """Wait for all ranks, and for the collectives that this rank has begun."""
         empty = torch.empty(0, dtype=torch.uint8, device="cpu")
-        others = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
+        peers = dict.fromkeys((rank for rank in range(self.size()) if rank != self.rank()), empty)
         begun = [work for work in self._collectives if not work.is_completed()]
-        return self._together([self._comm.transfer("barrier", others, others)], begun)
+        return self._together([self._comm.transfer("barrier", peers, peers)], begun)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Wait for all ranks, and go on afterwards. Raises: CommError: names all that are late, on all others."""
@@ -427,3 +411,145 @@ def _leave(group: weakref.ref[WanGroup]) -> None:
     alive = group()
     if alive is not None:
         alive.shutdown()
+
+
+# ------------------------------------------------ what torch passes: checked in gloo's words, and as flat memory
+
+_OPS = {
+    "sum": ReduceOp.SUM,
+    "mean": ReduceOp.AVG,
+    "product": ReduceOp.PRODUCT,
+    "min": ReduceOp.MIN,
+    "max": ReduceOp.MAX,
+    "band": ReduceOp.BAND,
+    "bor": ReduceOp.BOR,
+    "bxor": ReduceOp.BXOR,
+}
+_TAGS = 1 << 32
+
+T = TypeVar("T")
+
+
+def reduction_of(opts: Any, tensors: Sequence[torch.Tensor]) -> Reduction:
+    """The reduction that options name, or a sum. Raises: CommError: the tensors have none."""
+    op = ReduceOp.SUM if opts is None else opts.reduceOp
+    name = next((name for name, torch_op in _OPS.items() if op == torch_op), None)
+    if name is None:
+        raise CommError(f"wan: {op}: expected one of {', '.join(_OPS)}")
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        try:
+            REDUCTIONS[name].accumulate(torch.ones(1, dtype=dtype), torch.ones(1, dtype=dtype))
+        except (RuntimeError, NotImplementedError):
+            raise CommError(f"wan: {name.upper()} of {dtype} does not exist") from None
+    if name == "mean" and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        raise CommError("wan: the mean of whole numbers is not a whole number; reduce with SUM, and divide")
+    return REDUCTIONS[name]
+
+
+def checked(tag: int) -> int:
+    """A tag that fits into a frame. Raises: CommError."""
+    if not 0 <= tag < _TAGS:
+        raise CommError(f"wan: tag {tag}: expected 0 to {_TAGS - 1}")
+    return tag
+
+
+def check_root(name: str, root: int, size: int) -> None:
+    """Raises: CommError: there is no such rank."""
+    if not 0 <= root < size:
+        raise CommError(f"wan: {name}: invalid root rank {root}; expected 0 to {size - 1}")
+
+
+def check_root_tensor(name: str, index: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Raises: CommError: there is no such tensor."""
+    if not 0 <= index < len(tensors):
+        raise CommError(f"wan: {name}: invalid root tensor {index} of {len(tensors)}")
+
+
+def check_any(name: str, tensors: Sequence[torch.Tensor], what: str = "tensor list") -> None:
+    """Raises: CommError: there is none."""
+    if not tensors:
+        raise CommError(f"wan: {name}: requires non-empty {what}")
+
+
+def only(name: str, items: Sequence[T], what: str) -> T:
+    """The one item of a list. Raises: CommError: it has none, or several."""
+    if len(items) != 1:
+        raise CommError(f"wan: {name}: requires a single-element {what}; got {len(items)}")
+    return items[0]
+
+
+def by_rank(
+    name: str, what: str, tensors: Sequence[torch.Tensor], size: int, like: torch.Tensor | None = None
+) -> dict[int, torch.Tensor]:
+    """The tensor of each rank. Raises: CommError: their number is wrong, or one differs in type or size from `like`."""
+    if len(tensors) != size:
+        sizes = f"Incorrect {what} list size {len(tensors)}. {what.capitalize()} list size should be {size}"
+        raise CommError(f"wan: {name}: invalid {what} tensor list. {sizes}")
+    if like is None:
+        return dict(enumerate(tensors))
+    for rank, tensor in enumerate(tensors):
+        if tensor.dtype != like.dtype:
+            raise CommError(f"wan: {name}: invalid tensor type {tensor.dtype} for rank {rank}; expected {like.dtype}")
+        if tensor.numel() != like.numel():
+            sizes = f"{tensor.numel()} numbers for rank {rank}; expected {like.numel()}"
+            raise CommError(f"wan: {name}: invalid tensor size: {sizes}")
+    return dict(enumerate(tensors))
+
+
+class Staging:
+    """The flat tensors of one operation. A contiguous tensor is used as it is; others are copied.
+
+    `finish` copies back what has arrived.
+    """
+
+    def __init__(self) -> None:
+        self._back: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def given(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A flat tensor with the values of a tensor, which is only read: its own memory, or a copy."""
+        return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+
+    def filled(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A flat tensor with the values of a tensor, which is filled from it at the end."""
+        flat = self.given(tensor)
+        if flat.data_ptr() != tensor.data_ptr():
+            self._back.append((tensor.detach(), flat))
+        return flat
+
+    @torch.inference_mode()
+    def finish(self) -> None:
+        """Fill the tensors that are not contiguous."""
+        for tensor, flat in self._back:
+            tensor.copy_(flat.view(tensor.shape))
+
+
+def carried(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether all tensors are in this machine's memory, and not sparse."""
+    return all(tensor.device.type == "cpu" and tensor.layout == torch.strided for tensor in tensors)
+
+
+class Elsewhere:
+    """The gloo group that carries operations on several tensors, or tensors that are sparse or not in this memory.
+
+    It is formed when it is first needed.
+    """
+
+    counts: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+        self._arguments = PrefixStore("gloo", store), rank, size, timeout
+        self._group: ProcessGroupGloo | None = None
+
+    def group(self, operation: str) -> Any:
+        """The group, for one operation, which is counted."""
+        if not self.counts:
+            atexit.register(_report)
+        self.counts[operation] += 1
+        if self._group is None:
+            self._group = ProcessGroupGloo(*self._arguments)
+        return self._group
+
+
+def _report() -> None:
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(Elsewhere.counts.items()))
+    print(f"wan: carried by gloo, because tensors were sparse, on a GPU or several: {counts}", file=sys.stderr)

@@ -11,10 +11,9 @@ from hashlib import sha256
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from wanbench.workloads.comm import connecting, mesh
+from wanbench.workloads.comm import hierarchical, mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
 from wanbench.workloads.group.settings import Settings
 
 _TOKEN, _ROSTER = "token", "roster"
@@ -76,19 +75,12 @@ def join(store: Store, rank: int, world: Sequence[int], settings: Settings, time
     if len(world) == 1:
         return DirectComm(mesh.Mesh(0, 1, {}, 1, names=world), timeout_s=timeout_s)
     if rank == 0:
-        store.set(_TOKEN, secrets.token_hex(connecting.TOKEN_BYTES // 2))
-    meeting = _Meeting(store, rank, world, settings, timeout_s)
-    everyone = meeting.connect("all", range(len(world)))
+        store.set(_TOKEN, secrets.token_hex(mesh.TOKEN_BYTES // 2))
+    connect, one_shot_bytes = _Meeting(store, rank, world, settings, timeout_s).connect, settings.one_shot_bytes
     if settings.collective == "direct":
-        return DirectComm(everyone, timeout_s=timeout_s, one_shot_bytes=settings.one_shot_bytes)
-    names = sorted({settings.sites[member] for member in world})
-    site, leaders = members_of([names.index(settings.sites[member]) for member in world], rank)
-    inside = DirectComm(meeting.connect("site", site), timeout_s=timeout_s)
-    across = None
-    if rank in leaders and len(leaders) > 1:
-        connected = meeting.connect("leaders", leaders)
-        across = DirectComm(connected, timeout_s=timeout_s, one_shot_bytes=settings.one_shot_bytes)
-    return HierarchicalComm(everyone, inside, across, timeout_s=timeout_s)
+        return DirectComm(connect("all", range(len(world))), timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
+    sites = [settings.sites[member] for member in world]
+    return hierarchical.form(connect, sites, rank, timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
 
 
 class _Meeting:
@@ -100,7 +92,7 @@ class _Meeting:
 
     def connect(self, role: str, members: Sequence[int]) -> mesh.Mesh:
         """Connect to the other members, of which this rank is one, and which agree on the role."""
-        listener = connecting.listen(self._settings.address)
+        listener = mesh.listen(self._settings.address)
         host, port = listener.getsockname()[:2]
         try:
             self._store.set(f"{role}/{self._rank}", f"{host}:{port}")
@@ -109,17 +101,16 @@ class _Meeting:
             listener.close()
             raise
         addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
+        names = [self._world[member] for member in members]
         paces = self._settings.paces
-        return connecting.connect(
+        return mesh.connect(
             listener,
             members.index(self._rank),
             addresses,
             connections=self._settings.streams,
             timeout_s=self._timeout_s,
-            paces={index: mesh.Pace(*paces[self._world[member]]) for index, member in enumerate(members)}
-            if paces
-            else None,
-            names=[self._world[member] for member in members],
+            paces={index: mesh.Pace(*paces[name]) for index, name in enumerate(names)} if paces else None,
+            names=names,
             token=token.encode(),
         )
 

@@ -1,8 +1,11 @@
-"""An operation in progress, as torch sees it."""
+"""An operation in progress, as torch sees it, and the watchdog that ends those that take too long."""
 
 from __future__ import annotations
 
+import heapq
 import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -12,7 +15,6 @@ from torch.futures import Future
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.work import DirectWork
-from wanbench.workloads.group.watchdog import watch
 
 
 class GroupWork(Work):
@@ -135,3 +137,41 @@ class GroupWork(Work):
             future.set_result(self._outputs)
         else:
             future.set_exception(self._error)  # type: ignore[arg-type]  # the stub is wrong
+
+
+# ---------------------------------------------------------------- the watchdog
+
+# Nobody may call `wait` of an operation whose future is waited for, and a wait for a future has no time limit.
+
+_lock = threading.Condition()
+_watched: list[tuple[float, int, weakref.ref[GroupWork]]] = []  # a heap by deadline
+_thread: threading.Thread | None = None
+
+
+def watch(operation: GroupWork) -> None:
+    """Let an operation expire when its limit has passed, unless it has ended."""
+    global _thread  # one for all groups of this process
+    with _lock:
+        while _watched and _has_ended(_watched[0][2]()):
+            heapq.heappop(_watched)
+        heapq.heappush(_watched, (time.monotonic() + operation.limit_s, id(operation), weakref.ref(operation)))
+        if _thread is None:
+            _thread = threading.Thread(target=_serve, name="wan watchdog", daemon=True)
+            _thread.start()
+        elif _watched[0][1] == id(operation):
+            _lock.notify()
+
+
+def _has_ended(operation: GroupWork | None) -> bool:
+    return operation is None or operation.is_completed()
+
+
+def _serve() -> None:
+    while True:
+        with _lock:
+            while not _watched or _watched[0][0] > time.monotonic():
+                _lock.wait(_watched[0][0] - time.monotonic() if _watched else None)
+            operation = heapq.heappop(_watched)[2]()
+        if operation is not None and not operation.is_completed():
+            operation.expire()
+        del operation

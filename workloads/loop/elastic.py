@@ -18,32 +18,12 @@ step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica
 from wanbench.workloads.comm.base import Clock, CommError, Vector
 from wanbench.workloads.comm.membership import Membership, Minority, View
 from wanbench.workloads.comm.meter import MeteredComm
-
-
-@dataclass(frozen=True)
-class Regrouped:
-    """The change to an epoch, as one member saw it.
-
-    Attributes:
-        epoch: its number. members: its workers. steps: how many steps the model of each had made; None without one.
-        step: the step with which all go on.
-        begun_ns, ended_ns: from when this member noticed the end of the old epoch until it went on.
-        payload_bytes: bytes of vectors that it sent for this.
-    """
-
-    epoch: int
-    members: Sequence[int]
-    steps: Sequence[int | None]
-    step: int
-    begun_ns: int
-    ended_ns: int
-    payload_bytes: int
+from wanbench.workloads.loop.job import Regrouped
 
 
 class Elastic:

@@ -1,10 +1,13 @@
-"""The job that the controller gives to a worker: one repetition of one cell."""
+"""The job that the controller gives to a worker, one repetition of one cell, and what the worker reports of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Self
+
+from wanbench.workloads.comm.meter import JOURNAL_LIMIT, Message
+from wanbench.workloads.wire import MANY, Bounds, Count, Number, Whole
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,96 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict; `Job(**data)` reverses it."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step. Overhead is what is neither compute nor a stall; the loss is None if no model is trained."""
+
+    rank: Count
+    step: Count
+    end_ns: Count
+    step_time_s: Number
+    compute_s: Number
+    stall_s: Number
+    overhead_s: Number
+    payload_bytes: Count
+    messages_sent: Count
+    loss: Number | None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over steps. Blocks are those of datagram exchanges."""
+
+    compute_ns: Whole
+    stall_ns: Whole
+    payload_bytes: Count
+    messages_sent: Count
+    blocks_expected: Count
+    blocks_lost: Count
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(**{name: value - getattr(other, name) for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The accuracy of a model after `step` steps, which ended at `end_ns` on the shared clock."""
+
+    step: Count
+    end_ns: Count
+    accuracy: Number
+
+
+@dataclass(frozen=True)
+class Regrouped:
+    """The change to an epoch of the membership, as one member saw it.
+
+    Attributes:
+        epoch: its number. members: its workers. steps: how many steps the model of each had made; None without one.
+        step: the step with which all go on.
+        begun_ns, ended_ns: from when this member noticed the end of the old epoch until it went on.
+        payload_bytes: bytes of vectors that it sent for this.
+    """
+
+    epoch: Count
+    members: Annotated[list[Count], MANY]
+    steps: Annotated[list[Count | None], MANY]
+    step: Count
+    begun_ns: Count
+    ended_ns: Count
+    payload_bytes: Count
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The measurements of one worker.
+
+    Attributes:
+        window_begin_ns, window_end_ns: begin and end of the measured steps on the shared clock.
+        window: sums over the measured steps. total: over all steps and the final drain.
+        final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
+        evaluations: for the lowest rank at the end, the accuracy of its model as it was at these times, the last after
+            the final drain; empty for other ranks, and if no model is trained.
+        replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
+            ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
+            None for vectors without payload.
+        messages: for rank 0, the messages of its first steps ; empty for other ranks.
+        slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
+        tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
+            the simulated clock.
+        epochs: the changes of the membership that this worker went through.
+    """
+
+    window_begin_ns: Count
+    window_end_ns: Count
+    window: Sums
+    total: Sums
+    final_loss: Number | None
+    replica_spread: Number | None
+    evaluations: Annotated[list[Evaluated], MANY]
+    messages: Annotated[list[Message], Bounds(max_length=JOURNAL_LIMIT, fail_fast=True)]
+    slowed_ns: Annotated[list[list[Count | None]], MANY]
+    tcp_windows: tuple[Count, Count]
+    epochs: Annotated[list[Regrouped], MANY]

@@ -1,23 +1,24 @@
-"""The training loop: the same on every testbed, for every algorithm and workload."""
+"""The training loop: the same in a worker process and on the simulated clock, for every algorithm and workload."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
+from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm, Replica
-from wanbench.workloads.comm.base import Clock, CommError, Vector, Work
-from wanbench.workloads.comm.membership import Minority
+from wanbench.workloads.comm.base import Clock, Comm, CommError, Vector, Work
+from wanbench.workloads.comm.membership import Membership, Minority
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
 from wanbench.workloads.compute.task import Evaluation, Task
-from wanbench.workloads.loop.elastic import Elastic, Regrouped
-from wanbench.workloads.loop.job import Job
+from wanbench.workloads.loop.elastic import Elastic
+from wanbench.workloads.loop.job import Evaluated, Job, Outcome, Regrouped, StepRow, Sums
+from wanbench.workloads.registry import make_task
 
-Emit = Callable[[dict[str, Any]], None]
+Emit = Callable[[StepRow], None]
 Windows = Callable[[], int]  # the sum of TCP's congestion windows, in segments
 
 _MOST_ROUNDS = 2  # of the warm-up, as a multiple of the least
@@ -25,47 +26,50 @@ _GROWS = 1.05
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """The accuracy of a model after `step` steps, which ended at `end_ns` on the shared clock."""
-
-    step: int
-    end_ns: int
-    accuracy: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The measurements of one worker.
+class Hooks:
+    """What the place where a job runs wants to know of it.
 
     Attributes:
-        window_begin_ns, window_end_ns: begin and end of the measured steps on the shared clock.
-        window: sums over the measured steps: compute_ns, stall_ns, payload_bytes, messages_sent, and for datagram
-            exchanges blocks_expected and blocks_lost.
-        total: the same over all steps and the final drain.
-        final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
-        evaluations: for the lowest rank at the end, the accuracy of its model as it was at these times, the last after
-            the final drain; empty for other ranks, and if no model is trained.
-        replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
-            ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
-            None for vectors without payload.
-        messages: for rank 0, the messages of its first steps (`workloads.comm.meter.Message`); empty for other ranks.
-        slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
-        tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
-            the simulated clock.
-        epochs: the changes of the membership that this worker went through (`loop.elastic.Regrouped`).
+        emit: called with one row per step.
+        warm: called when all workers are warm, before the first step; measurement begins after it.
+        evaluating: called before each evaluation of a copy of the model, after training.
+        windows: returns TCP's congestion windows; None on the simulated clock.
     """
 
-    window_begin_ns: int
-    window_end_ns: int
-    window: dict[str, int]
-    total: dict[str, int]
-    final_loss: float | None
-    replica_spread: float | None
-    evaluations: tuple[dict[str, Any], ...] = ()
-    messages: tuple[dict[str, Any], ...] = ()
-    slowed_ns: Sequence[Sequence[int | None]] = ()
-    tcp_windows: tuple[int, int] = (0, 0)
-    epochs: tuple[dict[str, Any], ...] = ()
+    emit: Emit
+    warm: Callable[[], None] = lambda: None
+    evaluating: Callable[[], None] = lambda: None
+    windows: Windows | None = None
+
+
+def run(
+    job: Job, comm: Comm, clock: Clock, hooks: Hooks, *, phantom: bool = False, membership: Membership | None = None
+) -> Outcome:
+    """Build the parts of a job, open TCP's windows, and train.
+
+    Args:
+        comm: connected to the peers; of a worker that has returned, `comm.membership.Alone`. clock: shared with them.
+        membership: lets training go on without workers that are lost; None: they must stay.
+        phantom: use vectors without payload, unless the workload trains a model.
+
+    Raises:
+        CommError: a peer is gone. AlgorithmError, WorkloadError, LearnerError, OptimizerError: the job is not valid.
+    """
+    metered = MeteredComm(comm, clock)
+    algorithm = algorithms.create(job.kind, job.params)
+    own = job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, job.train
+    task = make_task(*own, phantom=phantom, slow=job.slow)
+    optimizer = make_optimizer(job)
+    if not job.returned:
+        warm_up(metered, job, task.w, clock, hooks.windows)
+    metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
+    hooks.warm()
+    elastic = None if membership is None else Elastic(membership, metered, clock)
+    try:
+        return train(job, task, algorithm, optimizer, metered, clock, hooks, elastic)
+    finally:
+        if membership is not None:
+            membership.close()
 
 
 class Copies:
@@ -141,20 +145,18 @@ def train(
     optimizer: Optimizer,
     comm: MeteredComm,
     clock: Clock,
-    emit: Emit,
-    windows: Windows | None = None,
-    evaluating: Callable[[], None] = lambda: None,
+    hooks: Hooks,
     elastic: Elastic | None = None,
 ) -> Outcome:
-    """Run `job.steps` steps; `emit` is called with one row per step.
+    """Run `job.steps` steps.
 
     A worker copies its model at each evaluation, and evaluates the copies after training (`Copies`). So an evaluation
-    costs training a copy of the model, and waits for nothing. `evaluating` is called before each evaluation of a copy.
+    costs training a copy of the model, and waits for nothing.
 
     Args:
         elastic: lets training go on without workers that are lost. Without it, this raises CommError then.
     """
-    training = _Training(job, task, algorithm, optimizer, comm, clock, emit, windows)
+    training = _Training(job, task, algorithm, optimizer, comm, clock, hooks)
     returned = elastic is not None and job.returned
     while True:
         try:
@@ -168,7 +170,7 @@ def train(
                 raise
             made = None if returned else training.made
             training.made, returned = elastic.recover(training.replica, algorithm, made), False
-    return training.outcome(evaluating, elastic.history if elastic is not None else ())
+    return training.outcome(elastic.history if elastic is not None else ())
 
 
 class _Training:
@@ -186,11 +188,10 @@ class _Training:
         optimizer: Optimizer,
         comm: MeteredComm,
         clock: Clock,
-        emit: Emit,
-        windows: Windows | None,
+        hooks: Hooks,
     ) -> None:
         self._job, self._task, self._algorithm, self._optimizer = job, task, algorithm, optimizer
-        self._comm, self._clock, self._emit, self._windows = comm, clock, emit, windows
+        self._comm, self._clock, self._hooks = comm, clock, hooks
         m = task.w.clone().zero_()
         self.replica = Replica(
             task.w,
@@ -208,7 +209,7 @@ class _Training:
         self._losses: list[float] = []
         self._opened = [0, 0]
         self._copies = Copies(job, task, algorithm)
-        self._copies.take(0, self._first["now_ns"])
+        self._copies.take(0, self._first.now_ns)
         self._spread: float | None = None
         self.made = 0
 
@@ -223,7 +224,7 @@ class _Training:
     def _step(self, step: int) -> None:
         job, task, algorithm, replica = self._job, self._task, self._algorithm, self.replica
         if step == job.window_begin:
-            self._opened[0] = self._windows() if self._windows is not None else 0
+            self._opened[0] = self._windows()
             self._before = self._begin = _totals(task, self._comm, self._clock)
         replica.step = step
         self._optimizer.advance(step)
@@ -234,12 +235,15 @@ class _Training:
         after = _totals(task, self._comm, self._clock)
         if step + 1 == job.window_begin + job.window_steps:
             self._end = after
-            self._opened[1] = self._windows() if self._windows is not None else 0
-        self._copies.take(step + 1, after["now_ns"])
+            self._opened[1] = self._windows()
+        self._copies.take(step + 1, after.now_ns)
         if loss is not None:
             self._losses.append(loss)
-        self._emit(_row(job, step, self._before, after, loss))
+        self._hooks.emit(_row(job, step, self._before, after, loss))
         self._before = after
+
+    def _windows(self) -> int:
+        return 0 if self._hooks.windows is None else self._hooks.windows()
 
     def finish(self) -> None:
         """Wait for what is in flight, and compare the replicas. Raises: CommError."""
@@ -249,24 +253,24 @@ class _Training:
             self._end = self._before
         self._spread = _spread(self._task.w, self._comm)
 
-    def outcome(self, evaluating: Callable[[], None], epochs: Sequence[Regrouped]) -> Outcome:
+    def outcome(self, epochs: Sequence[Regrouped]) -> Outcome:
         """Evaluate the copies, and return what was measured."""
-        self._copies.take_last(self._last["now_ns"])
+        self._copies.take_last(self._last.now_ns)
         journal, self._comm.journal = self._comm.journal or [], None
         tail = self._losses[-max(1, len(self._losses) // 10) :]
         begin, end, first, last = self._begin, self._end, self._first, self._last
         return Outcome(
-            window_begin_ns=begin["now_ns"],
-            window_end_ns=end["now_ns"],
-            window={key: end[key] - begin[key] for key in begin if key != "now_ns"},
-            total={key: last[key] - first[key] for key in first if key != "now_ns"},
+            window_begin_ns=begin.now_ns,
+            window_end_ns=end.now_ns,
+            window=end.sums - begin.sums,
+            total=last.sums - first.sums,
             final_loss=sum(tail) / len(tail) if tail else None,
             replica_spread=self._spread,
-            evaluations=tuple(map(asdict, self._copies.evaluate(evaluating))) if self._comm.rank == 0 else (),
-            messages=tuple(asdict(message) for message in journal),
-            slowed_ns=() if self._task.slow is None else self._task.slow.turned_ns,
+            evaluations=[*self._copies.evaluate(self._hooks.evaluating)] if self._comm.rank == 0 else [],
+            messages=journal,
+            slowed_ns=[] if self._task.slow is None else self._task.slow.turned_ns,
             tcp_windows=(self._opened[0], self._opened[1]),
-            epochs=tuple(asdict(epoch) for epoch in epochs),
+            epochs=[*epochs],
         )
 
 
@@ -284,37 +288,38 @@ def make_optimizer(job: Job) -> Optimizer:
     return make(configured(job.train, job.steps))
 
 
-def _totals(task: Task, comm: MeteredComm, clock: Clock) -> dict[str, int]:
-    return {
-        "now_ns": clock.now(),
-        "compute_ns": task.compute_ns,
-        "stall_ns": comm.stall_ns,
-        "payload_bytes": comm.payload_bytes,
-        "messages_sent": comm.messages_sent,
-        "blocks_expected": comm.blocks_expected,
-        "blocks_lost": comm.blocks_lost,
-    }
+@dataclass(frozen=True)
+class _Totals:
+    """All since the begin of training, and the time on the shared clock."""
+
+    now_ns: int
+    sums: Sums
 
 
-def _row(
-    job: Job,
-    step: int,
-    before: dict[str, int],
-    after: dict[str, int],
-    loss: float | None,
-) -> dict[str, Any]:
-    duration = after["now_ns"] - before["now_ns"]
-    compute = after["compute_ns"] - before["compute_ns"]
-    stall = after["stall_ns"] - before["stall_ns"]
-    return {
-        "rank": job.rank,
-        "step": step,
-        "end_ns": after["now_ns"],
-        "step_time_s": duration / 1e9,
-        "compute_s": compute / 1e9,
-        "stall_s": stall / 1e9,
-        "overhead_s": (duration - compute - stall) / 1e9,
-        "payload_bytes": after["payload_bytes"] - before["payload_bytes"],
-        "messages_sent": after["messages_sent"] - before["messages_sent"],
-        "loss": loss,
-    }
+def _totals(task: Task, comm: MeteredComm, clock: Clock) -> _Totals:
+    now_ns = clock.now()
+    sums = Sums(
+        compute_ns=task.compute_ns,
+        stall_ns=comm.stall_ns,
+        payload_bytes=comm.payload_bytes,
+        messages_sent=comm.messages_sent,
+        blocks_expected=comm.blocks_expected,
+        blocks_lost=comm.blocks_lost,
+    )
+    return _Totals(now_ns, sums)
+
+
+def _row(job: Job, step: int, before: _Totals, after: _Totals, loss: float | None) -> StepRow:
+    duration_ns, made = after.now_ns - before.now_ns, after.sums - before.sums
+    return StepRow(
+        rank=job.rank,
+        step=step,
+        end_ns=after.now_ns,
+        step_time_s=duration_ns / 1e9,
+        compute_s=made.compute_ns / 1e9,
+        stall_s=made.stall_ns / 1e9,
+        overhead_s=(duration_ns - made.compute_ns - made.stall_ns) / 1e9,
+        payload_bytes=made.payload_bytes,
+        messages_sent=made.messages_sent,
+        loss=loss,
+    )

@@ -94,7 +94,7 @@ def module_of(generator: torch.Generator) -> nn.Module:
             super().__init__()
             self.tokens = nn.Embedding(SYMBOLS, _WIDTH)
             self.places = nn.Embedding(CONTEXT, _WIDTH)
-            self.blocks = nn.ModuleList(_transformer_block() for _ in range(_BLOCKS))
+            self.blocks = nn.ModuleList(_make_block() for _ in range(_BLOCKS))
             self.norm = nn.LayerNorm(_WIDTH)
             self.head = nn.Linear(_WIDTH, SYMBOLS, bias=False)
 
@@ -109,7 +109,7 @@ def module_of(generator: torch.Generator) -> nn.Module:
     return module
 
 
-def _transformer_block() -> nn.Module:
+def _make_block() -> nn.Module:
     """Attention and a layer that is wider inside, each added to its input."""
     from torch import nn
     from torch.nn.functional import gelu, scaled_dot_product_attention

@@ -2,13 +2,12 @@
 
 Layout
     worker.py      takes commands; container.py: the same in a container
-    training.py    runs a job, streams rows back; mortal.py: in a process that can be killed and started again
-    joining.py     how a worker joins its group; route.py: the congestion control of its connections
-    connections.py the connections of this process: their congestion control and windows
+    training.py    runs a job: joins its group, streams rows back; can be killed and started again
+    program.py     runs a user's program in a worker's network; agent.py: commands of other workers
     forkserver.py  the parent of workers, and of processes that simulate: imports modules once
-    program.py     runs a user's program in a worker's network
-    heartbeat.py   notices when a worker or its program did not run; shortage.py: what held it back
+    machine.py     a worker's own processes, names and memory; descendants.py: ends what a process has started
+    namespace.py   a private network stack; tun.py: its device; configuration.py: what was changed in it
+    heartbeat.py   notices when a worker or its program did not run, and what held it back
     probing.py     the worker's part of measuring the network
-    namespace.py   a private network stack; tun.py: its device
-    control.py     the control channel: JSON lines and file descriptors
+    control.py     the control channel: JSON lines and file descriptors; finished.py: the last message of a worker
 """

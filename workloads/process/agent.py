@@ -14,13 +14,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wanbench.workloads.process.control import Channel, ControlError, short_name
+from wanbench.workloads.process.control import Channel, ControlError, dial
 
 _PATIENCE_S = 30.0
 _OPTIONS_WITH_VALUE = "bcDEeFIiJLlmOopQRSWw"  # of ssh
@@ -36,12 +35,12 @@ def main(arguments: Sequence[str]) -> int:
     if len(rest) < 2:
         print("wanbench agent: expected HOST COMMAND...", file=sys.stderr)
         return 255
-    host, known = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
-    if host not in known:
-        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(known)}", file=sys.stderr)
+    host, hosts = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
+    if host not in hosts:
+        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(hosts)}", file=sys.stderr)
         return 255
     try:
-        channel = Channel(_connect(folder / host))
+        channel = Channel(dial(folder / host, _PATIENCE_S))  # the worker can start later
         channel.send({"command": " ".join(rest[1:])}, fds=[0, 1, 2])
         answer = channel.recv()
     except OSError as error:
@@ -51,33 +50,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"wanbench agent: {host}: {answer['error'] if answer else 'the worker ended'}", file=sys.stderr)
         return 255
     return int(answer["code"])
-
-
-def _connect(path: Path) -> socket.socket:
-    """Connect to a worker, which can start later than this process."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        sock = socket.socket(socket.AF_UNIX)
-        try:
-            with short_name(path) as name:
-                sock.connect(name)
-        except (FileNotFoundError, ConnectionRefusedError):
-            sock.close()
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return sock
-
-
-def listen(path: Path) -> socket.socket:
-    """Open the socket of this worker."""
-    sock = socket.socket(socket.AF_UNIX)
-    with short_name(path) as name:
-        sock.bind(name)
-    path.chmod(0o600)
-    sock.listen(1024)
-    return sock
 
 
 def serve(sock: socket.socket, environment: Mapping[str, str], cwd: str) -> None:

@@ -19,7 +19,7 @@ from itertools import chain
 from socket import inet_ntoa
 from typing import NamedTuple
 
-from wanbench.workloads.process.netlink import IFF_UP, LISTED, ask, attribute, attributes
+from wanbench.workloads.process.namespace import IFF_UP, LISTED, ask, attribute, attributes
 
 Change = tuple[str, str]
 """A place, and what has changed there: "wan0", "qdisc tbf, at the start noqueue"."""
@@ -77,19 +77,19 @@ _RTA_DST, _RTA_OIF, _RTA_CACHEINFO, _RTM_F_CLONED, _NUD_PERMANENT = 1, 4, 12, 0x
 _ALL = frozenset(range(64))
 _TABLES = (
     # hardware address, master, queue length, limits of segments, XDP
-    _Table(_LINKS, "device", 16, lambda _, known: f"up with MTU {_number(known[_IFLA_MTU])}",
+    _Table(_LINKS, "device", 16, lambda _, attrs: f"up with MTU {_number(attrs[_IFLA_MTU])}",
            slice(8), (1, 10, 13, 40, 41, 43, 58, 63, 64), lambda begin: _number(begin[8:12]) & IFF_UP != 0),
-    _Table(22, "address", 8, lambda begin, known: f"{inet_ntoa(known.get(_IFA_LOCAL, known[_IFA_ADDRESS]))}/{begin[1]}",
+    _Table(22, "address", 8, lambda begin, attrs: f"{inet_ntoa(attrs.get(_IFA_LOCAL, attrs[_IFA_ADDRESS]))}/{begin[1]}",
            slice(2), (_IFA_ADDRESS, _IFA_LOCAL)),
-    _Table(30, "neighbour", 12, lambda _, known: inet_ntoa(known[_NDA_DST]),
+    _Table(30, "neighbour", 12, lambda _, attrs: inet_ntoa(attrs[_NDA_DST]),
            slice(8), (_NDA_DST, 2), lambda begin: _number(begin[8:10]) & _NUD_PERMANENT != 0),
     # parent; kind, options, sizes of packets
-    _Table(38, "qdisc", 20, lambda _, known: _text(known[_TCA_KIND]), slice(12, 16), (_TCA_KIND, 2, 8)),
+    _Table(38, "qdisc", 20, lambda _, attrs: _text(attrs[_TCA_KIND]), slice(12, 16), (_TCA_KIND, 2, 8)),
     # handle, parent, priority and protocol; kind. What it does has counters.
-    _Table(_FILTERS, "filter", 20, lambda _, known: _text(known[_TCA_KIND]), slice(8, 20), (_TCA_KIND,)),
-    _Table(_ROUTES, "route", 12, lambda begin, known: f"{inet_ntoa(known.get(_RTA_DST, bytes(4)))}/{begin[1]}",
+    _Table(_FILTERS, "filter", 20, lambda _, attrs: _text(attrs[_TCA_KIND]), slice(8, 20), (_TCA_KIND,)),
+    _Table(_ROUTES, "route", 12, lambda begin, attrs: f"{inet_ntoa(attrs.get(_RTA_DST, bytes(4)))}/{begin[1]}",
            slice(8), _ALL - {_RTA_CACHEINFO}, lambda begin: _number(begin[8:12]) & _RTM_F_CLONED == 0),
-    _Table(_RULES, "rule", 12, lambda _, known: f"{_number(known.get(_FRA_PRIORITY, b''))}", slice(12), _ALL),
+    _Table(_RULES, "rule", 12, lambda _, attrs: f"{_number(attrs.get(_FRA_PRIORITY, b''))}", slice(12), _ALL),
 )  # fmt: skip
 
 
@@ -125,16 +125,16 @@ def _listed(names: dict[int, str]) -> Iterator[Thing]:
         for device in names if table.request == _FILTERS else (0,):
             request = struct.pack("B3xi", socket.AF_INET, device).ljust(table.size, b"\0")
             for answer in ask(table.request, request, LISTED):
-                begin, known = answer[: table.size], attributes(answer[table.size :])
+                begin, attrs = answer[: table.size], attributes(answer[table.size :])
                 if not table.is_set(begin):
                     continue
-                index = {_ROUTES: known.get(_RTA_OIF, b""), _RULES: b""}.get(table.request, begin[4:8])
+                index = {_ROUTES: attrs.get(_RTA_OIF, b""), _RULES: b""}.get(table.request, begin[4:8])
                 if table.request == _LINKS:
-                    names[_number(index)] = _text(known[_IFLA_IFNAME])
+                    names[_number(index)] = _text(attrs[_IFLA_IFNAME])
                 place = names.get(_number(index)) if index else NAMESPACE
-                values = [attribute(kind, known[kind]) for kind in sorted(known.keys() & table.attributes)]
+                values = [attribute(kind, attrs[kind]) for kind in sorted(attrs.keys() & table.attributes)]
                 if place is not None:
-                    yield place, table.kind, table.words(begin, known), begin[table.begin] + b"".join(values)
+                    yield place, table.kind, table.words(begin, attrs), begin[table.begin] + b"".join(values)
 
 
 def _offloads(names: Iterable[str]) -> Iterator[Thing]:

@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from wanbench.workloads import imported
 from wanbench.workloads.process import machine
-from wanbench.workloads.process.control import Channel, short_name, text
+from wanbench.workloads.process.control import Channel, dial, text
 from wanbench.workloads.process.namespace import become_user
 
 PATIENCE_S = 60.0  # maximum time to wait for a controller
@@ -114,8 +114,7 @@ def _import_in_the_background() -> None:
     with suppress(ImportError):  # the main thread tries again and reports it
         from wanbench.workloads.process.worker import TRAINING
 
-        for name in TRAINING:
-            importlib.import_module(name)
+        importlib.import_module(TRAINING)
 
 
 def _await_controller(path: Path) -> socket.socket:
@@ -131,19 +130,15 @@ def _await_controller(path: Path) -> socket.socket:
 
 def _connected(path: Path) -> socket.socket | None:
     """Connect as the owner of the socket's folder: root without capabilities cannot enter another user's folder."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.geteuid()
     try:
         if before == 0:
             os.seteuid(path.parent.stat().st_uid)
-        with short_name(path) as name:
-            sock.connect(name)
+        return dial(path)
     except OSError:
-        sock.close()
         return None
     finally:
         os.seteuid(before)
-    return sock
 
 
 def _watch(sock: socket.socket, signals: int, path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 MAX_MESSAGE_BYTES = 64 << 20  # the rows of one second take kilobytes, the largest network a megabyte
 _CHUNK = 1 << 16
+_RETRY_S = 0.02
 _MAX_FDS = 64
 _MAX_SHOWN_BYTES = 60
 
@@ -118,6 +119,36 @@ def failure(error: Exception) -> dict[str, Any]:
     # Our own errors are sentences. A user's KeyError needs its name to be understood.
     ours = type(error).__module__ != "builtins"
     return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
+
+
+def listen(path: Path) -> socket.socket:
+    """Open a Unix socket, for this user only."""
+    sock = socket.socket(socket.AF_UNIX)
+    with short_name(path) as name:
+        sock.bind(name)
+    path.chmod(0o600)
+    sock.listen(1024)
+    return sock
+
+
+def dial(address: Path | tuple[str, int], patience_s: float = 0.0) -> socket.socket:
+    """Connect to a Unix socket or a TCP port, which can be opened later. Raises: OSError."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        sock = socket.socket(socket.AF_UNIX if isinstance(address, Path) else socket.AF_INET)
+        try:
+            if isinstance(address, Path):
+                with short_name(address) as name:
+                    sock.connect(name)
+            else:
+                sock.connect(address)
+        except OSError as error:
+            sock.close()
+            if not isinstance(error, FileNotFoundError | ConnectionRefusedError) or time.monotonic() >= deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return sock
 
 
 @contextmanager

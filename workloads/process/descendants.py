@@ -31,12 +31,12 @@ def adopt_orphans() -> Callable[[], None]:
     before = frozenset(_children())
 
     def end() -> None:
-        while left := [child for child in _children() if child not in before]:
-            for child in left:
+        while children := [child for child in _children() if child not in before]:
+            for child in children:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(child, signal.SIGKILL)
             # Never wait for one alone: process 1 of a namespace ends after all others in it, which can be ours too.
-            for child in left:
+            for child in children:
                 with suppress(ChildProcessError):
                     os.waitpid(child, os.WNOHANG)  # then its children are ours
             time.sleep(_LOOK_S)

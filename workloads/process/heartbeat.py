@@ -16,17 +16,23 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
-from wanbench.workloads.process.shortage import Swapping, Throttling
+from wanbench.workloads.wire import Count
 
-PAUSED, STOPPED, THROTTLED, SWAPPED = "paused", "stopped", "throttled", "swapped"
+PAUSED: Final = "paused"
+STOPPED: Final = "stopped"
+THROTTLED: Final = "throttled"
+SWAPPED: Final = "swapped"
 
 BEAT_S = 0.02
 LEAST_NS = 10_000_000  # shorter delays are those of a busy host, of which packets and steps tell
 _BEAT_NS = round(BEAT_S * 1e9)
 _COUNT_EVERY = 10  # beats: reading the counters of the kernel, and the list of processes
 _MOST = 2000  # losses that are kept
+
+
+Cause = Literal["paused", "stopped", "throttled", "swapped"]
 
 
 class Lost(NamedTuple):
@@ -38,9 +44,9 @@ class Lost(NamedTuple):
         begin_ns, end_ns: of the loss. For the last two causes it ends when it was read, and only its length is exact.
     """
 
-    cause: str
-    begin_ns: int
-    end_ns: int
+    cause: Cause
+    begin_ns: Count
+    end_ns: Count
 
 
 class Losses:
@@ -108,20 +114,15 @@ class Heartbeat:
         if self._programs is not None:
             self._note(self._programs.still_stopped(now))
 
-    def _note(self, found: Iterable[Lost]) -> None:
-        for lost in found:
+    def _note(self, losses: Iterable[Lost]) -> None:
+        for lost in losses:
             self._losses.add(lost)
-
-
-class _Counted(Protocol):
-    def total_ns(self) -> int | None:
-        """A growing counter; None if there is none."""
 
 
 class _Meter:
     """The growth of a counter of the kernel."""
 
-    def __init__(self, cause: str, counter: _Counted) -> None:
+    def __init__(self, cause: Cause, counter: Throttling | Swapping) -> None:
         self._cause, self._counter = cause, counter
         self._before_ns, self._total_ns = time.monotonic_ns(), counter.total_ns()
 
@@ -143,17 +144,17 @@ class _Programs:
     def __init__(self) -> None:
         self.waited_ns: dict[str, int] = {}
         self._machine = os.readlink("/proc/self/ns/pid")
-        self._found: set[str] = set()
+        self._pids: set[str] = set()
         self._since_ns: dict[str, int] = {}
 
     def stopped(self, now_ns: int, *, look: bool) -> Iterator[Lost]:
         """Yield the processes that a signal or a debugger had stopped and that run again, or have ended."""
         if look:
-            self._found = set(self._look())
-            for pid in self._found:
+            self._pids = set(self._look())
+            for pid in self._pids:
                 with suppress(OSError, IndexError, ValueError):
                     self.waited_ns[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-        for pid in self._found | set(self._since_ns):
+        for pid in self._pids | set(self._since_ns):
             if _state(pid) in ("T", "t"):
                 self._since_ns.setdefault(pid, now_ns)
             elif pid in self._since_ns:
@@ -179,3 +180,65 @@ def _state(pid: str) -> str | None:
     except OSError:
         return None
     return stat.rpartition(")")[2].split()[0]
+
+
+_OWN, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_MEMORY_OF_THE_HOST = Path("/proc/pressure/memory")
+
+
+class Throttling:
+    """The time for which the limits of processor time of this process's cgroups held it back."""
+
+    def __init__(self) -> None:
+        self._files = [file for folder in _folders("cpu") if (file := folder / "cpu.stat").is_file()]
+
+    def total_ns(self) -> int | None:
+        """Since the cgroups exist, summed over processors; None if the kernel does not count it."""
+        counts = [count for file in self._files if (count := _throttled_ns(file)) is not None]
+        return sum(counts) if counts else None
+
+
+class Swapping:
+    """The time for which some process of this cgroup, or else of the host, waited for memory (PSI)."""
+
+    def __init__(self) -> None:
+        own = (file for folder in _folders("memory") if (file := folder / "memory.pressure").is_file())
+        self._file = next(own, _MEMORY_OF_THE_HOST)
+
+    def total_ns(self) -> int | None:
+        """Since the cgroup exists; None if the kernel does not count it."""
+        with suppress(OSError, ValueError, IndexError):
+            return int(self._file.read_text().splitlines()[0].rpartition("total=")[2]) * 1000
+        return None
+
+
+def _throttled_ns(file: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        counts = dict(line.split() for line in file.read_text().splitlines())
+        if "throttled_usec" in counts:  # version 2
+            return int(counts["throttled_usec"]) * 1000
+        if "throttled_time" in counts:
+            return int(counts["throttled_time"])
+    return None
+
+
+def _folders(controller: str) -> Iterator[Path]:
+    """The folders of this process's cgroup and those around it, from the inside out, for one controller.
+
+    A container can see its own cgroup as the root, whatever the name that the kernel gives.
+    """
+    for line in _OWN.read_text().splitlines() if _OWN.exists() else ():
+        _, controllers, name = line.split(":", 2)
+        if not controllers:
+            roots = [_CGROUPS, _CGROUPS / "unified"]
+        elif controller in controllers.split(","):
+            roots = [_CGROUPS / controllers]
+        else:
+            continue
+        for root in filter(Path.is_dir, roots):
+            inside = root / name.lstrip("/")
+            while inside != root:
+                if inside.is_dir():
+                    yield inside
+                inside = inside.parent
+            yield root

@@ -1,4 +1,4 @@
-"""A private network stack for one worker: namespace, TCP settings, and only the rights that it needs.
+"""A private network stack for one worker: namespace, TCP settings, routes, and only the rights that it needs.
 
 All this happens at the start of a worker, while it has a single thread. The worker gets its own namespace, brings `lo`
 up and fixes the TCP settings. Once its device is open (`workloads.process.tun`), it gives up the right to change any of
@@ -19,8 +19,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-
-from wanbench.workloads.process.netlink import IFF_UP, RTM_SETLINK, ask
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_TIMERSLACK, _PR_SET_NO_NEW_PRIVS = 1, 24, 29, 38
@@ -133,7 +131,7 @@ def enter_private_network() -> None:
     become_namespace_root()
     unshare(_CLONE_NEWNET, "new network namespace")
     try:
-        _loopback_up()
+        bring_up("lo")
     except OSError as error:
         raise NamespaceError(f"new network namespace: lo: {error.strerror}{_remedy(errno.EPERM)}") from error
     _disable_ipv6()
@@ -163,8 +161,10 @@ def _read_sysctl(name: str) -> str | None:
         return None
 
 
-def _loopback_up() -> None:
-    ask(RTM_SETLINK, struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex("lo"), IFF_UP, IFF_UP))
+def bring_up(device: str, attributes: bytes = b"") -> None:
+    """Bring a device up, with these attributes. Raises: OSError."""
+    link = struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(device), IFF_UP, IFF_UP)
+    ask(_RTM_SETLINK, link + attributes)
 
 
 def _disable_ipv6() -> None:
@@ -179,19 +179,19 @@ def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[s
     Args:
         settings: `congestion` (name) and `slow_start_after_idle` (bool), which are not changed if missing, and
             `buffer_bytes` (the largest socket buffer, default `BUFFER_BYTES`).
-        routed: the congestion control that the route to the peers already has (`workloads.process.route`).
+        routed: the congestion control that the route to the peers already has (`set_congestion`).
 
     Raises:
         NamespaceError: an unknown key, or a value that the kernel refuses or changes.
     """
-    wanted = tcp_sysctls(settings)
+    sysctls = tcp_sysctls(settings)
     # The kernel can refuse, or restrict, what the route has.
-    if routed is not None and wanted.pop("tcp_congestion_control", routed) != routed:
+    if routed is not None and sysctls.pop("tcp_congestion_control", routed) != routed:
         raise NamespaceError(f"tcp congestion {settings['congestion']!r}: the route to the peers has {routed!r}")
-    for name, text in wanted.items():
+    for name, text in sysctls.items():
         _write_sysctl(name, text)
     effective = {name: _in_force(name) for name in (*_SETTINGS.values(), *_PINNED, *_BUFFERS)}
-    for name, text in wanted.items():
+    for name, text in sysctls.items():
         if effective[name] != text:
             raise NamespaceError(f"{name}: wrote {text!r}, but the kernel reports {effective[name]!r}")
     return effective if routed is None else effective | {"tcp_congestion_control": routed}
@@ -203,16 +203,16 @@ def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
     Raises:
         NamespaceError: an unknown key.
     """
-    known = ("buffer_bytes", *_SETTINGS)
+    keys = ("buffer_bytes", *_SETTINGS)
     for key in settings:
-        if key not in known:
-            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(known)}")
+        if key not in keys:
+            raise NamespaceError(f"tcp: unknown setting {key!r}; expected one of {', '.join(keys)}")
     largest = settings.get("buffer_bytes", BUFFER_BYTES)
-    wanted = _PINNED | {name: f"{sizes} {largest}" for name, sizes in _BUFFERS.items()}
+    sysctls = _PINNED | {name: f"{sizes} {largest}" for name, sizes in _BUFFERS.items()}
     for key, value in settings.items():
         if key in _SETTINGS:
-            wanted[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
-    return wanted
+            sysctls[_SETTINGS[key]] = str(int(value)) if isinstance(value, bool) else str(value)
+    return sysctls
 
 
 def _in_force(name: str) -> str:
@@ -323,3 +323,110 @@ def _set_capabilities(effective: int, permitted: int, inheritable: int) -> None:
     data = struct.pack("6I", *(m & 0xFFFFFFFF for m in masks), *(m >> 32 for m in masks))
     if _libc.capset(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), data) != 0:
         raise NamespaceError(f"capset: {os.strerror(ctypes.get_errno())}")
+
+
+# ---------------------------------------------------------------- routes
+
+# The kernel restricts the sysctl, and the socket option, of a namespace to some congestion controls; others are allowed
+# to a route. A route decides for connections that this side opens and for those that it accepts.
+
+_RTM_NEWROUTE, _RTM_NEWRULE = 24, 32
+_RTA_DST, _RTA_OIF, _RTA_PREFSRC, _RTA_METRICS, _RTAX_CC_ALGO = 1, 4, 7, 8, 16
+_MAIN_TABLE, _BY_KERNEL, _BY_BOOT, _SCOPE_LINK, _UNICAST = 254, 2, 3, 253, 1
+_FRA_PRIORITY, _FRA_IP_PROTO, _FRA_DPORT_RANGE = 6, 22, 24
+_LOOK_UP, _UNREACHABLE = 1, 7
+OUTSIDE_TABLE, OUTSIDE_PRIORITY, DNS_PORT = 100, 40_000, 53  # the main table comes before, with priority 32766
+
+
+def set_congestion(device: str, address: str, name: str, *, prefix: int = 16) -> bool:
+    """Use a congestion control for all connections over `device`, which has `address`/`prefix`.
+
+    Return false if the kernel does not have it. Raises: OSError, without the right to change routes.
+    """
+    network = struct.pack("!I", struct.unpack("!I", socket.inet_aton(address))[0] & -1 << (32 - prefix) & 0xFFFFFFFF)
+    chosen = attribute(_RTA_METRICS, attribute(_RTAX_CC_ALGO, name.encode() + b"\0"))
+    try:
+        _set_route(device, address, _MAIN_TABLE, _BY_KERNEL, prefix, attribute(_RTA_DST, network) + chosen)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return True
+
+
+def lead_outside(device: str, address: str) -> None:
+    """Let programs find out the address that they have, which they do with a UDP socket that is connected outside.
+
+    Other connections to the outside, and searches for names, are refused at once, as there is no route.
+
+    Raises:
+        OSError: without the right to change routes.
+    """
+    _set_route(device, address, OUTSIDE_TABLE, _BY_BOOT, 0, b"")
+    port = attribute(_FRA_DPORT_RANGE, struct.pack("HH", DNS_PORT, DNS_PORT))
+    _add_rule(OUTSIDE_PRIORITY, 0, _UNREACHABLE, port)
+    _add_rule(OUTSIDE_PRIORITY + 1, OUTSIDE_TABLE, _LOOK_UP, b"")
+
+
+def _set_route(device: str, address: str, table: int, protocol: int, prefix: int, attributes: bytes) -> None:
+    route = struct.pack("8BI", socket.AF_INET, prefix, 0, 0, table, protocol, _SCOPE_LINK, _UNICAST, 0)
+    route += attribute(_RTA_OIF, struct.pack("i", socket.if_nametoindex(device)))
+    route += attribute(_RTA_PREFSRC, socket.inet_aton(address))
+    ask(_RTM_NEWROUTE, route + attributes, ACKNOWLEDGED | REPLACE_OR_CREATE)
+
+
+def _add_rule(priority: int, table: int, action: int, attributes: bytes) -> None:
+    """Add a rule for UDP."""
+    rule = struct.pack("8BI", socket.AF_INET, 0, 0, 0, table, 0, 0, action, 0)
+    rule += attribute(_FRA_PRIORITY, struct.pack("I", priority))
+    rule += attribute(_FRA_IP_PROTO, struct.pack("B", socket.IPPROTO_UDP))
+    ask(_RTM_NEWRULE, rule + attributes, ACKNOWLEDGED | REPLACE_OR_CREATE)
+
+
+# ---------------------------------------------------------------- rtnetlink
+
+IFF_UP = 0x1
+_RTM_SETLINK = 19
+ACKNOWLEDGED, REPLACE_OR_CREATE, LISTED = 0x4, 0x100 | 0x400, 0x300
+_REQUEST, _ERROR, _DONE = 0x1, 2, 3
+_HEADER = struct.Struct("IHHII")
+_MOST_BYTES = 1 << 16  # twice what the kernel sends at a time
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """Return an attribute as bytes."""
+    return struct.pack("HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def attributes(data: bytes) -> dict[int, bytes]:
+    """Return the values of attributes by their kind."""
+    values, at = {}, 0
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("HH", data, at)
+        values[kind & 0x3FFF] = data[at + 4 : at + length]  # without its flag "nested"
+        at += max(4, length + -length % 4)
+    return values
+
+
+def ask(kind: int, body: bytes, flags: int = ACKNOWLEDGED) -> list[bytes]:
+    """Send a request to change or list a network namespace, and return the answers without their headers.
+
+    To list needs no rights.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    answers: list[bytes] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
+        sock.sendall(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
+        while True:
+            data = sock.recv(_MOST_BYTES)
+            while data:
+                length, answer, *_ = _HEADER.unpack_from(data)
+                content, data = data[_HEADER.size : length], data[length + -length % 4 :]
+                if answer in (_ERROR, _DONE):
+                    number = -struct.unpack_from("i", content)[0]
+                    if number:
+                        raise OSError(number, os.strerror(number))
+                    return answers
+                answers.append(content)

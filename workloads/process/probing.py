@@ -1,7 +1,7 @@
 """The worker's part of measuring the emulated network: trains of UDP packets that contain their sending time.
 
 All workers of a host share this clock, so the sending time gives the one-way delay of each direction separately.
-`harness.emulators.probe.measure` decides which worker sends which trains to which peers, and evaluates the result.
+`harness.emulators.probe` decides which worker sends which trains to which peers, and evaluates the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from wanbench.workloads.process.namespace import set_timer_slack
 
-_STAMP = struct.Struct("<IIIq")  # round, train, sequence number of the segment, sending time in ns
+_STAMP = struct.Struct("<IIIIq")  # round, train, sequence number and packets of the segment, sending time in ns
 HEADERS_BYTES = 28  # IPv4 and UDP
 SMALLEST_BYTES = HEADERS_BYTES + _STAMP.size
 _RECEIVE_BUFFER_BYTES = 4 << 20
@@ -103,8 +103,9 @@ def probe_send(
                     _sleep_until(due)
                     due += train["spacing_ns"]
                 for receiver in to:
-                    datagram = _STAMP.pack(number, index, sequence, time.monotonic_ns()) + padding
-                    _send(sock, datagram, min(segment, train["packets"] - sequence), receiver)
+                    packets = min(segment, train["packets"] - sequence)
+                    datagram = _STAMP.pack(number, index, sequence, packets, time.monotonic_ns()) + padding
+                    _send(sock, datagram, packets, receiver)
     return {"shift_ns": shift}
 
 
@@ -137,8 +138,8 @@ def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) 
     """Receive the packets of one round: `expect`, or those until the clock reads `until_ns` and no more arrive.
 
     Returns:
-        `segments`: [train, sequence number, sent ns, received ns, packets] of each segment, in the order in which
-            their last packets arrived.
+        `segments`: [train, sequence number, sent ns, received ns, packets, copies] of each segment, in the order in
+            which their last packets arrived. Packets that arrive once more are its copies, and change nothing else.
     """
     set_timer_slack(1)
     segments: dict[tuple[int, int], list[int]] = {}
@@ -153,11 +154,17 @@ def probe_receive(sock: socket.socket, number: int, expect: int, until_ns: int) 
         received = time.monotonic_ns() - _since_arrival_ns(ancillary)
         size = _INT.unpack(ancillary[_UDP_GRO])[0] if _UDP_GRO in ancillary else len(data)
         until_ns = max(until_ns, time.monotonic_ns() + _QUIET_NS)  # the sender can be late, or this worker
-        for (round_number, train, sequence, sent), packets in _counted(data, size):
-            if round_number == number:
-                before = segments.pop((train, sequence), None)
-                segments[train, sequence] = [train, sequence, sent, received, packets + (before[4] if before else 0)]
-                arrived += packets
+        for (round_number, train, sequence, whole, sent), packets in _counted(data, size):
+            if round_number != number:
+                continue
+            segment = segments.setdefault((train, sequence), [train, sequence, sent, received, 0, 0])
+            new = min(packets, whole - segment[4])
+            segment[4] += new
+            segment[5] += packets - new
+            if new:
+                segment[3] = received
+                segments[train, sequence] = segments.pop((train, sequence))  # the last one so far
+            arrived += new
     return {"segments": list(segments.values())}
 
 

@@ -16,16 +16,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wanbench.workloads import imported
 from wanbench.workloads.loop import stepping
-from wanbench.workloads.process import configuration
-from wanbench.workloads.process.agent import listen, serve
-from wanbench.workloads.process.control import Channel, ControlError, short_name, text
+from wanbench.workloads.process import agent, configuration
+from wanbench.workloads.process.control import Channel, ControlError, dial, listen, text
+from wanbench.workloads.process.finished import Counters, FinishedProgram, Processor
 from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.machine import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
@@ -39,7 +41,7 @@ class ProgramError(ValueError):
     """A program cannot be started."""
 
 
-def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
+def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counters]) -> None:
     """Run the processes of `request`, report the end of each, and return when all have ended.
 
     While they run, it obeys three commands: `signal` ("number"), after which nothing is started; `kill` ("again": True
@@ -52,41 +54,38 @@ def run(channel: Channel, request: dict[str, Any], counters: Any) -> None:
             (path of the Unix socket; None if the rendezvous crosses the network), port, host (True on the worker whose
             program opens the rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr.
             With `stdin` there is another one before, for the first process. With `inherit`, each env is added to the
-            environment of this process. `agent` is the path of the socket for commands of other workers
-            (`workloads.process.agent`), which get `agent_env`; a worker that has one runs until it is signalled,
-            unless it has processes.
+            environment of this process. `agent` and `agent_env`: see `_services`.
         counters: a function without arguments, called before and after the program.
 
     Raises:
         ProgramError: a process cannot be started.
     """
-    door, agent = _open_door(request), _open_agent(request)
+    services = _services(request)
     processes = _Processes(channel, request)
     configured = configuration.read()
     before, used_before_s, heart = counters(), _used_s(), Heartbeat(programs=True)
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
-        if door is not None:
-            threading.Thread(target=_serve_door, args=(door, request), daemon=True).start()
-        if agent is not None:
-            environment = processes.environment(request["agent_env"])
-            threading.Thread(target=serve, args=(agent, environment, request["cwd"]), daemon=True).start()
+        for _, serves in services:
+            threading.Thread(target=serves, daemon=True).start()
         if not processes.watch():
             raise SystemExit(0)
     finally:
         lost = heart.stop()
         kill_programs()  # processes that a program left in the background
         processes.close()
-    for listener in filter(None, (door, agent)):
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
-        listener.close()
+        _close(services)
     changed = configuration.first_change(configured, configuration.read())
-    counts = {"counters_before": before, "counters_after": counters(), "changed": changed}
-    processor = {"waited_s": heart.waited_ns / 1e9, "used_s": _used_s() - used_before_s}
-    finished = {"imports": imported.noted(request["imports"]), "lost": lost, "processor": processor}
-    channel.send({"cmd": "program", "event": "finished", **finished, **counts})
+    finished = FinishedProgram(
+        imports=imported.noted(request["imports"]),
+        lost=lost,
+        counters_before=before,
+        counters_after=counters(),
+        processor=Processor(heart.waited_ns / 1e9, _used_s() - used_before_s),
+        changed=changed,
+    )
+    channel.send({"cmd": "program", "event": "finished", **asdict(finished)})
 
 
 def _used_s() -> float:
@@ -104,23 +103,16 @@ class _Processes:
 
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
         self._channel, self._cwd = channel, request["cwd"]
-        self._wanted: list[dict[str, Any]] = request["processes"]
-        self._inherited = dict(os.environ) if request.get("inherit") else {}
-        self._noting = {imported.NOTES_FILE: request["imports"]}
-        self._wanted = [wanted | {"env": self.environment(wanted["env"])} for wanted in self._wanted]
-        self._waiting = not self._wanted  # for commands of other workers
+        specs = request["processes"]
+        self._specs = [spec | {"env": _environment(request, spec["env"])} for spec in specs]
+        self._waiting = not self._specs  # for commands of other workers
         self._input = channel.take_fd() if request.get("stdin") else None
-        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._wanted]  # kept for a restart
+        self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._specs]  # kept for a restart
         self._running: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}  # by pidfd, readable when it ends
         self._killed: list[int] = []  # to be restarted
         self._restarts = 0
         self._ending = False
         self._began = time.monotonic()
-
-    def environment(self, own: dict[str, str]) -> dict[str, str]:
-        """The environment of a process that has these variables of its own. If it is Python, it notes its imports."""
-        merged = {**self._inherited, **own}
-        return merged | self._noting | stepping.injected(merged)
 
     def close(self) -> None:
         """Close the outputs."""
@@ -131,14 +123,14 @@ class _Processes:
     def start(self, numbers: Iterable[int]) -> None:
         """Start processes by number. Raises: ProgramError."""
         for number in numbers:
-            wanted = self._wanted[number]
+            spec = self._specs[number]
             if self._restarts:
-                wanted = wanted | {"env": {**wanted["env"], _RESTARTS: str(self._restarts)}}
+                spec = spec | {"env": {**spec["env"], _RESTARTS: str(self._restarts)}}
             try:
                 given = subprocess.DEVNULL if number or self._input is None else self._input
-                process = _start(wanted, self._cwd, given, *self._outputs[number])
+                process = _start(spec, self._cwd, given, *self._outputs[number])
             except OSError as error:
-                raise ProgramError(f"{error.filename or wanted['argv'][0]}: {error.strerror}") from None
+                raise ProgramError(f"{error.filename or spec['argv'][0]}: {error.strerror}") from None
             self._running[os.pidfd_open(process.pid)] = number, process
 
     def watch(self) -> bool:
@@ -212,10 +204,16 @@ class _Processes:
         return None
 
 
-def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> subprocess.Popen[bytes]:
-    parent, env = os.getpid(), wanted["env"]
-    if "steps" in wanted:
-        env = env | stepping.environment(Path(wanted["steps"]), hook=wanted["hook"], given=env)
+def _environment(request: dict[str, Any], own: dict[str, str]) -> dict[str, str]:
+    """The environment of a process that has these variables of its own. If it is Python, it notes its imports."""
+    merged = {**(os.environ if request.get("inherit") else {}), **own}
+    return merged | {imported.NOTES_FILE: request["imports"]} | stepping.injected(merged)
+
+
+def _start(spec: dict[str, Any], cwd: str, given: int, out: int, err: int) -> subprocess.Popen[bytes]:
+    parent, env = os.getpid(), spec["env"]
+    if "steps" in spec:
+        env = env | stepping.environment(Path(spec["steps"]), hook=spec["hook"], given=env)
 
     def restore_signals() -> None:
         die_with_parent(parent)
@@ -223,7 +221,7 @@ def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> 
             signal.signal(number, signal.SIG_DFL)
 
     return subprocess.Popen(
-        wanted["argv"],
+        spec["argv"],
         cwd=cwd,
         env=env,
         stdin=given,
@@ -234,28 +232,40 @@ def _start(wanted: dict[str, Any], cwd: str, given: int, out: int, err: int) -> 
     )
 
 
-def _open_agent(request: dict[str, Any]) -> socket.socket | None:
-    return listen(Path(request["agent"])) if request.get("agent") else None
+# ---------------------------------------------------------------- commands of other workers, and the rendezvous
 
 
-# ---------------------------------------------------------------- rendezvous
+def _services(request: dict[str, Any]) -> list[tuple[socket.socket, Callable[[], None]]]:
+    """Open the sockets of this worker. Return each with what serves it.
+
+    `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which get `agent_env`.
+    A worker that has one runs until it is signalled, unless it has processes.
+    """
+    services: list[tuple[socket.socket, Callable[[], None]]] = []
+    if request["door"] is not None:
+        door = _open_door(request)
+        services.append((door, partial(_serve_door, door, request)))
+    if request.get("agent"):
+        sock, environment = listen(Path(request["agent"])), _environment(request, request["agent_env"])
+        services.append((sock, partial(agent.serve, sock, environment, request["cwd"])))
+    return services
 
 
-def _open_door(request: dict[str, Any]) -> socket.socket | None:
+def _close(services: Iterable[tuple[socket.socket, Callable[[], None]]]) -> None:
+    for listener, _ in services:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
+        listener.close()
+
+
+def _open_door(request: dict[str, Any]) -> socket.socket:
     """Open the Unix socket on the worker with the rendezvous; on other workers, open the port for the program."""
-    if request["door"] is None:
-        return None
     if request["host"]:
-        sock = socket.socket(socket.AF_UNIX)
-        with short_name(Path(request["door"])) as name:
-            sock.bind(name)
-    else:
-        sock = socket.socket(socket.AF_INET)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("127.0.0.1", request["port"]))
+        return listen(Path(request["door"]))
+    sock = socket.socket(socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", request["port"]))
     sock.listen(1024)
-    if request["host"]:
-        os.chmod(request["door"], 0o600)
     return sock
 
 
@@ -283,25 +293,16 @@ def _join(near: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _dial(request: dict[str, Any]) -> socket.socket | None:
-    deadline = time.monotonic() + _DIAL_S
-    while time.monotonic() < deadline:
-        far = socket.socket(socket.AF_INET if request["host"] else socket.AF_UNIX)
-        try:
-            if request["host"]:
-                far.connect(("127.0.0.1", request["port"]))
-            else:
-                with short_name(Path(request["door"])) as name:
-                    far.connect(name)
-        except OSError:  # not open yet
-            far.close()
-            time.sleep(0.02)
-        else:
-            if request["host"]:
-                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return far
     where = f"127.0.0.1:{request['port']}"
-    print(f"{where}: the program of rank 0 did not open its rendezvous within {_DIAL_S:.0f} s", file=sys.stderr)
-    return None
+    try:
+        if not request["host"]:
+            return dial(Path(request["door"]), _DIAL_S)
+        far = dial(("127.0.0.1", request["port"]), _DIAL_S)
+    except OSError:
+        print(f"{where}: the program of rank 0 did not open its rendezvous within {_DIAL_S:.0f} s", file=sys.stderr)
+        return None
+    far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return far
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:

@@ -14,7 +14,7 @@ import socket
 import struct
 from pathlib import Path
 
-from wanbench.workloads.process.netlink import IFF_UP, RTM_SETLINK, ask, attribute
+from wanbench.workloads.process.namespace import ask, attribute, bring_up
 
 _TUNSETIFF, _TUNGETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x800454D2, 0x400454D0, 0x400454D8
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
@@ -56,8 +56,8 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queu
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
     """
-    wanted = os.environ.get("WANBENCH_OFFLOAD") != "off"
-    fd = _open(name, _IFF_VNET_HDR if wanted else 0)
+    offload = os.environ.get("WANBENCH_OFFLOAD") != "off"
+    fd = _open(name, _IFF_VNET_HDR if offload else 0)
     if passes_segments(fd) and not _offload(fd):
         os.close(fd)
         fd = _open(name, 0)
@@ -121,9 +121,8 @@ def _configure(name: str, address: str, prefix: int, mtu: int, queue_packets: in
     index, own = socket.if_nametoindex(name), socket.inet_aton(address)
     of_device = struct.pack("4BI", socket.AF_INET, prefix, 0, 0, index)
     ask(_RTM_NEWADDR, of_device + attribute(_IFA_ADDRESS, own) + attribute(_IFA_LOCAL, own))
-    up = struct.pack("BxHiII", socket.AF_UNSPEC, 0, index, IFF_UP, IFF_UP)
     sizes = ((_IFLA_MTU, mtu), (_IFLA_TXQLEN, queue_packets))
-    ask(RTM_SETLINK, up + b"".join(attribute(kind, struct.pack("I", value)) for kind, value in sizes))
+    bring_up(name, b"".join(attribute(kind, struct.pack("I", value)) for kind, value in sizes))
 
 
 def device_counters(name: str = "wan0") -> dict[str, int]:

@@ -7,7 +7,7 @@ Commands (one JSON object per line). Each is answered with one object that has t
     program   run a user's program in this network (wanbench.workloads.process.program)
     job       form the group ("joined"); on "go": warm up ("warming" ..., "warm"), train ("rows" ...), evaluate
               ("evaluating" ...), answer; on "leave": hang up. It prints to the descriptor that arrives with the command
-              If it has a deadline, it also obeys "kill" and "restart" (wanbench.workloads.process.mortal)
+              If it has a deadline, it also obeys "kill" and "restart" (wanbench.workloads.process.training)
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from contextlib import suppress
 from typing import Any
 
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import configuration, machine, namespace, probing, program, route, tun
+from wanbench.workloads.process import configuration, machine, namespace, probing, program, tun
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
+from wanbench.workloads.process.finished import Counters
 
 INTERFACE = "wan0"
 # What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
-TRAINING = ("wanbench.workloads.process.training", "wanbench.workloads.process.mortal")
+TRAINING = "wanbench.workloads.process.training"
 
 
-def main(channel: Channel, request: Mapping[str, Any]) -> None:
+def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
     """Become a machine with its own network, send its attachment to the controller, then serve until end of file.
 
     Args:
@@ -40,6 +41,7 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
             `congestion` of all connections to peers or None, only used if this side makes the device; `name` of this
             host; `hosts`, the address of each name; `private_tmp`, as in `machine.enter`.
     """
+    channel = Channel(sock)
     address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     try:
@@ -56,7 +58,7 @@ def main(channel: Channel, request: Mapping[str, Any]) -> None:
 
 
 def open_attachment(kind: str, address: str, congestion: str | None) -> tuple[int, str | None]:
-    """Open what joins this worker to the others; see `main`.
+    """Open what joins this worker to the others; see `serve_forked`.
 
     Return the descriptor, and the congestion control that the route to the others has, if it was set.
 
@@ -67,8 +69,8 @@ def open_attachment(kind: str, address: str, congestion: str | None) -> tuple[in
     if kind == "netns":
         return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), None
     descriptor = tun.open_tun(INTERFACE, address)
-    route.lead_outside(INTERFACE, address)
-    if congestion is not None and not route.set_congestion(INTERFACE, address, congestion):
+    namespace.lead_outside(INTERFACE, address)
+    if congestion is not None and not namespace.set_congestion(INTERFACE, address, congestion):
         raise namespace.NamespaceError(namespace.congestion_refused(congestion, errno.ENOENT))
     return descriptor, congestion
 
@@ -110,7 +112,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
     if command == "probe":
         return {"cmd": command, "role": message["role"], **probing.handle(message)}
     if command == "counters":
-        return {"cmd": command, **_counters()}
+        return {"cmd": command, **vars(_counters())}
     if command == "program":
         program.run(channel, message, _counters)
         return None
@@ -129,28 +131,23 @@ def _job(message: dict[str, Any]) -> Job:
         raise ControlError(f"control channel: invalid job: {error}") from None
 
 
-def _counters() -> dict[str, Any]:
-    return {
-        "device": tun.device_counters(INTERFACE),
-        "tcp": tun.tcp_counters(),
-        "udp_overflows": tun.udp_overflows(),
-        "cpu_wait_ns": namespace.cpu_wait_ns(),
-    }
+def _counters() -> Counters:
+    return Counters(tun.device_counters(INTERFACE), tun.tcp_counters(), tun.udp_overflows(), namespace.cpu_wait_ns())
 
 
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:
-    from wanbench.workloads.process import mortal, training  # with TRAINING
+    from wanbench.workloads.process import training  # with TRAINING
 
     _log_into(channel.take_fd())
     configured = configuration.read()
 
-    def train(channel: Channel, job: Job, before: dict[str, Any] | None = None) -> training.Trainer:
+    def train(channel: Channel, job: Job, before: Counters | None = None) -> training.Trainer:
         trainer = training.Trainer(channel, job, address, INTERFACE, _counters, routed)
         trainer.run(before)
         return trainer
 
     if job.deadline_s is not None:
-        mortal.run(channel, job, train, _counters)
+        training.run_mortal(channel, job, train, _counters)
     else:
         trainer = train(channel, job)
         training.expect(channel, "leave")
@@ -167,8 +164,3 @@ def _log_into(fd: int) -> None:
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
-
-
-def serve_forked(sock: socket.socket, request: dict[str, Any]) -> None:
-    """Run a newly forked worker."""
-    main(Channel(sock), request)

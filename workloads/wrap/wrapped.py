@@ -12,7 +12,7 @@ import torch
 from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
 from wanbench.workloads.algorithms.registry import create, from_environment
 from wanbench.workloads.comm.base import Comm, Vector
-from wanbench.workloads.comm.world import copy_from_rank_0, world
+from wanbench.workloads.comm.gloo import copy_from_rank_0, world
 from wanbench.workloads.compute.optim import SGD, SGDConfig
 from wanbench.workloads.parameters import default_of
 from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show import papers
-from wanbench.harness.show.grid import shown
 from wanbench.harness.show.papers.claims import answers
+from wanbench.harness.text import shown
 from wanbench_docs.curves import RECORDED
 from wanbench_docs.markdown import escaped, markdown
 

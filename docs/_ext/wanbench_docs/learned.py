@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
-from wanbench.harness.learning.table import tables
+from wanbench.harness.learning.summary import tables
 
 
 def recorded() -> list[str]:

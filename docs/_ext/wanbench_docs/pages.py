@@ -12,7 +12,7 @@ from typing import Any
 from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
 from wanbench.harness.show import papers
-from wanbench.harness.spec import keys
+from wanbench.harness.spec import experiment
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.library import builtin_names, read
@@ -58,8 +58,8 @@ def _paragraph(paragraph: Paragraph) -> str:
 
 def of_keys() -> str:
     """Return all keys of a spec, one table for each of its tables."""
-    by_table: dict[str, list[keys.Key]] = {}
-    for key in keys.described():
+    by_table: dict[str, list[experiment.Key]] = {}
+    for key in experiment.described_keys():
         by_table.setdefault(key.name.rpartition(".")[0], []).append(key)
     parts = []
     for name, below in by_table.items():
@@ -69,7 +69,7 @@ def of_keys() -> str:
     return "\n".join(parts)
 
 
-def _takes(key: keys.Key) -> str:
+def _takes(key: experiment.Key) -> str:
     """Return the values and the default of a key. They share a column, because phones are narrow."""
     default = {"": "", "required": "; required"}.get(key.default, f"; default {_code(key.default)}")
     return f"*Takes* {_code(key.takes)}{default}."

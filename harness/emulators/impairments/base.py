@@ -1,15 +1,21 @@
-"""The interface of an impairment: its effect on packets, its netem parameters, and its check in a probe."""
+"""The emulators' half of an impairment: what the relay does, what netem is told, and what the probe expects.
+
+Its other half, what people write, is in the file of the same name in `netprofiles/impairments`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from wanbench.harness.emulators.plan import Link
-    from wanbench.harness.emulators.probe.report import Arrival, PathProbe
+    from wanbench.harness.emulators.probe import PathProbe
+    from wanbench.harness.emulators.relay.segment import Segment
+
+    Passing = Callable[[Segment], Iterable[Segment]]
 
 CERTAIN = 2**32 - 1
 """A probability of 1 in netem's units."""
@@ -31,14 +37,14 @@ class Observation:
         link: configured values.
         row: measured values.
         samples: number of delays in them.
-        arrivals: the packets that they were computed from.
+        copies: packets that arrived once more, of `row.sent`.
         paths: number of paths judged together; intervals hold for all of them.
     """
 
     link: Link
     row: PathProbe
     samples: int
-    arrivals: tuple[Arrival, ...]
+    copies: int
     tolerance: Tolerance
     paths: int
 
@@ -48,11 +54,13 @@ class Impairment:
 
     Attributes:
         is_random: each packet draws a random number.
+        is_simulated: the simulated clock applies it; it refuses a network with others (`testbeds/virtual/noise.py`).
     """
 
     is_random: ClassVar[bool] = False
+    is_simulated: ClassVar[bool] = False
 
-    def relay(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
+    def delayed(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
         """Return the delay of a segment's last packet, never negative, in place of `delay_ns`.
 
         Args:
@@ -60,13 +68,24 @@ class Impairment:
         """
         return delay_ns
 
+    def passing(self, link: Link, random: Random) -> Passing | None:
+        """What the relay lets through of each segment that enters the delay, in order; None: everything, unchanged.
+
+        A copy is a segment of its own (`Segment.part`).
+        """
+        return None
+
     def netem(self, link: Link) -> Mapping[str, int]:
-        """The keywords of a netem leaf, as `netem.plugin` takes and reads them."""
+        """Its keywords of a netem leaf, as `netem.plugin` takes and reads them; also of a link without it."""
         return {}
 
     def tc(self, link: Link) -> str:
         """The same parameters for the tc command."""
         return ""
+
+    def share(self, link: Link) -> float:
+        """How many of its events a packet sees on average, so that the probe sends enough packets; 0: any number."""
+        return 0.0
 
     def judge(self, observation: Observation) -> list[str]:
         """Return the reasons why a path is out of tolerance, one line each."""

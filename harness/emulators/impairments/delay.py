@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from wanbench.harness.emulators.impairments.base import Impairment, Observation
+
+if TYPE_CHECKING:
+    from wanbench.harness.emulators.plan import Link
 
 
 class Delay(Impairment):
     """A one-way delay in nanoseconds."""
+
+    is_simulated = True
+
+    def netem(self, link: Link) -> Mapping[str, int]:
+        return {"delay_ns": link.delay_ns}
 
     def judge(self, observation: Observation) -> list[str]:
         row = observation.row

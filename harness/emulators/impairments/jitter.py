@@ -23,9 +23,9 @@ _SMALLEST, _LARGEST = 1e-300, 1 - 2**-53  # inv_cdf needs a number between 0 and
 class Jitter(Impairment):
     """A standard deviation in nanoseconds."""
 
-    is_random = True
+    is_random = is_simulated = True
 
-    def relay(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
+    def delayed(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
         # Packets keep their order, so the last one waits for the slowest of those sent shortly before it.
         close = min(packets, 0.5 * packets * value / span_ns) if span_ns else packets
         if close <= 1:

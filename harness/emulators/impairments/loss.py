@@ -8,7 +8,7 @@ p/(p + r), one begins before each packet of a good path with the probability p =
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from wanbench.harness.emulators.impairments.base import CERTAIN, Impairment, Observation
 
 if TYPE_CHECKING:
+    from wanbench.harness.emulators.impairments.base import Passing
     from wanbench.harness.emulators.plan import Link
+    from wanbench.harness.emulators.relay.segment import Segment
 
 _CONFIDENCE = 0.99
 
@@ -24,19 +26,32 @@ _CONFIDENCE = 0.99
 class Loss(Impairment):
     """The share of packets that are lost, in bursts if the link has a `loss_burst`."""
 
-    is_random = True
+    is_random = is_simulated = True
+
+    def passing(self, link: Link, random: Random) -> Passing:
+        losses = Losses(link.loss, link.loss_burst, random)
+
+        def passing(segment: Segment) -> Iterable[Segment]:
+            lost = losses.of(segment.packets)
+            return segment.without(lost) if lost else (segment,)
+
+        return passing
 
     def netem(self, link: Link) -> Mapping[str, int]:
-        if not in_bursts(link):
-            return {"loss": round(link.loss * CERTAIN)}
-        begins, ends = transitions(link.loss, link.loss_burst)
-        return {"burst_begins": round(begins * CERTAIN), "burst_ends": round(ends * CERTAIN)}
+        loss, (begins, ends) = link.loss, (0.0, 0.0)
+        if in_bursts(link):
+            loss, (begins, ends) = 0.0, transitions(link.loss, link.loss_burst)
+        shares = {"loss": loss, "burst_begins": begins, "burst_ends": ends}
+        return {name: round(share * CERTAIN) for name, share in shares.items()}
 
     def tc(self, link: Link) -> str:
         if not in_bursts(link):
             return f" loss {100 * link.loss:.10g}%"
         begins, ends = transitions(link.loss, link.loss_burst)
         return f" loss gemodel {100 * begins:.10g}% {100 * ends:.10g}%"
+
+    def share(self, link: Link) -> float:
+        return link.loss / max(1.0, link.loss_burst)  # a burst is one event
 
     def judge(self, observation: Observation) -> list[str]:
         row, burst = observation.row, observation.link.loss_burst
@@ -49,6 +64,8 @@ class Loss(Impairment):
 
 class LossBurst(Impairment):
     """The mean number of packets lost in a row. `Loss` applies and judges it."""
+
+    is_simulated = True
 
 
 def in_bursts(link: Link) -> bool:

@@ -1,4 +1,4 @@
-"""The check of a path's rate. The queue itself is part of the emulators' models (`relay.queues`, `netem.plan`)."""
+"""The check of a path's rate. The queue itself is part of the emulators' models (`relay.switch`, `netem.plan`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _TRAIN_MS = 50.0
 
 class Rate(Impairment):
     """The rate of one flow through all queues of its path."""
+
+    is_simulated = True
 
     def judge(self, observation: Observation) -> list[str]:
         row = observation.row

@@ -43,10 +43,10 @@ from wanbench.harness.emulators.netem.plan import (
     leaf_of,
 )
 from wanbench.harness.emulators.netem.plugin import install, normal, without_ethernet_header
-from wanbench.harness.emulators.plan import MTU
+from wanbench.harness.emulators.plan import IMPAIRMENTS, MTU
 from wanbench.workloads.process import configuration
 from wanbench.workloads.process.configuration import Thing
-from wanbench.workloads.process.route import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
+from wanbench.workloads.process.namespace import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NS_GET_USERNS = 0xB701
@@ -79,10 +79,10 @@ class Stack:
     def index(self, device: str) -> int:
         """Return the interface index of a device. Raises: KernelError."""
         if device not in self._index:
-            found = self.routes.link_lookup(ifname=device)
-            if not found:
+            indices = self.routes.link_lookup(ifname=device)
+            if not indices:
                 raise KernelError(f"{self.name}: {device}: device does not exist")
-            self._index[device] = found[0]
+            self._index[device] = indices[0]
         return self._index[device]
 
     def made(self, device: str) -> None:
@@ -110,7 +110,7 @@ class Stack:
                 raise KernelError(f"{self.name}: sysctl {name}={text}: {error.strerror}{hint}") from None
 
     def lead_outside(self) -> None:
-        """Set the rules of `workloads.process.route.lead_outside`, which remain until the namespace ends."""
+        """Set the rules of `workloads.process.namespace.lead_outside`, which remain until the namespace ends."""
         ports = f"{DNS_PORT}:{DNS_PORT}"
         rules: tuple[dict[str, Any], ...] = (
             {"priority": OUTSIDE_PRIORITY, "dport_range": ports, "action": "FR_ACT_UNREACHABLE"},
@@ -216,12 +216,12 @@ class Kernel:
 
     def routers(self) -> list[Thing]:
         """Return how the routers are configured, without the values of their qdiscs. Raises: KernelError, OSError."""
-        found: list[Thing] = []
+        things: list[Thing] = []
         for name, stack in self._routers.items():
             _setns(stack.fd, _CLONE_NEWNET, name)
-            for place, kind, words, values in configuration.read():
-                found.append((f"{place} of router {name}", kind, words, b"" if kind == "qdisc" else values))
-        return found
+            for where, kind, words, values in configuration.read():
+                things.append((f"{where} of router {name}", kind, words, b"" if kind == "qdisc" else values))
+        return things
 
     def close(self) -> None:
         """Release everything."""
@@ -302,19 +302,10 @@ def keywords(shape: Shape) -> dict[str, Any]:
         return {"rate": per_s, "ceil": per_s, "burst": burst, "cburst": burst, "quantum": QUANTUM}
     if isinstance(shape, Fifo):
         return {"limit": shape.limit}
-    others = (impairment.netem(shape.link) for impairment, _ in shape.link.impairments())
-    return {
-        "delay_ns": shape.link.delay_ns,
-        "jitter_ns": 0,
-        "loss": 0,
-        "burst_begins": 0,
-        "burst_ends": 0,
-        "limit": shape.limit,
-        "rate": shape.rate,
-        "distribution": normal(),
-        "seed": shape.seed,
-        **{name: value for each in others for name, value in each.items()},
-    }
+    words = {"limit": shape.limit, "rate": shape.rate, "distribution": normal(), "seed": shape.seed}
+    for impairment in IMPAIRMENTS.values():
+        words |= impairment.netem(shape.link)
+    return words
 
 
 def _new_namespace() -> int:

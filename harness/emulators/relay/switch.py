@@ -1,17 +1,226 @@
 """The relay's model of a network: it takes packets and segments from workers, and returns them when they are due.
 
-Pure, like its queues and paths (`queues.py`).
+A packet passes queues with a rate and a buffer, and a path with a delay. Pure: the caller passes the time, in
+nanoseconds of any monotonic clock. All state is kept as absolute times (when a queue is free again, when a packet is
+due), computed from exact arrival times. A late call therefore delays the packets that are due, and none after them.
+
+A segment of several packets keeps the times of its first and its last packet at each place, so it occupies the queues
+one after another as its packets would. It is due with its last packet.
 """
 
 from __future__ import annotations
 
+import random
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
 from heapq import heappop, heappush, heapreplace
+from itertools import count, islice
 
-from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.emulators.relay.queues import DirectedPath, Down, Stage, TailDrop
+from wanbench.harness.emulators.impairments.base import Impairment
+from wanbench.harness.emulators.plan import NO_NETWORK, UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.relay.segment import VIRTIO_BYTES, Segment
 
 _DESTINATION = slice(VIRTIO_BYTES + 16, VIRTIO_BYTES + 20)
+_serial = count()
+
+
+class TailDrop:
+    """A first-in first-out queue with a constant rate. Packets that do not fit into its buffer are dropped."""
+
+    __slots__ = ("buffer_ns", "busy", "drops", "ns_per_byte", "scale")
+
+    def __init__(self, queue: Queue) -> None:
+        self.busy = 0.0  # when the last byte accepted so far will have left
+        self.drops = 0
+        self.ns_per_byte = 0.0
+        self.scale = 1.0  # factor on the backlog's remaining time, applied by the next packet
+        self.configure(queue)
+
+    def configure(self, queue: Queue) -> None:
+        """Set the rate and buffer for new packets.
+
+        Packets already queued keep their due times and their order. New packets queue behind their bytes.
+        """
+        before = self.ns_per_byte
+        unlimited = queue.rate_bytes_per_s is None
+        self.ns_per_byte = 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s
+        if before and before != self.ns_per_byte:
+            self.scale *= self.ns_per_byte / before
+        # A buffer of B bytes holds B/rate seconds. Comparing times saves a conversion for every packet.
+        self.buffer_ns = float("inf") if unlimited else queue.buffer_bytes * self.ns_per_byte
+
+    def admit(self, segment: Segment) -> bool:
+        """Move a segment to the end of the queue, when its packets have left. Return false if not all of them fit."""
+        first, last, ns = segment.first, segment.last, self.ns_per_byte
+        start = self.busy
+        if self.scale != 1.0:
+            start = first + (start - first) * self.scale
+            self.scale = 1.0
+        if start < first:
+            start = first
+        if segment.packets == 1:
+            departure = start + segment.nbytes * ns
+            if departure - first > self.buffer_ns:
+                self.busy = start
+                return False
+            self.busy = segment.first = segment.last = departure
+            return True
+        head_left = start + segment.head * ns
+        departure = max(start + segment.nbytes * ns, last + segment.tail * ns)
+        if segment.tail < segment.head:  # a short last packet can have to wait for the one before it
+            departure = max(departure, segment.at(segment.packets - 2) + (segment.head + segment.tail) * ns)
+        # The backlog grows or shrinks evenly while the packets arrive, so it is largest at one of the ends.
+        if departure - last > self.buffer_ns or head_left - first > self.buffer_ns:
+            self.busy = start
+            return False
+        segment.first, segment.last = head_left, departure
+        self.busy = departure
+        return True
+
+    def admit_some(self, segment: Segment) -> Iterable[Segment]:
+        """Return the packets that fit, as few segments, at the end of the queue. The others are dropped."""
+        if segment.packets == 1:
+            self.drops += 1
+            return ()
+        departures: list[float] = []
+        lost: list[int] = []
+        for index in range(segment.packets):
+            nbytes = segment.tail if index == segment.packets - 1 else segment.head
+            arrival = segment.at(index)
+            due = max(self.busy, arrival) + nbytes * self.ns_per_byte
+            if due - arrival <= self.buffer_ns:
+                self.busy = due
+                departures.append(due)
+            else:
+                lost.append(index)
+        self.drops += len(lost)
+        leaving, pieces = iter(departures), list(segment.without(lost))
+        for piece in pieces:
+            dues = list(islice(leaving, piece.packets))
+            piece.first, piece.last = dues[0], dues[-1]
+        return pieces
+
+    def through(self, segment: Segment) -> Iterable[Segment]:
+        """Return the packets that pass, at the end of the queue."""
+        return (segment,) if self.admit(segment) else self.admit_some(segment)
+
+
+class Stage:
+    """Packets that wait in order for their time. Then they enter a down queue or leave to their worker.
+
+    A segment leaves as a whole, with its last packet. It enters a queue with its first packet, because the packets
+    from other sites arrive between its own.
+    """
+
+    __slots__ = ("down", "fifo", "serial")
+
+    def __init__(self) -> None:
+        self.fifo: deque[Segment] = deque()  # each is due when its last packet is
+        self.down: Down | None = None
+        self.serial = next(_serial)  # breaks ties between equal due times
+
+    def next_time(self) -> float:
+        """When the first segment leaves or enters its queue."""
+        return self.fifo[0].last if self.down is None else self.fifo[0].first
+
+
+class Down(Stage):
+    """The down queue that all paths into one site share.
+
+    Attributes:
+        margin: bytes that can arrive between the packets of one segment: a segment of every path.
+    """
+
+    __slots__ = ("margin", "queue")
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        self.queue = TailDrop(queue)
+        self.margin = 0.0
+
+    def nearly_full(self, segment: Segment) -> bool:
+        """Whether a segment can be more than fits, so that the order of its packets among others decides."""
+        queue = self.queue
+        backlog = queue.busy - segment.first + (segment.nbytes + self.margin) * queue.ns_per_byte
+        return segment.packets > 1 and backlog > queue.buffer_ns
+
+
+class DirectedPath(Stage):
+    """One directed path: the source site's up queue, its own queue, loss, then the delay with its jitter."""
+
+    __slots__ = (
+        "bytes",
+        "delay",
+        "delays",
+        "fate",
+        "last",
+        "longest",
+        "lost",
+        "packets",
+        "passes",
+        "queue",
+        "rng",
+        "up",
+    )
+
+    def __init__(self, link: Link, last: float) -> None:
+        super().__init__()
+        self.up: TailDrop | None = None
+        self.queue = TailDrop(link.queue)
+        self.last = last  # the latest due time: nothing overtakes it
+        self.rng = random.Random(0)
+        self.packets = self.bytes = self.lost = 0
+        self.longest = float("inf")  # IP bytes of a segment
+        self.fate: Link | None = None  # what decides which packets pass
+        self.configure(link)
+
+    def restart(self, seed: str) -> None:
+        """Restart the random numbers."""
+        self.rng = random.Random(seed)
+        if self.fate is not None:
+            self._decide(self.fate)
+
+    def configure(self, link: Link) -> None:
+        """Set the values for new packets."""
+        self.delay = float(link.delay_ns)
+        self.delays = [
+            (impairment.delayed, value)
+            for impairment, value in link.impairments()
+            if type(impairment).delayed is not Impairment.delayed
+        ]
+        self.queue.configure(link.queue)
+        fate = replace(link, delay_ns=0, jitter_ns=0, queue=UNLIMITED)
+        if fate != self.fate:
+            self._decide(fate)
+
+    def _decide(self, fate: Link) -> None:
+        self.fate = fate
+        passes = (impairment.passing(fate, self.rng) for impairment, _ in fate.impairments())
+        self.passes = [passing for passing in passes if passing is not None]
+
+    def survivors(self, segment: Segment) -> Iterable[Segment]:
+        """Return the packets that go on, as few segments. Those that do not are lost."""
+        survivors = [segment]
+        for passing in self.passes:
+            passed = [piece for whole in survivors for piece in passing(whole)]
+            if passed != survivors:
+                self.lost += max(0, sum(s.packets for s in survivors) - sum(s.packets for s in passed))
+                survivors = passed
+        return survivors
+
+    def send(self, segment: Segment) -> None:
+        """Delay a segment. Nothing overtakes the one before it."""
+        delay = self.delay
+        for delayed, value in self.delays:
+            # Its last packet cannot overtake those before it, which leave within `span`.
+            delay = delayed(value, self.rng, delay, segment.packets, segment.last - segment.first)
+        due = max(self.last, segment.last + delay)
+        segment.first += due - segment.last
+        segment.last = self.last = due
+        self.packets += segment.packets
+        self.bytes += segment.nbytes
+        self.fifo.append(segment)
 
 
 class Port:
@@ -44,7 +253,7 @@ class Switch:
 
     def __init__(self) -> None:
         self.ports: dict[int, Port] = {}
-        self.network: EmulatedNetwork | None = None
+        self.network = NO_NETWORK
         self.paths: dict[tuple[int, int], DirectedPath] = {}  # by site numbers; (a, a) is local
         self.ups: list[TailDrop] = []
         self.downs: list[Down] = []
@@ -106,8 +315,6 @@ class Switch:
     def _route(self) -> None:
         """Resolve every destination address once, so that a packet costs one lookup."""
         self._addresses = {port.address for port in self.ports.values()}
-        if self.network is None:
-            return
         site_of = self.network.site_of
         placed = [port for rank, port in self.ports.items() if rank < len(site_of)]
         for port in self.ports.values():
@@ -142,8 +349,8 @@ class Switch:
         }
 
     def path_counters(self) -> list[dict[str, object]]:
-        """The fields of `base.PathStats` for every path that carried or dropped a packet."""
-        sites = () if self.network is None else self.network.sites
+        """The fields of `emulator.PathStats` for every path that carried or dropped a packet."""
+        sites = self.network.sites
         return [
             {
                 "src": sites[src],
@@ -158,8 +365,8 @@ class Switch:
         ]
 
     def site_counters(self) -> list[dict[str, object]]:
-        """The fields of `base.SiteStats`."""
-        sites = () if self.network is None else self.network.sites
+        """The fields of `emulator.SiteStats`."""
+        sites = self.network.sites
         return [
             {"site": site, "up_dropped": up.drops, "down_dropped": down.queue.drops}
             for site, up, down in zip(sites, self.ups, self.downs, strict=True)

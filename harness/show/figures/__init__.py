@@ -2,27 +2,19 @@
 
 Layout
     wanbench.mplstyle  fonts, lines and file settings
-    style.py           the look of every algorithm; saving with equal bytes for equal data
-    layout.py          strips of a figure, in inches
-    caption.py         subject and caption
-    finding.py         titles that state a finding, computed from the data
+    style.py           the look of every algorithm
+    layout.py          strips of a figure, in inches, and names at the ends of curves
     names.py           names of algorithms and families that a reader understands
-    ends.py            names at the ends of curves
-    bar_rows.py        what the bar charts share
-    points.py          the points of a figure, as CSV
+    caption.py         the finding in a title, computed from the data, the subject and the caption
     hover.py           a figure as part of a web page, with a note on every point
+    drawing.py         a figure's files: pictures with equal bytes for equal data, and its points as CSV
     gallery.py         which figures a run has
     pareto.py          scalability against accuracy
-    scalability.py     scalability against round-trip time, with the step-time law
-    bars.py            scalability of runs without a round-trip time axis
-    step_time.py       compute, stall and overhead of a step
-    learning.py        accuracy against steps and time
-    learning_time.py   accuracy against time, one panel per network
-    timeline.py        steps and messages of one worker
-    pace.py            step time against time, while the network changes
+    curves.py          scalability against round-trip time, with the step-time law; goodput against failures
+    bars.py            scalability of runs without a round-trip time axis; compute, stall and overhead of a step
+    learning.py        accuracy against steps and time; against time, one panel per network
+    timeline.py        steps and messages of one worker; step time while the network changes
     network.py         the network as configured and measured
-    trend.py           measures against any quantity, with published values
-    stability.py       the largest stable step size against delay
     map.py             the best setting over round-trip time and rate
     parity.py          the same cells at two values of an axis
 
@@ -35,36 +27,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.analysis.compare import Comparison
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.results.evidence import Evidence
-from wanbench.harness.show.figures.bars import scalability_bars
-from wanbench.harness.show.figures.gallery import Drawing, gallery
-from wanbench.harness.show.figures.learning import learning
-from wanbench.harness.show.figures.network import network_matrix
-from wanbench.harness.show.figures.pareto import pareto
-from wanbench.harness.show.figures.parity import parity
-from wanbench.harness.show.figures.points import FORMAT as POINTS
-from wanbench.harness.show.figures.points import of_comparison, write
-from wanbench.harness.show.figures.scalability import scalability_by_rtt
-from wanbench.harness.show.figures.step_time import step_time
-from wanbench.harness.show.figures.style import COLUMN_IN, FORMATS, PAGE_IN, save
-from wanbench.harness.show.figures.timeline import timeline
-
-__all__ = [
-    "FORMATS",
-    "draw_all",
-    "draw_parity",
-    "learning",
-    "network_matrix",
-    "pareto",
-    "parity",
-    "save_all",
-    "scalability_bars",
-    "scalability_by_rtt",
-    "step_time",
-    "timeline",
-]
+from wanbench.harness.show.figures.drawing import FORMATS, save_all
+from wanbench.harness.show.figures.gallery import gallery
 
 
 def draw_all(
@@ -103,23 +69,3 @@ def draw_all(
     if not drawings:
         raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
     return [path for drawing in drawings for path in save_all(drawing, outdir, formats)]
-
-
-def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
-    name = f"parity-by-{comparison.by}"
-    drawing = Drawing(name, name, lambda width: parity(comparison, run_name, width), lambda: of_comparison(comparison))
-    return save_all(drawing, outdir, formats)
-
-
-def save_all(drawing: Drawing, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """A figure in both widths and its points, in some formats; returns the files."""
-    outdir.mkdir(parents=True, exist_ok=True)
-    pictures = [form for form in formats if form != POINTS]
-    written = []
-    for suffix, width_in in (("", PAGE_IN), ("-column", COLUMN_IN)) if pictures else ():
-        figure = drawing.draw(width_in)
-        written += [save(figure, outdir / f"{drawing.name}{suffix}.{form}") for form in pictures]
-    if POINTS in formats:
-        written.append(write(drawing.points(), outdir / f"{drawing.name}.{POINTS}"))
-    return written

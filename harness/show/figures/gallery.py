@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from wanbench.harness.analysis.beside import lay_beside
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.labels import AXES
-from wanbench.harness.analysis.order import absent, algorithm_order, by_value
-from wanbench.harness.analysis.pooling import grouped
+from wanbench.harness.analysis.compare import lay_beside
+from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     COLUMNS,
     AnalysisError,
@@ -26,6 +23,7 @@ from wanbench.harness.analysis.summary import (
     axis_value,
     cells,
     frame,
+    grouped,
     pivots,
     provenance,
     records,
@@ -33,34 +31,26 @@ from wanbench.harness.analysis.summary import (
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
-from wanbench.harness.results.verify import ACCURACY_BAND
-from wanbench.harness.show.figures.bars import scalability_bars
+from wanbench.harness.results.rules import ACCURACY_BAND
+from wanbench.harness.show.figures.bars import scalability_bars, step_time
 from wanbench.harness.show.figures.caption import caption, on_network, subject
-from wanbench.harness.show.figures.goodput import goodput_by_mtbf
-from wanbench.harness.show.figures.learning import learning
-from wanbench.harness.show.figures.learning_time import learning_time
-from wanbench.harness.show.figures.learning_time import points as points_by_network
+from wanbench.harness.show.figures.curves import goodput_by_mtbf, scalability_by_rtt
+from wanbench.harness.show.figures.drawing import Drawing, Point
+from wanbench.harness.show.figures.learning import learning, learning_points, learning_time, learning_time_points
 from wanbench.harness.show.figures.names import data_set, human
-from wanbench.harness.show.figures.network import MOST_SITES, network_matrix
-from wanbench.harness.show.figures.pace import MARKS as PACE_MARKS
-from wanbench.harness.show.figures.pace import Pace, pace
-from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front
-from wanbench.harness.show.figures.points import (
-    GOODPUT,
-    SCALABILITY,
-    STEP_TIME,
-    Point,
-    of_curves,
-    of_paces,
-    of_paths,
-    of_pivot,
-    of_standings,
-    of_traces,
+from wanbench.harness.show.figures.network import MOST_SITES, network_matrix, network_points
+from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front, pareto_points
+from wanbench.harness.show.figures.timeline import (
+    PACE_MARKS,
+    TIMELINE_MARKS,
+    Pace,
+    Trace,
+    pace,
+    pace_points,
+    timeline,
+    timeline_points,
 )
-from wanbench.harness.show.figures.scalability import scalability_by_rtt
-from wanbench.harness.show.figures.step_time import step_time
-from wanbench.harness.show.figures.timeline import MARKS, Trace, timeline
-from wanbench.harness.show.grid import shown
+from wanbench.harness.text import shown
 
 # Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
@@ -68,21 +58,11 @@ _NETWORK_AXES = {"rtt_ms", "profile", "rate_mbps", "loss_pct", "loss_burst", "ji
 _TIMELINE_ROWS = 6
 _LONGEST = 60  # of a value in the name of a file
 
+_SCALABILITY = ("scalability", "scalability_min", "scalability_max", "predicted_scalability")
+_STEP_TIME = ("step_time_s", "compute_s", "stall_s", "overhead_s", "predicted_step_time_s")
+_GOODPUT = ("goodput", "goodput_min", "goodput_max", "membership_changes", "recovery_s")
+
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure to be drawn.
-
-    Attributes:
-        name: of its files. title: for a heading. draw: makes it, of a width in inches. points: what it shows.
-    """
-
-    name: str
-    title: str
-    draw: Callable[[float], Figure]
-    points: Callable[[], Sequence[Point]]
 
 
 def gallery(
@@ -91,6 +71,7 @@ def gallery(
     evidence: Evidence | None = None,
     progress: str | None = None,
     beside: tuple[str, Sequence[Row]] | None = None,
+    kind: str | None = None,
 ) -> list[Drawing]:
     """Return the drawings of a run; empty if no cell of more than one worker has a valid result.
 
@@ -98,6 +79,7 @@ def gallery(
         rows: one per repetition. run_name: for the captions.
         evidence: for the figures that need more than rows. progress: of a run that is not finished, "14 of 42 cells".
         beside: name and rows of another run, drawn dashed where scalability is drawn.
+        kind: of the only figure wanted, a key of `_OF_ROWS` or `_OF_EVIDENCE`.
 
     Raises:
         AnalysisError: the run beside has no algorithm on the same axis.
@@ -106,32 +88,18 @@ def gallery(
     table = frame(rows)
     if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
-    run = _Run(rows, table, run_name)
-    drawn = _trade_off(run, progress)
-    found = pivots(table, _COLUMN_AXES)
-    if beside is not None:
-        name, others = beside
-        found = [lay_beside(pivot, others, name) for pivot in found]
-        if not any(pivot.beside for pivot in found):
-            raise AnalysisError(
-                f"{name}: no valid cell with an algorithm of {run_name} on the same axis; nothing to lay beside"
-            )
-    for pivot in found:
-        if any(line["status"] == "ok" for line in pivot.lines.values()):
-            drawn += _of_pivot(pivot, run_name, progress)
-    drawn += _goodput(run, progress)
+    run = _Run(rows, table, run_name, progress, beside)
+    drawings = [drawing for name, draw in _OF_ROWS.items() if kind in {None, name} for drawing in draw(run)]
     if evidence is not None:
-        for of_evidence in (_learning, _learning_time, _timeline, _pace, _matrix):
-            drawn += of_evidence(run, evidence)
-    return _apart(drawn)
-
-
-def _apart(drawn: Sequence[Drawing]) -> list[Drawing]:
-    """The drawings with files of their own, also if the values in two names are written alike."""
-    names = [each.name for each in drawn]
+        of_evidence = [draw for name, draw in _OF_EVIDENCE.items() if kind in {None, name}]
+        drawings += [drawing for draw in of_evidence for drawing in draw(run, evidence)]
+    names = [drawing.name for drawing in drawings]
+    # Files of their own, also if the values in two names are written alike.
     return [
-        replace(each, name=f"{each.name}-{zlib.crc32(each.title.encode()):08x}") if each.name in names[:place] else each
-        for place, each in enumerate(drawn)
+        replace(drawing, name=f"{drawing.name}-{zlib.crc32(drawing.title.encode()):08x}")
+        if drawing.name in names[:index]
+        else drawing
+        for index, drawing in enumerate(drawings)
     ]
 
 
@@ -139,12 +107,20 @@ class _Run:
     """The parts of a run that several drawings need.
 
     Attributes:
-        rows: one per repetition. table: the same. name: for the captions.
+        rows: one per repetition. table: the same. name: for the captions. progress, beside: as for `gallery`.
         lines: of `analysis.summary.cells`. valid: rows of valid repetitions; neither has one-worker cells.
     """
 
-    def __init__(self, rows: Sequence[Row], table: pd.DataFrame, name: str) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        table: pd.DataFrame,
+        name: str,
+        progress: str | None,
+        beside: tuple[str, Sequence[Row]] | None,
+    ) -> None:
         self.rows, self.table, self.name = rows, table, name
+        self.progress, self.beside = progress, beside
         self.lines = [line for line in records(cells(table)) if line["workers"] != 1]
         full: list[dict[str, Any]] = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
         self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
@@ -174,61 +150,88 @@ class _Run:
         for row in rows:
             by_kind.setdefault(row["kind"], {}).setdefault(row["algorithm"], row)
         turns = [row for turn in zip_longest(*(found.values() for found in by_kind.values())) for row in turn if row]
-        best = self._best(rows)
+        alone = [row for row in self.rows if row["workers"] == 1]
+        best = next((n.best.algorithm for n in networks([*alone, *rows]) if n.best is not None), None) if rows else None
         turns.sort(key=lambda row: row["algorithm"] != best)
         return sorted(turns[:_TIMELINE_ROWS], key=_order)
 
-    def _best(self, rows: Sequence[Row]) -> str | None:
-        """The best algorithm among repetitions on one network."""
-        if not rows:
-            return None
-        alone = [row for row in self.rows if row["workers"] == 1]
-        found = [network.best for network in networks([*alone, *rows])]
-        return next((best.algorithm for best in found if best is not None), None)
+
+def _speed(run: _Run) -> list[Drawing]:
+    """Scalability and step time of every pivot."""
+    tables = pivots(run.table, _COLUMN_AXES)
+    if run.beside is not None:
+        name, others = run.beside
+        tables = [lay_beside(pivot, others, name) for pivot in tables]
+        if not any(pivot.beside for pivot in tables):
+            raise AnalysisError(
+                f"{name}: no valid cell with an algorithm of {run.name} on the same axis; nothing to lay beside"
+            )
+    valid = [pivot for pivot in tables if any(line["status"] == "ok" for line in pivot.lines.values())]
+    return [draw(pivot, run.name, run.progress) for pivot in valid for draw in (scalability_drawing, step_time_drawing)]
 
 
-def _of_pivot(pivot: Pivot, run_name: str, progress: str | None) -> list[Drawing]:
+def scalability_drawing(pivot: Pivot, run_name: str, progress: str | None = None) -> Drawing:
+    """Scalability as curves over the round-trip time, or as bars."""
     by_rtt = pivot.column_axis == "rtt_ms"
-    speed = scalability_by_rtt if by_rtt else scalability_bars
-    name = "scalability-by-rtt" if by_rtt else "scalability"
-    slug, heading = _slug(pivot), subject(pivot)
-    return [
-        Drawing(
-            name + slug,
-            f"Scalability: {heading}",
-            lambda width: speed(pivot, run_name, width, progress),
-            lambda: of_pivot(pivot, run_name, SCALABILITY),
-        ),
-        Drawing(
-            f"step-time{slug}",
-            f"Where a step's time goes: {heading}",
-            lambda width: step_time(replace(pivot, beside=None), run_name, width, progress),
-            lambda: of_pivot(replace(pivot, beside=None), run_name, STEP_TIME),
-        ),
-    ]
+    speed, name = (scalability_by_rtt, "scalability-by-rtt") if by_rtt else (scalability_bars, "scalability")
+    return Drawing(
+        name + _slug(pivot),
+        f"Scalability: {subject(pivot)}",
+        lambda width: speed(pivot, run_name, width, progress),
+        lambda: _pivot_points(pivot, run_name, _SCALABILITY),
+    )
 
 
-def _goodput(run: _Run, progress: str | None) -> list[Drawing]:
+def step_time_drawing(pivot: Pivot, run_name: str, progress: str | None = None) -> Drawing:
+    """The parts of a step's time."""
+    pivot = replace(pivot, beside=None)
+    return Drawing(
+        f"step-time{_slug(pivot)}",
+        f"Where a step's time goes: {subject(pivot)}",
+        lambda width: step_time(pivot, run_name, width, progress),
+        lambda: _pivot_points(pivot, run_name, _STEP_TIME),
+    )
+
+
+def _goodput(run: _Run) -> list[Drawing]:
     """What is left of each algorithm where workers fail at random."""
-    found = pivots(run.table, ["mtbf_s", *_COLUMN_AXES])
-    failing = [pivot for pivot in found if any(not absent(line["mtbf_s"]) for line in pivot.lines.values())]
     return [
         Drawing(
             f"goodput{_slug(pivot)}",
             f"What is left under failures: {subject(pivot)}",
-            partial(_draw_goodput, pivot, run.name, progress),
-            partial(of_pivot, pivot, run.name, GOODPUT),
+            partial(goodput_by_mtbf, pivot, run.name, progress=run.progress),
+            partial(_pivot_points, pivot, run.name, _GOODPUT),
         )
-        for pivot in failing
-        if any(not absent(line["goodput"]) for line in pivot.lines.values())
+        for pivot in pivots(run.table, ["mtbf_s", *_COLUMN_AXES])
+        if any(not absent(line["mtbf_s"]) for line in pivot.lines.values())
+        and any(not absent(line["goodput"]) for line in pivot.lines.values())
     ]
 
 
-def _draw_goodput(pivot: Pivot, run_name: str, progress: str | None, width: float) -> Figure:
-    return goodput_by_mtbf(pivot, run_name, width, progress)
+def _pivot_points(pivot: Pivot, run_name: str, columns: Sequence[str]) -> list[Point]:
+    """One point per cell, also of a run beside; of `columns`, the first is the one that published values belong to."""
+    runs = [(run_name, pivot.lines, pivot.published)]
+    runs += [(pivot.beside.run, pivot.beside.lines, {})] if pivot.beside else []
+    return [
+        {
+            "run": name,
+            "network": provenance([line["testbed"]]),
+            **pivot.fixed,
+            "algorithm": label,
+            pivot.column_axis: column,
+            "status": line["status"],
+            "repetitions": line["repeats"],
+            **{measure: line[measure] for measure in columns},
+            **({f"published_{columns[0]}": published.get((label, column))} if pivot.published else {}),
+        }
+        for name, lines, published in runs
+        for label in pivot.algorithms
+        for (algorithm, column), line in sorted(lines.items(), key=lambda entry: by_value(entry[0][1]))
+        if algorithm == label
+    ]
 
 
-def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
+def _trade_off(run: _Run) -> list[Drawing]:
     found = networks(run.rows)
     if not any(s.accuracy_change is not None and not absent(s.scalability) for n in found for s in n.standings):
         return []
@@ -241,35 +244,26 @@ def _trade_off(run: _Run, progress: str | None) -> list[Drawing]:
     unequal = {f"{human(s.algorithm, s.kind, s.params)} {s.not_compared}" for s in every if s.not_compared}
     marks += "".join(f"; {each}" for each in sorted(unequal))
     pivot = whole(run.lines)
-    about = caption(pivot, run.name, marks, progress, whiskers=False)
+    about = caption(pivot, run.name, marks, run.progress, whiskers=False)
     learned, what = _data_sets(run.lines), on_network(pivot)
     return [
         Drawing(
-            "pareto",
-            "Speed and accuracy",
-            lambda width: pareto(found, learned, what, about, width),
-            lambda: of_standings(found),
+            "pareto", "Speed and accuracy", partial(pareto, found, learned, what, about), partial(pareto_points, found)
         )
     ]
 
 
 def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     """Learning curves on the middle network only: accuracy hardly depends on the network."""
-    chosen = run.middle([row for row in run.valid if row["accuracy"] is not None])
-    curves = _curves(chosen, evidence)
+    rows = run.middle([row for row in run.valid if row["accuracy"] is not None])
+    curves = _curves(rows, evidence)
     if not curves:
         return []
-    pivot = run.cells_of(chosen)
+    pivot = run.cells_of(rows)
     about = caption(pivot, run.name, "bands: minimum and maximum", whiskers=False)
-    learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
-    return [
-        Drawing(
-            "learning",
-            f"Learning {learned}",
-            lambda width: learning(curves, learned, what, about, width),
-            lambda: of_curves(curves),
-        )
-    ]
+    learned = _data_sets(pivot.lines.values())
+    draw = partial(learning, curves, learned, on_network(pivot), about)
+    return [Drawing("learning", f"Learning {learned}", draw, partial(learning_points, curves))]
 
 
 def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tuple[Row, list[Any]]]:
@@ -288,62 +282,30 @@ def _learning_time(run: _Run, evidence: Evidence) -> list[Drawing]:
     places = run.places([row for row in run.valid if row["accuracy"] is not None])
     if len(places) < 2 or not set(axes) <= _NETWORK_AXES:
         return []
-    chosen = [places[place] for place in sorted({0, len(places) // 2, len(places) - 1})]
-    found = {", ".join(axis_value(axis, rows[0][axis]) for axis in axes): _curves(rows, evidence) for rows in chosen}
-    found = {name: curves for name, curves in found.items() if curves}
-    if len(found) < 2:
+    chosen = [places[index] for index in sorted({0, len(places) // 2, len(places) - 1})]
+    by_name = {", ".join(axis_value(axis, rows[0][axis]) for axis in axes): rows for rows in chosen}
+    curves = {name: found for name, rows in by_name.items() if (found := _curves(rows, evidence))}
+    if len(curves) < 2:
         return []
     pivot = run.cells_of([row for rows in chosen for row in rows])
-    about = caption(
-        pivot,
-        run.name,
-        "accuracy: their mean, and as a band its 95 % interval (from three repetitions on)",
-        whiskers=False,
-    )
-    learned, what = _data_sets(pivot.lines.values()), on_network(pivot)
-    return [
-        Drawing(
-            "learning-time",
-            f"Learning {learned}, by time on each network",
-            lambda width: learning_time(found, learned, what, about, width),
-            lambda: points_by_network(found),
-        )
-    ]
+    marks = "accuracy: their mean, and as a band its 95 % interval (from three repetitions on)"
+    about = caption(pivot, run.name, marks, whiskers=False)
+    learned = _data_sets(pivot.lines.values())
+    draw = partial(learning_time, curves, learned, on_network(pivot), about)
+    title = f"Learning {learned}, by time on each network"
+    return [Drawing("learning-time", title, draw, partial(learning_time_points, curves))]
 
 
 def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
     """One repetition per algorithm on the middle network: the best, and the smallest settings of each family."""
-    picked = run.one_each()
-    traces = [trace for row in picked if (trace := trace_of(row, evidence)) is not None]
+    rows = run.one_each()
+    traces = [trace for row in rows if (trace := trace_of(row, evidence)) is not None]
     if not traces:
         return []
-    pivot, heading = run.cells_of(picked), "A worker's steps and messages in flight"
-    about = caption(pivot, run.name, MARKS, whiskers=False)
-    above = ", ".join(filter(None, [on_network(pivot), _delays(picked[0], evidence)]))
-    return [
-        Drawing("timeline", heading, lambda width: timeline(traces, above, about, width), lambda: of_traces(traces))
-    ]
-
-
-def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
-    """Like `_timeline`, for runs whose network changes."""
-    picked = [row for row in run.one_each() if row.get("events")]
-    paces = [
-        Pace(row["algorithm"], row["kind"], row["params"] or {}, found["slowest"], found["fastest"], _marks(row))
-        for row in picked
-        if (found := evidence.pace(row))
-    ]
-    if not paces:
-        return []
-    pivot, heading = run.cells_of(picked), "Step time against time"
-    about = caption(pivot, run.name, f"{PACE_MARKS}; {picked[0]['timeline']}", whiskers=False)
-    above = on_network(pivot)
-    return [Drawing("pace", heading, lambda width: pace(paces, above, about, width), lambda: of_paces(paces))]
-
-
-def _marks(row: Row) -> list[tuple[float, str]]:
-    """(seconds, what) of the changes that took place."""
-    return [(event["actual_s"], event["what"]) for event in row["events"] if event["actual_s"] is not None]
+    pivot = run.cells_of(rows)
+    above = ", ".join(filter(None, [on_network(pivot), _delays(rows[0], evidence)]))
+    draw = partial(timeline, traces, above, caption(pivot, run.name, TIMELINE_MARKS, whiskers=False))
+    return [Drawing("timeline", "A worker's steps and messages in flight", draw, partial(timeline_points, traces))]
 
 
 def trace_of(row: Row, evidence: Evidence) -> Trace | None:
@@ -356,7 +318,30 @@ def trace_of(row: Row, evidence: Evidence) -> Trace | None:
     return Trace(human(row["algorithm"], row["kind"], row["params"]), steps, messages, found["first"], events)
 
 
-def _matrix(run: _Run, evidence: Evidence) -> list[Drawing]:
+def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
+    """Like `_timeline`, for runs whose network changes."""
+    rows = [row for row in run.one_each() if row.get("events")]
+    paces = [
+        Pace(
+            row["algorithm"],
+            row["kind"],
+            row["params"] or {},
+            found["slowest"],
+            found["fastest"],
+            [(event["actual_s"], event["what"]) for event in row["events"] if event["actual_s"] is not None],
+        )
+        for row in rows
+        if (found := evidence.pace(row))
+    ]
+    if not paces:
+        return []
+    pivot = run.cells_of(rows)
+    about = caption(pivot, run.name, f"{PACE_MARKS}; {rows[0]['timeline']}", whiskers=False)
+    draw = partial(pace, paces, on_network(pivot), about)
+    return [Drawing("pace", "Step time against time", draw, partial(pace_points, paces))]
+
+
+def _network(run: _Run, evidence: Evidence) -> list[Drawing]:
     """One drawing per profile."""
     profiles = dict.fromkeys(str(row["profile"]) for row in run.valid)
     return [drawing for profile in profiles for drawing in _matrix_of(profile, run, evidence)]
@@ -364,27 +349,20 @@ def _matrix(run: _Run, evidence: Evidence) -> list[Drawing]:
 
 def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
     """The network with the longest round trips and the most sites that fit."""
-    mine = [row for row in run.valid if row["profile"] == profile and row["workers"] <= 4 * MOST_SITES]
-    mine.sort(key=lambda row: (-(row["rtt_max_ms"] or 0), -row["workers"], row["testbed"] == "virtual"))
-    paths = next((found for row in mine[:3] if (found := evidence.network(row))), None) or []
+    rows = [row for row in run.valid if row["profile"] == profile and row["workers"] <= 4 * MOST_SITES]
+    rows.sort(key=lambda row: (-(row["rtt_max_ms"] or 0), -row["workers"], row["testbed"] == "virtual"))
+    paths = next((found for row in rows[:3] if (found := evidence.network(row))), None) or []
     if not 2 <= len({path[end] for path in paths for end in ("src", "dst")}) <= MOST_SITES:
         return []
-    row = mine[0]
+    row = rows[0]
     delays, kind = _delays(row, evidence), provenance([row["testbed"]])
     testbed = kind if kind == "simulated" else f"emulated by {row['emulator']} (testbed {row['testbed']})"
     about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:.4g} ms; {testbed}"
     if row["payload_scale"] != 1:
         about += f"; rates × {row['payload_scale']:g}"
     what = f"{kind} network, {delays or profile}"
-    name = f"network-{_safe(profile)}"
-    return [
-        Drawing(
-            name,
-            f"The network {profile}",
-            lambda width: network_matrix(paths, what, about, width),
-            lambda: of_paths(paths),
-        )
-    ]
+    draw = partial(network_matrix, paths, what, about)
+    return [Drawing(f"network-{_safe(profile)}", f"The network {profile}", draw, partial(network_points, paths))]
 
 
 def _delays(row: Row, evidence: Evidence) -> str:
@@ -430,3 +408,17 @@ def _slug(pivot: Pivot) -> str:
 
 def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:_LONGEST]
+
+
+_OF_ROWS: Mapping[str, Callable[[_Run], list[Drawing]]] = {
+    "pareto": _trade_off,
+    "speed": _speed,
+    "goodput": _goodput,
+}
+_OF_EVIDENCE: Mapping[str, Callable[[_Run, Evidence], list[Drawing]]] = {
+    "learning": _learning,
+    "learning-time": _learning_time,
+    "timeline": _timeline,
+    "pace": _pace,
+    "network": _network,
+}

@@ -1,8 +1,8 @@
-"""Learning curves: accuracy against steps, and against time on the emulated or simulated network."""
+"""Learning curves: accuracy against steps and time, and against time on several networks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,27 +10,84 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from wanbench.harness.analysis.paired import mean_interval
 from wanbench.harness.analysis.summary import AnalysisError
-from wanbench.harness.show.figures.ends import End, label_ends, least_in, marked, strip_in
+from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, logarithmic
+from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import human
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, line, styles, wanbench_style
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, as_line, styles, wanbench_style
+from wanbench.harness.text import seconds
 
 Curve = Mapping[str, Sequence[float]]
 Key = tuple[str, str]  # label and kind
 Curves = Mapping[Key, tuple[Mapping[str, Any], Sequence[Curve]]]
 
 
+@dataclass(frozen=True)
+class Course:
+    """One algorithm on one network, over its repetitions: an entry per evaluation that all of them have.
+
+    Attributes:
+        step, end_s: medians. accuracy: as a share. low, high: its band. repetitions: their number.
+    """
+
+    step: list[float]
+    end_s: list[float]
+    accuracy: list[float]
+    low: list[float]
+    high: list[float]
+    repetitions: int
+
+    @property
+    def entries(self) -> Iterator[tuple[float, ...]]:
+        """Step, seconds, accuracy and its band at each evaluation."""
+        return zip(self.step, self.end_s, self.accuracy, self.low, self.high, strict=True)
+
+    @property
+    def result(self) -> str:
+        """The last accuracy in per cent."""
+        return f"{100 * self.accuracy[-1]:.1f} %"
+
+
+Courses = Mapping[Key, Course]
+
+
+def medians(curves: Sequence[Curve]) -> Course:
+    """The median accuracy, with a band from minimum to maximum."""
+    shortest = min(len(curve["step"]) for curve in curves)
+    step, end_s, accuracy = (np.array([c[name][:shortest] for c in curves]) for name in ("step", "end_s", "accuracy"))
+    return Course(
+        step=np.median(step, axis=0).tolist(),
+        end_s=np.median(end_s, axis=0).tolist(),
+        accuracy=np.median(accuracy, axis=0).tolist(),
+        low=accuracy.min(axis=0).tolist(),
+        high=accuracy.max(axis=0).tolist(),
+        repetitions=len(curves),
+    )
+
+
+def means(curves: Sequence[Curve]) -> Course:
+    """The mean accuracy, with its 95 % interval as a band, which is infinite for fewer than 3 repetitions.
+
+    An evaluation before the first step is left out: it has no place on a logarithmic time axis.
+    """
+    course = medians(curves)
+    places = [place for place, end_s in enumerate(course.end_s) if end_s > 0]
+    intervals = [mean_interval([curve["accuracy"][place] for curve in curves]) for place in places]
+    return Course(
+        step=[course.step[place] for place in places],
+        end_s=[course.end_s[place] for place in places],
+        accuracy=[mean for mean, _, _ in intervals],
+        low=[low for _, low, _ in intervals],
+        high=[high for _, _, high in intervals],
+        repetitions=len(curves),
+    )
+
+
 @wanbench_style()
-def learning(
-    curves: Curves,
-    data_set: str,
-    subject: str,
-    about: str,
-    width_in: float = PAGE_IN,
-) -> Figure:
-    """One curve per algorithm: the median over repetitions, with a band from minimum to maximum.
+def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: float = PAGE_IN) -> Figure:
+    """One curve per algorithm against steps, and against time if that shows more.
 
     Args:
         curves: (label, kind) -> (params, one curve per repetition, as `results.evidence.Evidence.curve` gives them).
@@ -39,147 +96,207 @@ def learning(
     Raises:
         AnalysisError: there is no curve.
     """
-    known = {key: found for key, (_, found) in curves.items() if found}
-    if not known:
+    courses = {key: medians(reps) for key, (_, reps) in curves.items() if reps}
+    if not courses:
         raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
-    looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
-    ends = {key: _last(found) for key, found in known.items()}
-    names = {key: human(*key, curves[key][0]) for key in known}
-    apart = not _times_differ(list(ends.values())) and _times_differ([_middle(found) for found in known.values()])
-    timed = apart or _times_differ(list(ends.values()))
+    looks = _looks(curves)
+    names = {key: human(*key, curves[key][0]) for key in courses}
+    apart = _paces_differ(courses, 1)
+    # Where workers make steps at their own pace, only the ends are at the same time.
+    racing = not apart and _paces_differ(courses, 2)
+    timed = apart or racing
     side_by_side = timed and width_in > COLUMN_IN
-    labels = {
-        key: f"{name} ({seconds_text(ends[key].seconds)})" if side_by_side else name.replace(" + ", "\n+ ")
-        for key, name in names.items()
-    }
-    last = marked(
-        [
-            End(labels[key], line(looks[key[0]]), end.step, 100 * end.accuracy, _percent(end))
-            for key, end in ends.items()
-        ],
-        "step {:g}",
-    )
-    texts = [end.text for end in last]
-    strip, panel_in = strip_in(texts), max(1.9, least_in(texts))
+    ends = marked(_ends(courses, looks, names, side_by_side), "step {:g}")
+    strip, panel_in = strip_in([end.text for end in ends]), max(1.9, least_in([end.text for end in ends]))
     more = "; in parentheses: time of the last step" if side_by_side else ""
-    finding = _race(known, ends, names) if apart else _finding(ends, names)
+    finding = _race(courses, names) if racing else _finding(courses, names, apart)
     sheet = Panels(
         width_in, f"{finding}\n{subject}", f"{about.removesuffix('.')}{more}.", {},
         count=2 if timed else 1, across=2 if side_by_side else 1, panel_in=panel_in, left_in=0.35,
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    _by_step(steps, known, looks)
-    label_ends(steps, last, (sheet.panel_width_in, panel_in))
+    _by_step(steps, courses, looks)
+    label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
-        seconds = sheet.panel(1, f"{data_set}: accuracy (%)")
-        _by_time(seconds, known, looks)
-        seconds.set_ylim(steps.get_ylim())
+        by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
+        times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
+        _by_time(by_time, courses, looks, times)
+        by_time.set_ylim(steps.get_ylim())
     return sheet.figure
 
 
-def _by_step(axes: Axes, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
-    _draw(axes, "step", known, looks)
+def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str], side_by_side: bool) -> list[End]:
+    """The end of each curve; beside a panel over time, its name says the seconds."""
+    return [
+        End(
+            f"{names[key]} ({seconds(course.end_s[-1])})" if side_by_side else names[key].replace(" + ", "\n+ "),
+            as_line(looks[key]),
+            course.step[-1],
+            100 * course.accuracy[-1],
+            course.result,
+        )
+        for key, course in courses.items()
+    ]
+
+
+def _by_step(axes: Axes, courses: Courses, looks: Mapping[Key, Style]) -> None:
+    for key, course in courses.items():
+        _draw(axes, course, "step", looks[key], key[0], "step {:g}")
     axes.set_xlim(left=0)
     axes.set_ylim(top=101)
     axes.set_xlabel("step")
 
 
-def _by_time(axes: Axes, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
-    _draw(axes, "end_s", known, looks)
-    times = [time for found in known.values() for curve in found for time in curve["end_s"] if time > 0]
+def _by_time(axes: Axes, courses: Courses, looks: Mapping[Key, Style], times: Sequence[float]) -> None:
+    for key, course in courses.items():
+        _draw(axes, course, "end_s", looks[key], key[0], "end {:g}")
     logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
     axes.set_xlabel("seconds, logarithmic")
 
 
-def _draw(axes: Axes, x: str, known: Mapping[Key, Sequence[Curve]], looks: Mapping[str, Style]) -> None:
-    for (name, _), found in known.items():
-        _curve(axes, x, found, looks[name], name)
+def learning_points(curves: Curves) -> list[Point]:
+    """One point per algorithm and evaluation of `learning`."""
+    return [
+        {
+            "algorithm": label,
+            "repetitions": course.repetitions,
+            "step": step,
+            "end_s": end_s,
+            "accuracy": accuracy,
+            "accuracy_min": low,
+            "accuracy_max": high,
+        }
+        for (label, _), (_, reps) in curves.items()
+        for course in [medians(reps)]
+        for step, end_s, accuracy, low, high in course.entries
+    ]
 
 
-@dataclass(frozen=True)
-class _Last:
-    """Medians of one evaluation, usually the last."""
+@wanbench_style()
+def learning_time(
+    networks: Mapping[str, Curves], data_set: str, subject: str, about: str, width_in: float = PAGE_IN
+) -> Figure:
+    """Means over repetitions against one logarithmic time axis, one panel per network, the fastest first.
 
-    step: float
-    seconds: float
-    accuracy: float
+    Args:
+        networks: name -> curves, as for `learning`. data_set: of the accuracy. subject: below the title.
+        about: the caption.
+    """
+    by_network = by_speed(networks)
+    merged = {key: entry for curves in networks.values() for key, entry in curves.items()}
+    looks = _looks(merged)
+    names = {key: human(*key, params).replace(" + ", "\n+ ") for key, (params, _) in merged.items()}
+    beside = width_in > COLUMN_IN
+    panel_in, strip = max(1.7, least_in(list(names.values()))), strip_in(list(names.values()))
+    sheet = Panels(
+        width_in, f"{_finding_by_time(by_network, names)}\n{subject}", about, {},
+        count=len(by_network), across=len(by_network) if beside else 1, panel_in=panel_in, left_in=0.5, right_in=strip,
+    )  # fmt: skip
+    every = [course for courses in by_network.values() for course in courses.values()]
+    times = [time for course in every for time in course.end_s]
+    for index, (network, courses) in enumerate(by_network.items()):
+        axes = sheet.panel(index, network)
+        for key, course in courses.items():
+            _draw(axes, course, "end_s", looks[key], f"{key[0]}, {network}", "{:.4g} s")
+        axes.set_ylim(100 * min(min(course.accuracy) for course in every) - 3, 101)
+        logarithmic(axes.xaxis, min(times) / 1.2, max(times) * 1.2)
+        sheet.label(index, "seconds, logarithmic", f"{data_set}: accuracy (%)", fontsize=6.5)
+        if not beside or index == len(by_network) - 1:
+            ends = [
+                End(names[key], as_line(looks[key]), course.end_s[-1], 100 * course.accuracy[-1], course.result)
+                for key, course in courses.items()
+            ]
+            label_ends(axes, ends, (sheet.panel_width_in, panel_in))
+    return sheet.figure
 
 
-def _last(found: Sequence[Curve]) -> _Last:
-    return _at(found, min(len(curve["step"]) for curve in found) - 1)
+def by_speed(networks: Mapping[str, Curves]) -> dict[str, Courses]:
+    """The courses on every network, the one that ends first in front."""
+    courses = {name: {key: means(reps) for key, (_, reps) in curves.items()} for name, curves in networks.items()}
+    return dict(sorted(courses.items(), key=lambda entry: max(course.end_s[-1] for course in entry[1].values())))
 
 
-def _middle(found: Sequence[Curve]) -> _Last:
-    """The evaluation in the middle: where workers make steps at their own pace, only the ends are at the same time."""
-    return _at(found, min(len(curve["step"]) for curve in found) // 2)
+def learning_time_points(networks: Mapping[str, Curves]) -> list[Point]:
+    """One point per network, algorithm and evaluation of `learning_time`."""
+    return [
+        {
+            "network": network,
+            "algorithm": label,
+            "repetitions": course.repetitions,
+            "step": step,
+            "end_s": end_s,
+            "accuracy": accuracy,
+            "accuracy_low_95": low if np.isfinite(low) else None,
+            "accuracy_high_95": high if np.isfinite(high) else None,
+        }
+        for network, courses in by_speed(networks).items()
+        for (label, _), course in courses.items()
+        for step, end_s, accuracy, low, high in course.entries
+    ]
 
 
-def _at(found: Sequence[Curve], place: int) -> _Last:
-    step, seconds, accuracy = (
-        float(np.median([curve[name][place] for curve in found])) for name in ("step", "end_s", "accuracy")
-    )
-    return _Last(step, seconds, accuracy)
+def _looks(curves: Curves) -> dict[Key, Style]:
+    looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
+    return {key: looks[key[0]] for key in curves}
 
 
-def _times_differ(ends: Sequence[_Last]) -> bool:
-    """False if time against accuracy would show what steps show already."""
-    paces = [end.seconds / end.step for end in ends if end.step]
+def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -> None:
+    """A curve, its band, and a note on every point, in which `at` is the format of x."""
+    places = np.array(getattr(course, x))
+    # An evaluation before the first step has no place on a logarithmic time axis.
+    shown = places > (-1 if x == "step" else 0)
+    places = places[shown]
+    percent, low, high = (100 * np.array(values)[shown] for values in (course.accuracy, course.low, course.high))
+    axes.plot(places, percent, markevery=max(1, len(places) // 6), **as_line(look))
+    if course.repetitions > 1 and np.isfinite(low).all():
+        axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    for place, value in zip(places, percent, strict=True):
+        note(axes, place, float(value), f"{name}: {value:.2f} % at {at.format(place)}")
+
+
+def _paces_differ(courses: Courses, part: int) -> bool:
+    """False if time against accuracy would show what steps show already, to the end or to the middle (`part` 2)."""
+    evaluations = [[*course.entries][len(course.step) // 2 if part == 2 else -1] for course in courses.values()]
+    paces = [end_s / step for step, end_s, *_ in evaluations if step]
     return bool(paces) and max(paces) > 1.05 * min(paces)
 
 
-def _finding(ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
+def _finding(courses: Courses, names: Mapping[Key, str], apart: bool) -> str:
     """ "ssgd trains to 96.7 % in 42 s; dts-d20-p4 to 97.2 % in 7.0 s"."""
-    if _times_differ(list(ends.values())):
-        slow = min(ends, key=lambda key: (key[1] != "ssgd", -ends[key].seconds))
-        fast = min(reversed(list(ends)), key=lambda key: (round(ends[key].seconds, 1), -ends[key].accuracy))
+    if apart:
+        slow = min(courses, key=lambda key: (key[1] != "ssgd", -courses[key].end_s[-1]))
+        fast = min(
+            reversed(list(courses)), key=lambda key: (round(courses[key].end_s[-1], 1), -courses[key].accuracy[-1])
+        )
     else:
-        slow, fast = (pick(ends, key=lambda key: ends[key].accuracy) for pick in (max, min))
-    first, second = (f"to {_percent(ends[key])} in {seconds_text(ends[key].seconds)}" for key in (slow, fast))
-    if ends[slow].step != ends[fast].step:
-        first, second = (f"{text} ({ends[key].step:g} steps)" for text, key in ((first, slow), (second, fast)))
+        slow, fast = (pick(courses, key=lambda key: courses[key].accuracy[-1]) for pick in (max, min))
+    first, second = (f"to {courses[key].result} in {seconds(courses[key].end_s[-1])}" for key in (slow, fast))
+    if courses[slow].step[-1] != courses[fast].step[-1]:
+        first, second = (f"{text} ({courses[key].step[-1]:g} steps)" for text, key in ((first, slow), (second, fast)))
     text = f"{names[slow]} trains {first}"
     return text if slow == fast else f"{text}; {names[fast]} {second}"
 
 
-def _race(known: Mapping[Key, Sequence[Curve]], ends: Mapping[Key, _Last], names: Mapping[Key, str]) -> str:
+def _race(courses: Courses, names: Mapping[Key, str]) -> str:
     """ "ssgd is at 95 % after 114 s; async-local-sgd-p10 after 50 s": at what all reach, in steps of 5 %."""
-    level = np.floor(20 * min(end.accuracy for end in ends.values())) / 20
-    times = {}
-    for key, found in known.items():
-        _, seconds, accuracy, *_ = middle(found)
-        times[key] = next((s for s, a in zip(seconds, accuracy, strict=True) if a >= level), ends[key].seconds)
+    level = np.floor(20 * min(course.accuracy[-1] for course in courses.values())) / 20
+    times = {
+        key: next((s for s, a in zip(course.end_s, course.accuracy, strict=True) if a >= level), course.end_s[-1])
+        for key, course in courses.items()
+    }
     slow = min(times, key=lambda key: (key[1] != "ssgd", -times[key]))
     fast = min(times, key=lambda key: times[key])
-    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds_text(times[slow])}"
-    return text if slow == fast else f"{text}; {names[fast]} after {seconds_text(times[fast])}"
+    text = f"{names[slow]} is at {100 * level:.0f} % after {seconds(times[slow])}"
+    return text if slow == fast else f"{text}; {names[fast]} after {seconds(times[fast])}"
 
 
-def _percent(end: _Last) -> str:
-    return f"{100 * end.accuracy:.1f} %"
-
-
-def seconds_text(seconds: float) -> str:
-    """A time in a title: "42 s", "7.0 s"."""
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
-def _curve(axes: Axes, x: str, found: Sequence[Curve], look: Style, name: str) -> None:
-    step, end_s, *accuracy = middle(found)
-    at = np.array(step if x == "step" else end_s)
-    # An evaluation before the first step has no place on a logarithmic time axis.
-    drawn = at > (-1 if x == "step" else 0)
-    at, (percent, low, high) = at[drawn], (100 * np.array(each)[drawn] for each in accuracy)
-    axes.plot(at, percent, markevery=max(1, len(at) // 6), **line(look))
-    if len(found) > 1:
-        axes.fill_between(at, low, high, color=look.colour, alpha=0.15, linewidth=0)
-    for place, value in zip(at, percent, strict=True):
-        note(axes, place, float(value), f"{name}: {value:.2f} % at {x.removesuffix('_s')} {place:g}")
-
-
-def middle(found: Sequence[Curve]) -> tuple[list[float], ...]:
-    """Step, seconds, accuracy, its minimum and its maximum at each evaluation: medians over repetitions."""
-    shortest = min(len(curve["step"]) for curve in found)
-    step, end_s, accuracy = (np.array([c[name][:shortest] for c in found]) for name in ("step", "end_s", "accuracy"))
-    medians = (np.median(each, axis=0) for each in (step, end_s, accuracy))
-    return tuple(each.tolist() for each in (*medians, accuracy.min(axis=0), accuracy.max(axis=0)))
+def _finding_by_time(by_network: Mapping[str, Courses], names: Mapping[Key, str]) -> str:
+    """ "On world4, ssgd takes 42 s (96.7 %) to train; dts-d20-p4 7.0 s (97.2 %)"."""
+    network, courses = list(by_network.items())[-1]
+    slow = min(courses, key=lambda key: (key[1] != "ssgd", -courses[key].end_s[-1]))
+    fast = min(courses, key=lambda key: courses[key].end_s[-1])
+    where = f"At {network.removeprefix('RTT ')}" if network.startswith("RTT ") else f"On {network}"
+    first, second = (f"{seconds(courses[key].end_s[-1])} ({courses[key].result})" for key in (slow, fast))
+    text = f"{where}, {names[slow].replace(chr(10), ' ')} takes {first} to train"
+    return text if slow == fast else f"{text}; {names[fast].replace(chr(10), ' ')} {second}"

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.emulators.impairments.queue import four_digits
+from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet, fitting
 from wanbench.harness.show.figures.style import PAGE_IN, wanbench_style
@@ -119,3 +120,9 @@ def _rate(path: Mapping[str, Any], *, small: bool) -> str:
     if measured is None:
         return f"{four_digits(configured)} Mbit/s"
     return f"{measured:.1f} Mbit/s" if small else f"{measured:.1f} Mbit/s ({four_digits(configured)})"
+
+
+def network_points(paths: Sequence[Mapping[str, Any]]) -> list[Point]:
+    """One point per directed path: configured and measured one-way delay and rate."""
+    names = ("src", "dst", "one_way_ms", "measured_one_way_ms", "rate_mbit", "measured_rate_mbit")
+    return [{name: path[name] for name in names} for path in paths]

@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
 from wanbench.harness.analysis.summary import AnalysisError, axis_value
-from wanbench.harness.results.verify import ACCURACY_BAND
+from wanbench.harness.results.rules import ACCURACY_BAND
+from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, text_in
 from wanbench.harness.show.figures.names import human
@@ -75,10 +76,10 @@ def _sheet(
         sheet.label(index, "scalability  T(1) / T(N)", "accuracy against ssgd (points)", fontsize=6.5)
         if not legend:
             size = (sheet.panel_width_in, _PANEL_IN)
-            placed = places(axes, [_point(s) for s in drawn_points(network)], size)
+            placed = name_places(axes, [_place_of(s) for s in drawn_points(network)], size)
             if placed is None:
                 return None
-            write(axes, placed, size)
+            _write(axes, placed, size)
     return sheet.figure
 
 
@@ -100,14 +101,14 @@ def _change(standing: Standing) -> str:
     return f"{100 * paired.low:+z.1f} to {100 * paired.high:+z.1f}"
 
 
-def _point(standing: Standing) -> Point:
+def _place_of(standing: Standing) -> Place:
     change, accuracy = standing.accuracy_change or 0.0, standing.accuracy or 0.0
     low, high = (
         100 * ((accuracy if end is None else end) - accuracy + change)
         for end in (standing.accuracy_low, standing.accuracy_high)
     )
     name = human(standing.algorithm, standing.kind, standing.params)
-    return Point(name, standing.scalability, 100 * change, low, high)
+    return Place(name, standing.scalability, 100 * change, low, high)
 
 
 def drawn_points(network: NetworkStandings) -> list[Standing]:
@@ -164,6 +165,29 @@ def pareto_front(standings: Sequence[Standing]) -> list[Standing]:
     return sorted(front, key=lambda s: s.scalability)
 
 
+def pareto_points(networks: Sequence[NetworkStandings]) -> list[Point]:
+    """One point per algorithm and network; accuracies are shares, changes are percentage points against ssgd."""
+    return [
+        {
+            **network.where,
+            "algorithm": standing.algorithm,
+            "repetitions": standing.repeats,
+            "scalability": standing.scalability,
+            "scalability_min": standing.low,
+            "scalability_max": standing.high,
+            "accuracy": standing.accuracy,
+            "accuracy_min": standing.accuracy_low,
+            "accuracy_max": standing.accuracy_high,
+            "accuracy_change_points": 100 * (standing.accuracy_change or 0.0),
+            "dominated": "no" if standing in front else "yes",
+        }
+        for network in networks
+        for drawn in [drawn_points(network)]
+        for front in [pareto_front(drawn)]
+        for standing in drawn
+    ]
+
+
 def _where(network: NetworkStandings) -> str:
     return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or "one network"
 
@@ -180,7 +204,7 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top in inches
 
 
 @dataclass(frozen=True)
-class Point:
+class Place:
     """A point and its whiskers.
 
     Attributes:
@@ -194,7 +218,9 @@ class Point:
     high: float
 
 
-def places(axes: Axes, points: Sequence[Point], axes_in: tuple[float, float]) -> list[tuple[str, float, float]] | None:
+def name_places(
+    axes: Axes, points: Sequence[Place], axes_in: tuple[float, float]
+) -> list[tuple[str, float, float]] | None:
     """(label, left, middle) in inches from the corner of the axes; None if there is no room for a label.
 
     Points that coincide share a label. The limits of the axes must be final.
@@ -233,7 +259,7 @@ def _distance(box: Box, point: tuple[float, float]) -> float:
     return math.hypot(aside, above)
 
 
-def write(axes: Axes, placed: Sequence[tuple[str, float, float]], axes_in: tuple[float, float]) -> None:
+def _write(axes: Axes, placed: Sequence[tuple[str, float, float]], axes_in: tuple[float, float]) -> None:
     """Write the labels."""
     for label, left, middle in placed:
         axes.text(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.compare import NEAR, Comparison
 from wanbench.harness.show.comparison import finding, summary
+from wanbench.harness.show.figures.drawing import FORMATS, Drawing, Point, save_all
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet, logarithmic
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, point, styles, wanbench_style
@@ -50,3 +54,24 @@ def parity(comparison: Comparison, run_name: str, width_in: float = PAGE_IN) -> 
     axes.set_xlabel(f"step time, {base} (s)")
     axes.set_ylabel(f"step time, {heads} (s)")
     return sheet.figure
+
+
+def draw_parity(comparison: Comparison, run_name: str, outdir: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """The parity figure in both widths, as `parity-by-<axis>`; returns the files."""
+    name = f"parity-by-{comparison.by}"
+    drawing = Drawing(name, name, lambda width: parity(comparison, run_name, width), lambda: points(comparison))
+    return save_all(drawing, outdir, formats)
+
+
+def points(comparison: Comparison) -> list[Point]:
+    """One point per pair of cells."""
+    return [
+        {
+            "algorithm": pair.algorithm,
+            "base": pair.base,
+            "head": pair.head,
+            "base_step_time_s": pair.base_s,
+            "head_step_time_s": pair.head_s,
+        }
+        for pair in comparison.pairs
+    ]

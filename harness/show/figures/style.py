@@ -6,7 +6,6 @@ parameters choose the dashes and the filled part of the marker, so a greyscale p
 
 from __future__ import annotations
 
-import io
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,16 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.figure import Figure
 from matplotlib.typing import FillStyleType
 
 from wanbench.harness.analysis.summary import Pivot
-from wanbench.harness.results.disk import write_bytes
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
 COLUMN_IN, PAGE_IN = 3.3, 6.3
-_MOST_PIXELS = 30_000  # of the height of a picture: one of a hundred panels in full resolution takes a gigabyte
-FORMATS = ("svg", "pdf", "png", "csv")
 INK, FAINT = "#222222", "#5F5F5F"
 
 # A value that a paper printed, beside ours.
@@ -91,7 +86,7 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
     return chosen
 
 
-def line(look: Style) -> dict[str, Any]:
+def as_line(look: Style) -> dict[str, Any]:
     """The look as a curve."""
     # Hollow markers are larger: they show around the marker of a curve that coincides, as several do at 1.
     size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
@@ -139,21 +134,3 @@ def wanbench_style() -> Iterator[None]:
     with matplotlib.rc_context({**defaults, **own}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of a name: it is drawn as a box
         yield
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write `figure` in the format of the suffix, atomically and without dates: equal figures are equal bytes."""
-    form = path.suffix.removeprefix(".")
-    unstamped: dict[str, dict[str, None]] = {
-        "svg": {"Date": None},
-        "pdf": {"CreationDate": None},
-        "png": {"Software": None},
-    }
-    buffer = io.BytesIO()
-    with wanbench_style():
-        dpi = matplotlib.rcParams["savefig.dpi"]
-        if form == "png":
-            dpi = min(dpi, _MOST_PIXELS / figure.get_figheight())
-        figure.savefig(buffer, format=form, metadata=unstamped[form], dpi=dpi)
-    write_bytes(path, buffer.getvalue())
-    return path

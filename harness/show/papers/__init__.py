@@ -59,7 +59,7 @@ class Published(_Table):
     mark: str = ""
 
 
-class Figure(_Table):
+class PaperFigure(_Table):
     """One figure.
 
     Attributes:
@@ -135,7 +135,7 @@ class Paper(_Table):
     title: str
     citation: str
     runs: list[str] = Field(alias="run")
-    figures: list[Figure] = Field(alias="figure")
+    figures: list[PaperFigure] = Field(alias="figure")
     claims: list[Claim] = Field(alias="claim", default=[])
 
 
@@ -197,7 +197,7 @@ def _check_claim(claim: Claim, paper: Paper, where: str) -> None:
         raise SpecError(f"{where}: expected a value, and published, least or most")
 
 
-def _with_published(figure: Figure, paper: Paper, file: str) -> Figure:
+def _with_published(figure: PaperFigure, paper: Paper, file: str) -> PaperFigure:
     if figure.published_in is None:
         return figure
     other = next((other for other in paper.figures if other.name == figure.published_in), None)

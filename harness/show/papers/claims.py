@@ -20,14 +20,12 @@ from wanbench.harness.analysis.paired import mean_interval, unequal_steps
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.plan.load import load_of
 from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.verify import objections
-from wanbench.harness.show.papers import Claim, Figure, Paper
+from wanbench.harness.results.verify import objections, problem_lines
+from wanbench.harness.show.papers import Claim, Paper, PaperFigure
 from wanbench.harness.show.papers.drawing import recorded, select
-from wanbench.harness.show.problems import grouped
 from wanbench.harness.spec.experiment import Spec
 
 ACCURACY = "accuracy"
@@ -186,7 +184,7 @@ def _load(run: Path, simulated: Row) -> str:
     """The predicted load of emulating a cell, beside what a small host has."""
     host = FixedHost().capacity()
     load = next(
-        load_of(cell).on(host)
+        cell.load.on(host)
         for row, cell in _emulated(run)
         if row["algorithm"] == simulated["algorithm"] and row["axes"] == simulated["axes"]
     )
@@ -215,10 +213,10 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
         found = objections(rows, planned.read(folder.path).names)
         hiding = {row["cell"] for figure in _hiding(paper, run) for row in select(figure, rows)}
         kept = [one for one in found if one.rule != ACCURACY or one.cell in hiding]
-        yield from (f"{folder.path}: verify refuses it: {line}" for line in grouped(kept, run))
+        yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
 
 
-def _hiding(paper: Paper, run: str) -> Iterator[Figure]:
+def _hiding(paper: Paper, run: str) -> Iterator[PaperFigure]:
     """Yield the figures of a run that show no accuracy."""
     for figure in paper.figures:
         learned = figure.kind in {"learning", "pareto"} or _LEARNED & {*figure.columns, *figure.y}

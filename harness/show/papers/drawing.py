@@ -23,28 +23,25 @@ import PIL
 import PIL.features
 from matplotlib import ft2font
 
-from wanbench.harness.analysis.beside import lay_beside
+from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.store import RunFolder, open_run
-from wanbench.harness.show.figures import stored_map
-from wanbench.harness.show.figures.bars import scalability_bars
-from wanbench.harness.show.figures.gallery import Drawing, gallery
-from wanbench.harness.show.figures.points import SCALABILITY, STEP_TIME, of_pivot, write
-from wanbench.harness.show.figures.scalability import scalability_by_rtt
-from wanbench.harness.show.figures.step_time import step_time
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save
-from wanbench.harness.show.grid import some
-from wanbench.harness.show.papers import Figure as Wanted
-from wanbench.harness.show.papers import Paper
+from wanbench.harness.show.figures.drawing import Drawing, save, write_points
+from wanbench.harness.show.figures.gallery import gallery, scalability_drawing, step_time_drawing
+from wanbench.harness.show.figures.map import read_map
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
+from wanbench.harness.show.papers import Paper, PaperFigure
 from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
+from wanbench.harness.text import some
 
 INDEX = "index.json"
+_OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}
 _EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
 
 Row = Mapping[str, Any]
@@ -125,7 +122,7 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
 
 
 def _check(
-    figure: Wanted, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
+    figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
 ) -> list[Difference]:
     source = _source(figure, reference)
     names = [name for name in known if _belongs(name, figure.name)]
@@ -149,7 +146,7 @@ def _check(
     return found
 
 
-def drawing(figure: Wanted, paper: Paper, reference: Path) -> Drawing:
+def drawing(figure: PaperFigure, paper: Paper, reference: Path) -> Drawing:
     """A figure of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to draw."""
     return _drawing(figure, paper, _source(figure, reference))
 
@@ -169,7 +166,7 @@ class _Source:
     beside: Sequence[Row] = ()
 
 
-def _source(figure: Wanted, reference: Path) -> _Source:
+def _source(figure: PaperFigure, reference: Path) -> _Source:
     if figure.run is None:
         return _Source(RunFolder(reference))
     folder = recorded(reference, figure.run)
@@ -206,7 +203,7 @@ def recorded(reference: Path, run: str) -> RunFolder:
     return open_run(run, reference)
 
 
-def select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
+def select(figure: PaperFigure, rows: Sequence[Row]) -> list[Row]:
     """The rows that a figure selects, and the one-worker rows that scalability needs."""
     return [
         row
@@ -219,7 +216,7 @@ def select(figure: Wanted, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _draw(figure: Wanted, paper: Paper, source: _Source, to: Path) -> list[Path]:
+def _draw(figure: PaperFigure, paper: Paper, source: _Source, to: Path) -> list[Path]:
     where = f"{source.folder.path}: figure {figure.name}"
     try:
         if figure.kind == "table":
@@ -233,60 +230,51 @@ def _draw(figure: Wanted, paper: Paper, source: _Source, to: Path) -> list[Path]
         save(drawing.draw(PAGE_IN), to / f"{figure.name}.svg"),
         save(drawing.draw(PAGE_IN), to / f"{figure.name}.png"),
         save(drawing.draw(COLUMN_IN), to / f"{figure.name}-column.pdf"),
-        write(drawing.points(), to / f"{figure.name}.csv"),
+        write_points(drawing.points(), to / f"{figure.name}.csv"),
     ]
 
 
-def _drawing(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
+def _drawing(figure: PaperFigure, paper: Paper, source: _Source) -> Drawing:
     folder, rows = source.folder, source.rows
     if figure.kind == "stability":
         return stability_drawing(figure)
     if figure.kind == "map":
-        return stored_map.read(folder.path / f"{paper.name}-{figure.name}").drawing
-    if figure.kind in {"scalability", "step-time"}:
-        return _of_pivot(figure, paper, source)
+        return read_map(folder.path / f"{paper.name}-{figure.name}").drawing
     if figure.kind == "trend":
         return trend_drawing(figure, rows, folder.name, paper.citation, source.beside)
-    prefix = "network-" if figure.kind == "network" else figure.kind
-    for drawing in gallery(rows, folder.name, Evidence(folder)):
-        if drawing.name.startswith(prefix):
-            return drawing
+    if figure.kind in _OF_PIVOT:
+        return _OF_PIVOT[figure.kind](_pivot(figure, paper, source), folder.name)
+    for drawing in gallery(rows, folder.name, Evidence(folder), kind=figure.kind):
+        return drawing
     raise AnalysisError(f"these rows show no {figure.kind}")
 
 
-def _of_pivot(figure: Wanted, paper: Paper, source: _Source) -> Drawing:
-    found, run_name = pivots(frame(source.rows)), source.folder.name
-    if len(found) != 1:
-        raise AnalysisError(f"{len(found)} figures instead of one; narrow it by `where`")
-    pivot = _annotated(found[0], figure, paper)
-    if figure.beside is not None:
-        pivot = lay_beside(pivot, source.beside, figure.beside)
-        if pivot.beside is None:
-            raise AnalysisError(f"{figure.beside} has no cell to lay beside it")
-    by_rtt = pivot.column_axis == "rtt_ms"
-    steps = figure.kind == "step-time"
-    draw = step_time if steps else scalability_by_rtt if by_rtt else scalability_bars
-    columns = STEP_TIME if steps else SCALABILITY
-    return Drawing(
-        figure.name,
-        figure.name,
-        lambda width: draw(pivot, run_name, width),
-        lambda: of_pivot(pivot, run_name, columns),
-    )
+def _pivot(figure: PaperFigure, paper: Paper, source: _Source) -> Pivot:
+    """The only pivot of the rows, with a subject, a note, published values and another run beside it.
 
-
-def _annotated(pivot: Pivot, figure: Wanted, paper: Paper) -> Pivot:
-    """The pivot with a subject, a note and published values; each value must belong to a bar that is drawn."""
+    Raises:
+        AnalysisError: several pivots, a published value without a bar, or nothing to lay beside.
+    """
+    tables = pivots(frame(source.rows))
+    if len(tables) != 1:
+        raise AnalysisError(f"{len(tables)} figures instead of one; narrow it by `where`")
+    (pivot,) = tables
     published = {}
-    for one in figure.published:
-        column = next((column for column in pivot.columns if str(column) == one.at), None)
-        if (one.algorithm, column) not in pivot.lines:
-            raise AnalysisError(f"published {one.algorithm} at {one.at}: no such bar is drawn")
-        published[one.algorithm, column] = one.value
-    sources = "; ".join(f"{one.value:g} {one.source}" for one in figure.published)
+    for value in figure.published:
+        column = next((column for column in pivot.columns if str(column) == value.at), None)
+        if (value.algorithm, column) not in pivot.lines:
+            raise AnalysisError(f"published {value.algorithm} at {value.at}: no such bar is drawn")
+        published[value.algorithm, column] = value.value
+    sources = "; ".join(f"{value.value:g} {value.source}" for value in figure.published)
     cited = f"diamonds: published, {paper.citation} ({sources})" if sources else None
     note = "; ".join(filter(None, [cited, figure.note])) or None
-    return replace(pivot, heading=figure.subject, note=note, published=published)
+    pivot = replace(pivot, heading=figure.subject, note=note, published=published)
+    if figure.beside is None:
+        return pivot
+    pivot = lay_beside(pivot, source.beside, figure.beside)
+    if pivot.beside is None:
+        raise AnalysisError(f"{figure.beside} has no cell to lay beside it")
+    return pivot
 
 
 def _hash(path: Path) -> str:

@@ -1,16 +1,22 @@
-"""Where delayed updates diverge: computed, and found by training two replicas when the figure is drawn."""
+"""Where delayed updates diverge, against delay: computed, and found by training when the figure is drawn."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from wanbench.harness.analysis.stability import delayed_limit, synchronous_limit
-from wanbench.harness.show.figures.gallery import Drawing
-from wanbench.harness.show.figures.stability import Limit, points, stability
-from wanbench.harness.show.papers import Figure
+from wanbench.harness.show.figures.drawing import Drawing, Point
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import End, Sheet, label_ends, least_in, logarithmic, strip_in
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, point, styles, wanbench_style
+from wanbench.harness.show.papers import PaperFigure
 
 if TYPE_CHECKING:
     import torch
@@ -22,9 +28,33 @@ DELAYS = tuple(range(1, 21))
 TRAINED = (1, 2, 4, 8, 12, 20)
 STEPS = 1200
 _STEP_SIZES = np.geomspace(0.01, 1.5, 256)  # 2 % apart
+_SCAN = np.geomspace(1e-4, 4.0, 400)
+_BISECTIONS = 40
+_TICKS = (1, 4, 8, 12, 16, 20)
 
 
-def stability_drawing(figure: Figure) -> Drawing:
+@dataclass(frozen=True)
+class Limit:
+    """The limit of one delay and momentum; step sizes are learning rate x curvature.
+
+    Attributes:
+        momentum: of the optimiser. delay: D in steps. computed: the limit by theory.
+        converges, diverges: neighbouring step sizes of a training, None if it was not tried.
+    """
+
+    momentum: float
+    delay: int
+    computed: float
+    converges: float | None = None
+    diverges: float | None = None
+
+    @property
+    def found(self) -> float | None:
+        """The limit by training, between its two step sizes."""
+        return None if self.converges is None or self.diverges is None else math.sqrt(self.converges * self.diverges)
+
+
+def stability_drawing(figure: PaperFigure) -> Drawing:
     """The figure of kind "stability"; it needs no recorded run."""
     limits = _limits()
     worst = min(limits, key=lambda limit: limit.computed)
@@ -42,7 +72,10 @@ def stability_drawing(figure: Figure) -> Drawing:
     levels = {momentum: synchronous_limit(momentum) for momentum in MOMENTA}
     text = f"{title}\nDelayed updates with exact compensation, on a quadratic"
     return Drawing(
-        figure.name, title, lambda width: stability(limits, levels, text, about, width), lambda: points(limits, levels)
+        figure.name,
+        title,
+        lambda width: stability(limits, levels, text, about, width),
+        lambda: stability_points(limits, levels),
     )
 
 
@@ -58,6 +91,38 @@ def _limits() -> tuple[Limit, ...]:
         for momentum in MOMENTA
         for delay in DELAYS
     )
+
+
+def synchronous_limit(momentum: float) -> float:
+    """The limit of synchronous SGD with heavy-ball momentum on a quadratic: 2 (1 + momentum)."""
+    return 2 * (1 + momentum)
+
+
+def delayed_limit(delay: int, momentum: float) -> float:
+    """The limit of `delayed`, in learning rate x curvature, dimensionless.
+
+    On a quadratic of curvature h the replicas' difference y obeys, with a = lr h and delay D::
+
+        y(n) = -a sum over k < D of c_k y(n-1-k),   c_k = (1 - momentum^(k+1)) / (1 - momentum)
+
+    It shrinks while all roots of z^D + a (c_0 z^(D-1) + ... + c_(D-1)) are inside the unit circle. The replicas' mean
+    moves as in synchronous SGD, whose limit is higher.
+
+    Args:
+        delay: D in steps, 1 or more. momentum: from 0 to below 1.
+    """
+    factors = np.array([(1 - momentum ** (k + 1)) / (1 - momentum) for k in range(delay)])
+    first = next(place for place, a in enumerate(_SCAN) if _radius(a, factors) >= 1)
+    low, high = _SCAN[first - 1], _SCAN[first]
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _radius(middle, factors) < 1 else (low, middle)
+    return float(low)
+
+
+def _radius(a: float, factors: np.ndarray) -> float:
+    """The largest modulus of a root."""
+    return float(np.abs(np.roots(np.concatenate([[1.0], a * factors]))).max())
 
 
 def found_by_training(delay: int, momentum: float) -> tuple[float, float]:
@@ -102,3 +167,81 @@ def _train(comm: LocalComm, curvature: torch.Tensor, delay: int, momentum: float
         after[step] = w
     algorithm.finish()
     return after
+
+
+@wanbench_style()
+def stability(
+    limits: Sequence[Limit], synchronous: Mapping[float, float], title: str, about: str, width_in: float = PAGE_IN
+) -> Figure:
+    """A curve per momentum, with the limits found by training as points on it.
+
+    Args:
+        limits: by momentum and delay. synchronous: momentum -> limit of ssgd, drawn as a level.
+        title: the finding, and the subject. about: the caption.
+    """
+    looks = styles([(_name(momentum), "delayed", {}) for momentum in synchronous])
+    ssgd = styles([("ssgd", "ssgd", {})])["ssgd"]
+    labels = [name for momentum in synchronous for name in (_name(momentum), _ssgd(momentum))]
+    height_in = max(2.5 if width_in > COLUMN_IN else 2.1, least_in(labels))
+    sheet = Sheet(width_in, height_in, title, about, {}, left_in=0.55, right_in=strip_in(labels))
+    axes = sheet.axes()
+    axes.set_xlim(0, max(limit.delay for limit in limits) + 1)
+    axes.set_xticks(_TICKS)
+    everything = [*(limit.computed for limit in limits), *synchronous.values()]
+    logarithmic(axes.yaxis, min(everything) / 1.5, max(everything) * 1.5)
+    axes.set_xlabel("delay D (steps)")
+    axes.set_ylabel("largest stable lr × curvature")
+    ends = []
+    for momentum, level in synchronous.items():
+        look, mine = looks[_name(momentum)], [limit for limit in limits if limit.momentum == momentum]
+        axes.plot([limit.delay for limit in mine], [limit.computed for limit in mine], color=look.colour, linewidth=0.8)
+        _mark_limits(axes, mine, look)
+        dotted: dict[str, Any] = {"color": ssgd.colour, "linestyle": (0, (1, 2)), "linewidth": 0.9}
+        axes.axhline(level, **dotted)
+        ends.append(
+            End(
+                _name(momentum),
+                {**point(look), "linestyle": "-", "linewidth": 0.8},
+                mine[-1].delay,
+                mine[-1].computed,
+                f"{mine[-1].computed:.3g}",
+            )
+        )
+        ends.append(End(_ssgd(momentum), dotted, axes.get_xlim()[1], level, f"{level:g}"))
+    label_ends(axes, ends, sheet.axes_in)
+    return sheet.figure
+
+
+def _mark_limits(axes: Axes, limits: Sequence[Limit], look: Style) -> None:
+    for limit in limits:
+        if limit.found is not None:
+            axes.plot([limit.delay], [limit.found], zorder=4, **point(look))
+            note(axes, limit.delay, limit.found, f"momentum {limit.momentum:g}, D = {limit.delay}: {limit.found:.4f}")
+
+
+def _name(momentum: float) -> str:
+    return f"delayed, momentum {momentum:g}"
+
+
+def _ssgd(momentum: float) -> str:
+    return f"ssgd, momentum {momentum:g}"
+
+
+def stability_points(limits: Sequence[Limit], synchronous: Mapping[float, float]) -> list[Point]:
+    """The limits as CSV rows; ssgd has no delay and was not trained here."""
+    levels = [
+        {"algorithm": "ssgd", "momentum": momentum, "delay_steps": 0, "computed_limit": level}
+        for momentum, level in synchronous.items()
+    ]
+    delayed = [
+        {
+            "algorithm": "delayed",
+            "momentum": limit.momentum,
+            "delay_steps": limit.delay,
+            "computed_limit": limit.computed,
+            "converges_at": limit.converges,
+            "diverges_at": limit.diverges,
+        }
+        for limit in limits
+    ]
+    return [*levels, *delayed]

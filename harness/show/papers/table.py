@@ -12,13 +12,14 @@ from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
 from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
-from wanbench.harness.show.grid import markdown, shown
-from wanbench.harness.show.papers import Figure
+from wanbench.harness.show.grid import markdown
+from wanbench.harness.show.papers import PaperFigure
+from wanbench.harness.text import shown
 
 Line = Mapping[str, Any]
 
 
-def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
+def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     """One line per algorithm: several columns at one value of the swept axis, or one column at every value.
 
     Raises:
@@ -52,7 +53,7 @@ def table(figure: Figure, rows: Sequence[Line], run_name: str) -> str:
     return f"**{figure.title or figure.name}**\n\n{grid}\n{about}\n"
 
 
-def _published(figure: Figure, pivot: Pivot) -> dict[tuple[str, Any], str]:
+def _published(figure: PaperFigure, pivot: Pivot) -> dict[tuple[str, Any], str]:
     """The published values of the entries of a table with one column."""
     columns = {str(column): column for column in pivot.columns}
     found = {}

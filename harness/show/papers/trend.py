@@ -1,29 +1,79 @@
-"""The series of a paper's trend figure, from the cells of a recorded run."""
+"""A paper's trend figure: measures against any quantity, such as packets lost, staleness, bytes or workers; one line
+per series, from the cells of a recorded run, beside published or simulated values."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-import matplotlib.figure
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.best import megabytes_per_step
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, cells, frame, records
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, cells, frame, provenance, records
 from wanbench.harness.show.figures.caption import caption, titled
-from wanbench.harness.show.figures.gallery import Drawing, whole
+from wanbench.harness.show.figures.drawing import Drawing, Point
+from wanbench.harness.show.figures.gallery import whole
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import compressed, data_set, human
-from wanbench.harness.show.figures.points import of_series
-from wanbench.harness.show.figures.trend import Measure, Series, trend
-from wanbench.harness.show.papers import Figure
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, as_line, styles, wanbench_style
+from wanbench.harness.show.papers import PaperFigure
 
 Line = Mapping[str, Any]
+Looks = Mapping[str, Any]
 
 _BYTES = "megabytes_per_step"
 _PARAMETER = "params."
 _TEMPLATE = re.compile(r"\{([^|{}]+)\|([^|{}]*)\|([a-z_]+)\}")
+_PANEL_IN = 1.9
+_APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
+_BESIDE: Mapping[str, Looks] = {
+    "": {},
+    "published": {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "none", "markersize": 4.0},
+    "simulated": {"linestyle": (0, (4, 2)), "linewidth": 0.7, "marker": ""},
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Cells that belong together.
+
+    Attributes:
+        label: at the end of its line. kind, params: decide its look. points: (x, line of `analysis.summary.cells`), by
+        x. A single cell without an x is a reference, and is drawn as a level across the panel.
+        beside: "published" if a paper prints the values, "simulated" if another run has them. Both are drawn thin.
+    """
+
+    label: str
+    kind: str
+    params: Mapping[str, Any]
+    points: tuple[tuple[float | None, Mapping[str, Any]], ...]
+    beside: Literal["", "published", "simulated"] = ""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of cells, with its minimum and maximum, as an axis.
+
+    Attributes:
+        column: its name. label: of the axis. scale: from the column's unit to the label's.
+        log: a logarithmic axis, on which zero is not drawn. text: format of a value, in the label's unit.
+    """
+
+    column: str
+    label: str
+    scale: float = 1.0
+    log: bool = False
+    text: str = "{:.3g}"
+
+
 _MEASURES = (
     Measure("accuracy", "accuracy (%)", 100, text="{:.1f} %"),
     Measure("final_loss", "training loss at the end", text="{:.2g}"),
@@ -36,7 +86,7 @@ _MEASURES = (
 
 
 def trend_drawing(
-    figure: Figure, rows: Sequence[Line], run_name: str, citation: str = "", beside: Sequence[Line] = ()
+    figure: PaperFigure, rows: Sequence[Line], run_name: str, citation: str = "", beside: Sequence[Line] = ()
 ) -> Drawing:
     """A figure of kind "trend".
 
@@ -54,32 +104,26 @@ def trend_drawing(
         if name not in known:
             raise AnalysisError(f"measure {name!r}: expected one of {', '.join(known)}")
     lines = [line for line in records(cells(frame(rows))) if line["workers"] != 1]
+    series = _series(figure, lines)
     if not any(line["status"] == "ok" for line in lines):
         raise AnalysisError("no valid repetition; there is nothing to draw")
-    found = _series(figure, _valid(lines))
     measures = [_named(known[name], lines) for name in figure.y]
-    found += _simulated(figure, found, beside) + _published(figure, found)
+    series += _simulated(figure, series, beside) + _published(figure, series)
     marks = "whiskers: minimum and maximum" + (", drawn side by side" if not figure.published and not beside else "")
     if beside:
         marks += f"; dashed: simulated, {figure.beside}"
     if figure.published:
         marks += f"; dotted, with diamonds: published by {citation}"
-    pivot = whole(lines)
+    pivot = replace(whole(lines), heading=figure.subject, note=figure.note)
     about = caption(pivot, run_name, marks, whiskers=False)
-    about = about if figure.note is None else f"{about.removesuffix('.')}; {figure.note}."
-    log_x = figure.x == _BYTES
-    finding = _TEMPLATE.sub(lambda match: _value(match, found, known), figure.title or figure.name)
-    title = titled(replace(pivot, heading=figure.subject), finding)
+    finding = _TEMPLATE.sub(lambda match: _value(match, series, known), figure.title or figure.name)
+    x, log_x = str(figure.x), figure.x == _BYTES
 
-    def draw(width_in: float) -> matplotlib.figure.Figure:
-        return trend(found, _label(str(figure.x)), measures, title, about, width_in, log_x=log_x)
+    def draw(width_in: float) -> Figure:
+        return _trend(series, _label(x), measures, titled(pivot, finding), about, width_in, log_x=log_x)
 
-    column = "kilobytes_per_step_per_worker" if log_x else str(figure.x).removeprefix(_PARAMETER)
-    return Drawing(figure.name, finding, draw, lambda: of_series(found, column, measures))
-
-
-def _valid(lines: Sequence[Line]) -> list[Line]:
-    return [line for line in lines if line["status"] == "ok" and line["workers"] != 1]
+    column = "kilobytes_per_step_per_worker" if log_x else x.removeprefix(_PARAMETER)
+    return Drawing(figure.name, finding, draw, lambda: _points(series, column, measures))
 
 
 def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> str:
@@ -96,14 +140,14 @@ def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str
     return measures[name].text.format(measures[name].scale * values[0])
 
 
-def _simulated(figure: Figure, series: Sequence[Series], rows: Sequence[Line]) -> list[Series]:
+def _simulated(figure: PaperFigure, series: Sequence[Series], rows: Sequence[Line]) -> list[Series]:
     """The same series of the run beside. A level is the same in both, and is drawn once."""
     wanted = {one.label for one in series if any(place is not None for place, _ in one.points)}
-    others = _series(figure, _valid(records(cells(frame(rows))))) if rows else []
+    others = _series(figure, records(cells(frame(rows)))) if rows else []
     return [replace(one, label=f"{one.label}, simulated", beside="simulated") for one in others if one.label in wanted]
 
 
-def _published(figure: Figure, series: Sequence[Series]) -> list[Series]:
+def _published(figure: PaperFigure, series: Sequence[Series]) -> list[Series]:
     """The paper's values as series beside ours."""
     kinds = {each.label: each.kind for each in series}
     groups: dict[str, list[tuple[float | None, Line]]] = {}
@@ -119,18 +163,17 @@ def _published(figure: Figure, series: Sequence[Series]) -> list[Series]:
     ]
 
 
-def _series(figure: Figure, lines: Sequence[Line]) -> list[Series]:
-    """Cells by series. A series without a place on the x axis has one cell, and is a level."""
+def _series(figure: PaperFigure, lines: Sequence[Line]) -> list[Series]:
+    """Valid cells by series. A series without a place on the x axis has one cell, and is a level."""
     groups: dict[tuple[str, str], list[tuple[float | None, Line]]] = {}
     looks: dict[str, Mapping[str, Any]] = {}
     x = str(figure.x)
-    for line in lines:
-        place = _place(x, line)
-        if place is None and not x.startswith(_PARAMETER):
-            continue
-        label = _of(figure.series, line)
-        groups.setdefault((label, line["kind"]), []).append((place, line))
-        looks[label] = {} if figure.series.startswith(_PARAMETER) else line["params"] or {}
+    for cell in (line for line in lines if line["status"] == "ok" and line["workers"] != 1):
+        place = _place(x, cell)
+        if place is not None or x.startswith(_PARAMETER):
+            label = _of(figure.series, cell)
+            groups.setdefault((label, cell["kind"]), []).append((place, cell))
+            looks[label] = {} if figure.series.startswith(_PARAMETER) else cell["params"] or {}
     for (label, _), points in groups.items():
         if len(points) > 1 and any(place is None for place, _ in points):
             raise AnalysisError(f"{label}: several cells without {x}; narrow it by `where`")
@@ -169,3 +212,179 @@ def _named(measure: Measure, lines: Sequence[Line]) -> Measure:
         return measure
     learned = " and ".join(sorted({data_set(line["workload"]) for line in lines}))
     return replace(measure, label=f"{learned}: {measure.label}")
+
+
+@wanbench_style()
+def _trend(
+    series: Sequence[Series],
+    x: str,
+    measures: Sequence[Measure],
+    title: str,
+    about: str,
+    width_in: float = PAGE_IN,
+    *,
+    log_x: bool = False,
+) -> Figure:
+    """One panel per measure, with medians of repetitions and whiskers from minimum to maximum.
+
+    Args:
+        series: one line each. x: label of the common axis. measures: one or two. title: the finding, and the subject.
+        about: the caption. log_x: a logarithmic axis.
+
+    Raises:
+        AnalysisError: no repetition has this measure.
+    """
+    for measure in measures:
+        if all(math.isnan(cell[measure.column]) for each in series for _, cell in each.points):
+            raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
+    looks, aside_pt = _looks(series), _aside_pt(series)
+    across = len(measures) if width_in > COLUMN_IN else 1
+    ends = [_ends(series, measure, looks, aside_pt, log_x=log_x) for measure in measures]
+    panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
+    strip = strip_in([end.text for of in ends for end in of])
+    sheet = Panels(
+        width_in, title, about, {},
+        count=len(measures), across=across, panel_in=panel_in, own_y=True, gap_in=strip + 0.42, right_in=strip,
+    )  # fmt: skip
+    margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in
+    for index, measure in enumerate(measures):
+        _panel(sheet.panel(index, measure.label), series, measure, x, looks, aside_pt)
+        sheet.label(index, x)
+    for axes, measure, of in zip(sheet.figure.axes, measures, ends, strict=True):
+        _limit(axes, series, measures, measure, margin, log_x=log_x)
+        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in of]
+        label_ends(axes, placed, (sheet.panel_width_in, panel_in))
+    return sheet.figure
+
+
+def _limit(
+    axes: Axes, series: Sequence[Series], measures: Sequence[Measure], measure: Measure, margin: float, *, log_x: bool
+) -> None:
+    """Limits and ticks of a panel; all panels have the same x axis."""
+    shown = {
+        place for each in series for one in measures for place, cell in each.points if cell[one.column] > _least(one)
+    }
+    places = sorted(place for place in shown if place is not None)
+    span = (places[-1] - places[0] or 1.0) / (1 - 2 * margin)
+    axes.set_xlim(places[0] - margin * span, places[-1] + margin * span)
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    if log_x:
+        logarithmic(axes.xaxis, *_stretched(places))
+    if measure.log:
+        logarithmic(axes.yaxis, *_stretched([value for each in series for value in _drawn(each, measure)]))
+
+
+def _least(measure: Measure) -> float:
+    """Values above this one are drawn."""
+    return 0.0 if measure.log else -math.inf
+
+
+def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
+    looks = styles([(each.label, each.kind, each.params) for each in series if not each.beside])
+    families = {each.kind: looks[each.label] for each in series if not each.beside}
+    found = {}
+    for each in series:
+        look = {**as_line(families[each.kind] if each.beside else looks[each.label]), **_BESIDE[each.beside]}
+        found[each.label] = {**look, "marker": "", "linewidth": 0.9} if _level(each) else look
+    return found
+
+
+def _aside_pt(series: Sequence[Series]) -> dict[str, float]:
+    """How far each series is moved to the right; not at all if another has values for the same place beside it."""
+    apart = 0.0 if any(each.beside for each in series) else _APART_PT
+    moved = [each for each in series if not _level(each)]
+    return {each.label: apart * (place - (len(moved) - 1) / 2) for place, each in enumerate(moved)}
+
+
+def _panel(
+    axes: Axes,
+    series: Sequence[Series],
+    measure: Measure,
+    x: str,
+    looks: Mapping[str, Looks],
+    aside_pt: Mapping[str, float],
+) -> None:
+    for each in series:
+        _draw(axes, each, measure, x, looks[each.label], aside_pt.get(each.label, 0.0))
+
+
+def _drawn(series: Series, measure: Measure) -> list[float]:
+    """Values and whiskers that are in view on a logarithmic axis."""
+    names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
+    return [measure.scale * cell[name] for _, cell in series.points for name in names if cell[name] > 0]
+
+
+def _stretched(values: Sequence[float]) -> tuple[float, float]:
+    return min(values) / 1.25, max(values) * 1.25
+
+
+def _ends(
+    series: Sequence[Series],
+    measure: Measure,
+    looks: Mapping[str, Looks],
+    aside_pt: Mapping[str, float],
+    *,
+    log_x: bool,
+) -> list[End]:
+    """The last point of each line; a level ends at the edge, x = infinity. Bytes are no axis that all lines share."""
+    levels: list[End] = []
+    ends: list[End] = []
+    for each in series:
+        found = [(at, cell[measure.column]) for at, cell in each.points if cell[measure.column] > _least(measure)]
+        if found:
+            place, value = found[-1]
+            text, aside_in = measure.text.format(measure.scale * value), aside_pt.get(each.label, 0.0) / 72
+            at = math.inf if place is None else place
+            end = End(each.label, dict(looks[each.label]), at, measure.scale * value, text, aside_in)
+            (levels if place is None else ends).append(end)
+    return [*(ends if log_x else marked(ends, "{:g}")), *levels]
+
+
+def _level(series: Series) -> bool:
+    return len(series.points) == 1 and series.points[0][0] is None
+
+
+def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, aside_pt: float) -> None:
+    found = [(place, cell) for place, cell in series.points if cell[measure.column] > _least(measure)]
+    if not found:
+        return
+    names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
+    middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in found]) for name in names)
+    if _level(series):
+        axes.axhline(float(middle[0]), zorder=2, **look)
+        return
+    at = [float(place) for place, _ in found if place is not None]
+    drawn: list[Artist] = []
+    drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look["fillstyle"] == "full" else 5, **look)
+    if not series.beside and any(cell["repeats"] > 1 for _, cell in found):
+        high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
+        whiskers = axes.errorbar(
+            at, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look["color"],
+            elinewidth=0.7, capsize=1.6, capthick=0.7, zorder=3,
+        )  # fmt: skip
+        drawn += whiskers.get_children()
+    # Moved after drawing: the limits of the axes stay those of the data.
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    aside = axes.transData + ScaledTranslation(aside_pt / 72, 0, figure.dpi_scale_trans)
+    for artist in drawn:
+        artist.set_transform(aside)
+        artist.set_clip_on(False)
+    for place, value in zip(at, middle, strict=True):
+        note(axes, place, float(value), f"{series.label}: {measure.label} {value:.4g} at {x} {place:g}")
+
+
+def _points(series: Sequence[Series], x: str, measures: Sequence[Measure]) -> list[Point]:
+    """One point per cell, in the units of columns; a level has no x."""
+    ends = ("", "_min", "_max")
+    return [
+        {
+            "series": each.label,
+            "source": each.beside or provenance([str(cell["testbed"])]),
+            x: place,
+            "repetitions": None if each.beside == "published" else cell["repeats"],
+            **{measure.column + end: cell.get(measure.column + end) for measure in measures for end in ends},
+        }
+        for each in series
+        for place, cell in each.points
+    ]

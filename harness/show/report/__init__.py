@@ -1,9 +1,8 @@
 """The self-contained HTML page of a run (`wanbench report`).
 
 Layout
-    content.py     the content as plain data; its parts: cell_table.py, findings.py, map.py
-    rendering.py   from a template to a page; the template engine escapes every value
-    page.html.j2   the structure of the page of a run
+    content.py     the content as plain data; its parts: cells.py (table and chart), checks.py
+    page.html.j2   the structure of the page of a run; the template engine escapes every value
     page.css       light, dark, print, phone
     page.js        sorting, notes on data points, copying
     view.js        the filters, and links to what they leave; chart.js draws it
@@ -14,13 +13,18 @@ Everything that comes from result files is untrusted: it reaches the page as tex
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from wanbench.harness.results.disk import write_text
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.show.report.content import content_of
-from wanbench.harness.show.report.rendering import for_script, rendered
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_HERE = Path(__file__).parent
 _SCRIPTS = ("page.js", "chart.js", "map.js", "view.js")
 
 
@@ -40,17 +44,23 @@ def write_report(folder: RunFolder, path: Path, *, across_hosts: bool = False) -
 
 def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
     """The HTML of a run, with links relative to `path`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    content = content_of(folder, path, across_hosts=across_hosts)
-    return rendered(
-        "page.html.j2",
-        _SCRIPTS,
-        page=content,
-        # The drawings are our own markup. Text from the run is already escaped in them.
-        svg={figure.name: Markup(figure.svg) for figure in content.figures}
-        | ({"map": Markup(content.map.svg)} if content.map else {}),
-        data=for_script(content.results),
-        view=for_script(content.view.to_json() if content.view else None),
-        map_data=for_script(content.map.data if content.map else None),
+    from wanbench.harness.show.report.content import content_of
+
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["for_script"] = _for_script
+    css, *scripts = (Markup((_HERE / name).read_text(encoding="utf-8")) for name in ("page.css", *_SCRIPTS))
+    content = content_of(folder, path, across_hosts=across_hosts)
+    return environment.get_template("page.html.j2").render(css=css, js=Markup("\n").join(scripts), page=content)
+
+
+def _for_script(data: Any) -> Markup:
+    """JSON that cannot end the <script> element around it."""
+    from markupsafe import Markup
+
+    text = json.dumps(data, default=asdict, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

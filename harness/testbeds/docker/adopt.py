@@ -14,8 +14,7 @@ from pathlib import Path
 from wanbench.harness.errors import HostError
 from wanbench.harness.process.owner import locked
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank
-from wanbench.harness.testbeds.docker.door import Door, Guest
+from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, Door, Guest, assign_rank
 from wanbench.harness.testbeds.slot import SlotTestbed
 
 _RETURN_S = 30.0  # time for a restarted container to report again
@@ -34,10 +33,6 @@ class AdoptedWorker(ContainerWorker):
 
     def request_stack(self) -> None:
         """Do nothing: signals cannot reach its process."""
-
-    def is_stopped(self) -> bool:
-        """Return false: this is unknown here."""
-        return False
 
 
 class AdoptedTestbed(SlotTestbed):
@@ -93,9 +88,8 @@ class AdoptedStarter(ContainerStarter):
 
     def serves(self, running: Group, wanted: Group) -> bool:
         """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
-        named = not wanted.hosts or wanted.hosts == running.hosts
         return (
-            named
+            running.is_named_like(wanted)
             and running.congestion == wanted.congestion
             and all(
                 site in places or site not in self._door.names

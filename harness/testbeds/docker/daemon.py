@@ -11,6 +11,7 @@ import grp
 import json
 import os
 import re
+import signal
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import owner
+from wanbench.netprofiles import Size
 
 IMAGE = "wanbench-worker"
 RUN_LABEL, OWNER_LABEL = "org.wanbench.run", "org.wanbench.owner"
@@ -232,10 +234,10 @@ def stale(daemon: Daemon) -> list[dict[str, Any]]:
 
 def sweep(daemon: Daemon) -> list[dict[str, Any]]:
     """Remove the containers that `stale` lists, and return them. Raises: HostError."""
-    found = stale(daemon)
-    for container in found:
+    containers = stale(daemon)
+    for container in containers:
         daemon.remove(container["Id"])
-    return found
+    return containers
 
 
 def explained(error: APIError) -> str:
@@ -288,3 +290,48 @@ def _reason(error: BaseException) -> str:
     text = " ".join(str(error).split()).removeprefix("Error while fetching server API version: ")
     numbered = re.search(r"\[Errno \d+\] ([\w ]+)", text)
     return numbered[1] if numbered else text
+
+
+_EXIT_TIMEOUT_S = 3.0
+_LOOK_S = 0.05
+_REMOVAL_S = 0.5
+
+
+def how_it_ended(daemon: Daemon, container: str, memory_bytes: int | None) -> str:
+    """Return the rest of a sentence that begins with "worker 3". Waits while a daemon restarts."""
+    try:
+        return f" {_cause(_final(daemon, container), memory_bytes)}"
+    except DaemonGone:
+        pass
+    except APIError:
+        return " hung up"
+    try:
+        state = daemon.patiently(lambda: daemon.state(container))
+    except (HostError, APIError):
+        return " hung up, and the Docker daemon does not answer"
+    return f" {_cause(state, memory_bytes)}; the Docker daemon was unavailable in the meantime"
+
+
+def _final(daemon: Daemon, container: str) -> dict[str, Any] | None:
+    """Return its state after waiting for its end, or None if it was removed."""
+    deadline = time.monotonic() + _EXIT_TIMEOUT_S
+    while (state := daemon.state(container)) is not None and state["Running"] and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    if state is not None and state["ExitCode"] == 128 + signal.SIGKILL:  # `docker rm --force` kills first
+        time.sleep(_REMOVAL_S)
+        state = daemon.state(container)
+    return None if state is not None and state["Status"] in ("removing", "dead") else state
+
+
+def _cause(state: dict[str, Any] | None, memory_bytes: int | None) -> str:
+    if state is None:
+        return "was lost: someone removed its container"
+    if state["OOMKilled"]:
+        limit = f": its container is limited to {Size(memory_bytes)}" if memory_bytes else ""
+        return f"ran out of memory{limit}"
+    if state["Running"]:
+        return "hung up"
+    code = int(state["ExitCode"])
+    if code > 128 and code - 128 in {int(number) for number in signal.Signals}:
+        return f"was killed by {signal.Signals(code - 128).name}"
+    return f"exited with status {code}"

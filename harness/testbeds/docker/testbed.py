@@ -17,22 +17,36 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Healthcheck, LogConfig, Mount
 
+import wanbench
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.docker import own_code
-from wanbench.harness.testbeds.docker.containers import ContainerStarter, ContainerWorker, assign_rank, worker_ids
-from wanbench.harness.testbeds.docker.daemon import IMAGE, Daemon, DaemonGone, explained, labels, sweep, usable
-from wanbench.harness.testbeds.docker.door import Door, Guest
-from wanbench.harness.testbeds.docker.end import how_it_ended
+from wanbench.harness.testbeds.docker.containers import (
+    ContainerStarter,
+    ContainerWorker,
+    Door,
+    Guest,
+    assign_rank,
+    worker_ids,
+)
+from wanbench.harness.testbeds.docker.daemon import (
+    IMAGE,
+    Daemon,
+    DaemonGone,
+    explained,
+    how_it_ended,
+    labels,
+    sweep,
+    usable,
+)
 from wanbench.harness.testbeds.docker.janitor import Janitor
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.namespace import congestion_refused, tcp_sysctls
@@ -88,12 +102,12 @@ class DockerTestbed(SlotTestbed):
     def __init__(self, folder: Path) -> None:
         self.daemon: Daemon = usable()
         sweep(self.daemon)
-        (uid, gid), mine = worker_ids(), os.getuid()
-        if uid != mine:  # sticky: a worker can create files here, and remove only its own
+        (uid, gid), own_uid = worker_ids(), os.getuid()
+        if uid != own_uid:  # sticky: a worker can create files here, and remove only its own
             os.chown(folder, -1, gid)
             folder.chmod(0o1770)
         self.folder, self.run = folder, folder.name
-        self.door = Door(folder / "workers.sock", {uid, mine}, gid if uid != mine else None)
+        self.door = Door(folder / "workers.sock", {uid, own_uid}, gid if uid != own_uid else None)
         self.janitor = Janitor(self.run)
         self.numbers = itertools.count()
         self.starts = Starts()
@@ -138,16 +152,17 @@ class Starts:
         self._under_way = 0
         self._changed = threading.Condition()
 
-    def begin(self) -> None:
-        """Note that a slot starts workers."""
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """A slot starts workers."""
         with self._changed:
             self._under_way += 1
-
-    def end(self) -> None:
-        """Note that a slot has started its workers, or failed to."""
-        with self._changed:
-            self._under_way -= 1
-            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
 
     def wait(self) -> None:
         """Wait until no slot starts workers."""
@@ -168,11 +183,8 @@ class DockerStarter(ContainerStarter):
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
         """Return a worker once it is ready, and no slot starts workers if it is the last of its group."""
-        self._testbed.starts.begin()
-        try:
+        with self._testbed.starts.under_way():
             started = super().start_worker(rank, attachment, group)
-        finally:
-            self._testbed.starts.end()
         if not self._starting:
             self._testbed.starts.wait()
         return started
@@ -251,9 +263,9 @@ class DockerStarter(ContainerStarter):
         raise HostError(f"docker: worker {rank} did not report within {_REPORT_S:.0f} s")
 
 
-def image_name(wanted: str | None) -> str:
+def image_name(name: str | None) -> str:
     """Return the image of containers: the one in the spec, else in WANBENCH_IMAGE, else ours."""
-    return wanted or os.environ.get("WANBENCH_IMAGE") or IMAGE
+    return name or os.environ.get("WANBENCH_IMAGE") or IMAGE
 
 
 def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -> dict[str, Any]:
@@ -261,7 +273,7 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
     uid, gid = worker_ids()
     return {
         "name": name,
-        "entrypoint": list(own_code.ENTRYPOINT),
+        "entrypoint": list(ENTRYPOINT),
         # Only programs need names of hosts.
         "command": ["--socket", str(folder / "workers.sock"), "--name", name, *(["--programs"] if group.hosts else [])],
         # Only root can open a TUN device. The worker then drops to the user itself. A namespace needs no privilege.
@@ -292,7 +304,7 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
         "mounts": [
             *(Mount(str(m.target), str(m.source), type="bind", read_only=not m.writable) for m in group.mounts),
             Mount(target=str(folder), source=str(folder), type="bind"),
-            *own_code.mounts(),
+            *mounts(),
         ],
         "device_requests": _gpus(rank, group),
         "mem_limit": group.memory_bytes,
@@ -306,15 +318,15 @@ def _gpus(rank: int, group: Group) -> list[DeviceRequest]:
     """Return the request that `docker run --gpus` would make."""
     if not group.gpus:
         return []
-    wanted = group.gpus[rank % len(group.gpus)].split(",")
-    return [DeviceRequest(driver="", device_ids=wanted, capabilities=[["gpu"]])]
+    numbers = group.gpus[rank % len(group.gpus)].split(",")
+    return [DeviceRequest(driver="", device_ids=numbers, capabilities=[["gpu"]])]
 
 
 def _why_not_started(reason: str, group: Group, folder: Path) -> str:
     """Translate the daemon's reason into a clearer one if we know the cause."""
     if "tcp_congestion_control" in reason:
-        wanted = str(dict(group.tcp)["congestion"])
-        return congestion_refused(wanted, errno.ENOENT if "no such file" in reason else errno.EPERM)
+        congestion = str(dict(group.tcp)["congestion"])
+        return congestion_refused(congestion, errno.ENOENT if "no such file" in reason else errno.EPERM)
     if "could not select device driver" in reason:
         return (
             "the daemon has no support for GPUs: install nvidia-container-toolkit, then "
@@ -326,3 +338,26 @@ def _why_not_started(reason: str, group: Group, folder: Path) -> str:
         return f"the daemon does not see {folder}; name a folder that both can see: TMPDIR=... wanbench run ..."
     wrapping = r"^failed to create (?:shim|task)[^:]*: |OCI runtime create failed: |runc create failed: "
     return f"a container does not start: {re.sub(wrapping, '', reason)}"
+
+
+_THERE = Path("/wanbench")
+_START = (
+    "import os, runpy, sys; "
+    f"sys.path.append('{_THERE}'); "
+    f"os.environ['PYTHONPATH'] = os.pathsep.join(filter(None, [os.environ.get('PYTHONPATH'), '{_THERE}'])); "
+    "runpy.run_module('wanbench.workloads.process.container', run_name='__main__', alter_sys=True)"
+)
+ENTRYPOINT = ("python3", "-c", _START)  # the image's own modules come first
+
+
+def mounts() -> Iterator[Mount]:
+    """Yield the mounts of the package and, in a checkout, of the folders to which its links lead."""
+    package = Path(wanbench.__file__).resolve().parent
+    yield _mount(package, _THERE / "wanbench")
+    for name in ("workloads", "netprofiles"):
+        if (package / name).is_symlink():
+            yield _mount((package / name).resolve(), _THERE / name)
+
+
+def _mount(source: Path, target: Path) -> Mount:
+    return Mount(target=str(target), source=str(source), type="bind", read_only=True)

@@ -8,28 +8,47 @@
   round trip.
 * A loss costs its round trip. It changes neither rate nor window.
 * A later message that lasts longer than a round trip raises the rate by up to a quarter, if the path has more.
-* Every ten seconds or more it measures the round trip, and sends almost nothing meanwhile (`virtual.round_trips`).
+* It remembers the shortest round trip (`RoundTrips`; `bbr_update_min_rtt` of Linux). If none was shorter for ten
+  seconds and bytes are on their way, it measures: it sends nothing until they have arrived, and then four segments at a
+  time for 0.2 s or a round trip. If the ten seconds end in a silence, the next acknowledgement is a measurement, and
+  nothing is held up.
+* Round trips differ by some noise, so number n is the shortest yet with probability 1 / n. When the ten seconds begin
+  is therefore drawn, by a random stream of each connection.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wanbench.harness.testbeds.virtual.round_trips import RoundTrips, Sent
+from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
+from wanbench.harness.testbeds.virtual.streams import Stream, key
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Stall, Tcp
 
+Bools = NDArray[np.bool_]
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
 _REMEMBERED = 4  # messages of a connection
+_VALID_NS = 10e9
+_HOLD_NS = 200e6
+_HELD_BYTES = 4.0 * SEGMENT_BYTES
+_BURST_NS = 1e6  # the kernel paces by bursts of at least a segment, and an acknowledgement answers each
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message, and when its first and its last byte are sent."""
+
+    begin_ns: float
+    end_ns: float
+    nbytes: float
 
 
 class BbrConnections(Connections):
-    """See the module."""
-
     def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
         super().__init__(tcp, count, paced=paced, seed=seed, name=name)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
@@ -38,10 +57,9 @@ class BbrConnections(Connections):
         self._round_trips = RoundTrips(count, seed, name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
-        """See `Connections.stall`."""
         load = self._at_pace(load)
         path = _rates(load)
-        begin, wait_ns, held_ns = self._earlier.behind(index, ready)
+        begin, wait_ns, held_ns = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
         known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
         slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
@@ -53,10 +71,10 @@ class BbrConnections(Connections):
             again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
         first = ready + wait_ns + held_ns
-        silent = self._earlier.acknowledged_ns(index) <= first
+        silent = self._last.acknowledged_ns(index) <= first
         last = self._round_trips.last_ns(index, first, drained + stall, silent, load)
         stall = np.rint(last - drained).astype(np.int64) + again
-        self._earlier.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
+        self._last.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
         return Stall(again, np.rint(drained + stall).astype(np.int64))
 
     def _start(self, connection: int, message: Sent, rtt_ns: float, path: float) -> int:
@@ -114,3 +132,85 @@ def _rates(load: Load) -> Floats:
     rates = np.full(len(load.flow_bytes), np.inf)
     np.divide(load.flow_bytes, load.drain_ns, out=rates, where=load.drain_ns > 0)
     return rates
+
+
+class RoundTrips:
+    """The measurements of each connection.
+
+    Args:
+        count: number of connections. seed, name: of the random streams.
+    """
+
+    def __init__(self, count: int, seed: int, name: Sequence[object]) -> None:
+        self._seed, self._name = seed, name
+        self._shortest = np.full(count, -np.inf)  # when the shortest round trip was seen
+        self._hold, self._until = [_Hold()] * count, np.full(count, -np.inf)
+        self._random: dict[int, Stream] = {}
+
+    def last_ns(self, index: Ints, first: Floats, last: Floats, silent: Bools, load: Load) -> Floats:
+        """When the last byte of each message leaves the queue.
+
+        Args:
+            index: the connection of each message, all different.
+            first, last: when its first and its last byte would leave, did nothing hold it up.
+            silent: whether all earlier bytes of its connection are acknowledged by then.
+        """
+        by_first = silent & (self._shortest[index] + _VALID_NS <= first + load.rtt_ns)
+        last = last.copy()
+        due = by_first | (self._shortest[index] + _VALID_NS <= last + load.rtt_ns) | (first < self._until[index])
+        for i in np.flatnonzero(due & (load.rtt_ns > 0)).tolist():
+            connection, rtt_ns = int(index[i]), float(load.rtt_ns[i])
+            sent = Sent(float(first[i]), float(last[i]), float(load.flow_bytes[i]))
+            if by_first[i]:
+                self._measure(connection, sent.begin_ns + rtt_ns, 1.0, sent)
+            last[i] = self._held(connection, sent, rtt_ns)
+        return last
+
+    def _held(self, connection: int, sent: Sent, rtt_ns: float) -> float:
+        """When the last byte of a message leaves. Measure the round trip as often as it is due."""
+        last_ns = self._hold[connection].last_ns(sent, rtt_ns)
+        while (begin := float(self._shortest[connection]) + _VALID_NS) <= last_ns + rtt_ns:
+            drained = min(begin, last_ns) + rtt_ns
+            self._hold[connection] = hold = _Hold(begin, drained, drained + max(_HOLD_NS, rtt_ns))
+            self._until[connection] = hold.until_ns
+            self._measure(connection, hold.until_ns, max(1.0, _HOLD_NS / rtt_ns), sent)
+            last_ns = hold.last_ns(replace(sent, end_ns=last_ns), rtt_ns)
+        return last_ns
+
+    def _measure(self, connection: int, at_ns: float, seen: float, sent: Sent) -> None:
+        """Draw when the shortest round trip is seen for the next ten seconds.
+
+        Args:
+            seen: number of round trips that were seen until `at_ns`.
+        """
+        random = self._random.setdefault(connection, Stream(key(self._seed, *self._name, "round trips", connection)))
+        every_ns = max(_BURST_NS, SEGMENT_BYTES * (sent.end_ns - sent.begin_ns) / max(sent.nbytes, 1.0))
+        shortest = at_ns
+        while True:
+            until_shorter = (seen * every_ns + shortest - at_ns) * (1 / random.next() - 1)
+            if until_shorter > _VALID_NS:
+                break
+            shortest += until_shorter
+        self._shortest[connection] = shortest
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    """One measurement: nothing is sent until `drained_ns`, then four segments a round trip until `until_ns`."""
+
+    begin_ns: float = -math.inf
+    drained_ns: float = -math.inf
+    until_ns: float = -math.inf
+
+    def last_ns(self, sent: Sent, rtt_ns: float) -> float:
+        """When the last byte of a message leaves the queue that would have left it at `sent.end_ns`."""
+        since = max(sent.begin_ns, self.begin_ns)
+        if since >= min(self.until_ns, sent.end_ns):
+            return sent.end_ns
+        left_ns = sent.end_ns - since
+        left = sent.nbytes * left_ns / (sent.end_ns - sent.begin_ns)
+        resumed = max(sent.begin_ns, self.drained_ns)
+        rounds = math.ceil((self.until_ns - resumed) / rtt_ns)
+        if left <= rounds * _HELD_BYTES:
+            return max(sent.end_ns, resumed + (math.ceil(left / _HELD_BYTES) - 1) * rtt_ns)
+        return max(sent.end_ns, self.until_ns + left_ns * (1 - rounds * _HELD_BYTES / left))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from wanbench.harness.testbeds.base import Event, TimelineRecord, pending_events
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.harness.timeline.kill import WorkerCommand
-from wanbench.harness.timeline.schedule import Schedule
-from wanbench.workloads.loop.job import Job
+from wanbench.harness.timeline.schedule import Schedule, WorkerCommand
+from wanbench.workloads.loop.job import Job, StepRow
 
 _NS = 1e9
 _CHANGE = 6  # at equal times changes come after all messages
-Emit = Callable[[dict[str, Any]], None]
+Emit = Callable[[StepRow], None]
 
 
 class ChangingNetwork:
@@ -55,9 +53,9 @@ class ChangingNetwork:
         holds back arrive after all.
         """
 
-        def emit_and_note(row: dict[str, Any]) -> None:
+        def emit_and_note(row: StepRow) -> None:
             emit(row)
-            ended = row["step"] + 1
+            ended = row.step + 1
             if ended == job.steps:
                 self._trained += 1
                 self._note_end()

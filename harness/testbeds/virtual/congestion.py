@@ -41,22 +41,19 @@ class Reno:
     """RFC 5681: half of the window after a loss, one segment more in each round trip."""
 
     def after_loss(self, window: float) -> float:
-        """See `Rules`."""
         return max(window / 2, MIN_WINDOW)
 
     def avoid(self, window: float, acked: float, now: float, rtt_ns: float) -> float:
-        """See `Rules`. Linux counts whole segments."""
+        """Linux counts whole segments."""
         return window + acked / max(1.0, window // SEGMENT_BYTES)
 
     def slow_start_ends(self, window: float, acked: float, now: float, rtt_ns: float, *, paced: bool) -> bool:
-        """See `Rules`."""
         return False
 
     def resumed(self, idle_ns: float) -> None:
         """See `Rules`."""
 
     def copy(self) -> Reno:
-        """See `Rules`."""
         return self
 
 
@@ -89,14 +86,13 @@ class Cubic:
     samples: int = 0
 
     def after_loss(self, window: float) -> float:
-        """See `Rules`. A connection that lost before it reached its last maximum leaves room for others."""
+        """A connection that lost before it reached its last maximum leaves room for others."""
         segments = window / SEGMENT_BYTES
         self.largest = segments * (1 + _BETA) / 2 if segments < self.largest else segments
         self.begun = None
         return max(window * _BETA, MIN_WINDOW)
 
     def avoid(self, window: float, acked: float, now: float, rtt_ns: float) -> float:
-        """See `Rules`."""
         segments, self.shortest_ns = window / SEGMENT_BYTES, min(self.shortest_ns, rtt_ns)
         if self.begun is None:
             self.begun, self.friendly, self.origin = now, segments, max(self.largest, segments)
@@ -108,7 +104,7 @@ class Cubic:
         return window + acked * min((wanted - segments) / segments, 0.5)
 
     def slow_start_ends(self, window: float, acked: float, now: float, rtt_ns: float, *, paced: bool) -> bool:
-        """See `Rules`. HyStart: acknowledgements arrive for half a round trip, or later than at first."""
+        """HyStart: acknowledgements arrive for half a round trip, or later than at first."""
         self.shortest_ns = min(self.shortest_ns, rtt_ns)
         if now >= self.round_ends:
             self.round_begun, self.round_ends, self.train_ns = now, now + rtt_ns, now
@@ -128,12 +124,10 @@ class Cubic:
         )
 
     def resumed(self, idle_ns: float) -> None:
-        """See `Rules`."""
         if self.begun is not None:
             self.begun += idle_ns
 
     def copy(self) -> Cubic:
-        """See `Rules`."""
         return Cubic(**vars(self))
 
 

@@ -2,7 +2,7 @@
 
 A worker's datagrams to one peer are one fluid message, like all messages. They arrive evenly spaced from its first
 byte to its last. They are lost one by one, or in bursts, by the stream of their path. An exchange ends by the rule of
-`workloads.comm.exchange`, applied to these arrivals.
+`workloads.comm.base.Exchange`, applied to these arrivals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
-from wanbench.workloads.comm.exchange import Terms
+from wanbench.workloads.comm.base import Terms
 
 _SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at equal times; 0 and 1 are the events of the fabric
 

@@ -20,9 +20,8 @@ from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_a
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import NEVER
-from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError, Terms
 from wanbench.workloads.comm.blocks import Blocks
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.mesh import UNSENT_BYTES, UNSENT_S
 
 Paces = Callable[[int], Sequence[Sequence[float | None]]]
@@ -105,7 +104,8 @@ class SimulatedFabric:
         per_channel = self._kind.operations_per_channel
         self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
-        self._ranks = len(network.site_of)
+        self._pairs = ""  # the kind of all connections of `direct`, if it is not the usual one
+        self._members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
         self._freed: deque[Ints] = deque()
@@ -126,22 +126,19 @@ class SimulatedFabric:
         refuse_inside_autograd()
         self._simulation.sleep_until(self._simulation.now + ns, rank)
 
-    def all_reduce(self, rank: int, sequence: int, nbytes: int) -> Flight:
-        """Join an all-reduce. Raises: CommError, if the size differs from that of earlier workers."""
-        return self._join(rank, sequence, nbytes, gathers=False)
+    def collective(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
+        """Join an all-reduce or an all-gather.
 
-    def all_gather(self, rank: int, sequence: int, nbytes: int) -> Flight:
-        """Join an all-gather. Raises: CommError, if the size differs or the collective has no all-gather."""
-        if self._gather is None:
+        Raises:
+            CommError: the size differs from that of earlier workers, or the collective has no all-gather.
+        """
+        if gathers and self._gather is None:
             known = ", ".join(ALL_GATHERS)
             raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {known}")
-        return self._join(rank, sequence, nbytes, gathers=True)
-
-    def _join(self, rank: int, sequence: int, nbytes: int, *, gathers: bool) -> Flight:
         flight = self._flights.get(sequence)
         operation = "all_gather" if gathers else "all_reduce"
         if flight is None:
-            flight = self._flights[sequence] = Flight(nbytes, self._ranks, gathers=gathers)
+            flight = self._flights[sequence] = Flight(nbytes, len(self._members), gathers=gathers)
         elif flight.gathers != gathers:
             raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued {operation}, others did not")
         elif flight.nbytes != nbytes:
@@ -279,12 +276,8 @@ class SimulatedFabric:
             flight.ends = [self._simulation.now]
             self._wake(flight)
 
-        self._simulation.spawn_beside(self._worker_of(rank), run)
+        self._simulation.spawn_beside(self._members[rank], run)
         return flight
-
-    def _worker_of(self, rank: int) -> int:
-        """The worker of the simulation that has this rank."""
-        return rank
 
     # ---------------------------------------------------------------- the network's side
 
@@ -300,7 +293,7 @@ class SimulatedFabric:
             self._begin(sequence, flight, ready)
 
     def _begin(self, sequence: int, flight: Flight, ready: Ints) -> None:
-        if self._ranks == 1 or flight.nbytes == 0:
+        if len(self._members) == 1 or flight.nbytes == 0:
             self._end(flight, ready)
             return
         plan = self._plans.get((flight.gathers, flight.nbytes))
@@ -359,18 +352,16 @@ class SimulatedFabric:
             self._freed.append(ends)
             self._admit()
 
-    def _message_slot(self, src: int, dst: int) -> tuple[str, int, int]:
-        return self._kind.message_slot(self._network, src, dst)
-
     def _carry(self, flight: Flight, src: int, dst: int) -> None:
-        kind, count, index = self._message_slot(src, dst)
+        src, dst = self._members[src], self._members[dst]
+        kind, count, index = self._kind.message_slot(self._network, src, dst)
         route = self._routes.get((src, dst, flight.nbytes))
         if route is None:
             site = self._network.site_of
             sizes = np.array([flight.nbytes])
             route = Route(self._network, np.array([src]), site[dst : dst + 1], sizes, index=np.array([index]))
             self._routes[src, dst, flight.nbytes] = route
-        sockets = self._network.connections(kind, 0, count, paced=self._kind.paced)
+        sockets = self._network.connections(self._pairs or kind, 0, count, paced=self._kind.paced)
         ready = np.array([self._simulation.now], np.int64)
         pace = None if self._paces is None else self._paces(src)[dst][1]
         last = ready if pace is None else ready + round(flight.nbytes / pace * 1e9)

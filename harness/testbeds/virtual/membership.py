@@ -13,41 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import numpy as np
 from greenlet import getcurrent, greenlet
 
-from wanbench.harness.testbeds.virtual.epoch import EpochFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation
+from wanbench.harness.testbeds.virtual.collectives.base import Plan
+from wanbench.harness.testbeds.virtual.collectives.direct import PAIRS, Direct, PushGather
+from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Waiting
+from wanbench.harness.testbeds.virtual.fabric import Flight, SimulatedFabric
+from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_autograd
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
+from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.membership import View
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
+_RESUME = 8  # at equal times after all messages
 _NOTICED, _DECIDED = 9, 10  # the order of events at equal times
-MakeFabric = Callable[[Sequence[int], int], EpochFabric]
-
-
-@dataclass
-class _Epoch:
-    number: int
-    members: list[int]
-    fabric: EpochFabric
-    group: MemoryGroup
-
-    def end(self, rank: int, reason: str) -> None:
-        self.fabric.end(self.members.index(rank), reason)
-
-    def has_ended(self, rank: int) -> bool:
-        return self.fabric.has_ended(self.members.index(rank))
-
-
-@dataclass
-class _Asking:
-    """A worker in `regroup`. `joined_ns` is when the one that decides has heard it."""
-
-    steps: int | None
-    worker: greenlet
-    joined_ns: int
-    view: View | None = None
 
 
 class Epochs:
@@ -57,7 +40,13 @@ class Epochs:
         fabric: makes the fabric of an epoch from its members and its number.
     """
 
-    def __init__(self, simulation: Simulation, network: VirtualNetwork, workers: int, fabric: MakeFabric) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        network: VirtualNetwork,
+        workers: int,
+        fabric: Callable[[Sequence[int], int], EpochFabric],
+    ) -> None:
         self._simulation, self._network, self._make = simulation, network, fabric
         self._alive = set(range(workers))
         self._asking: dict[int, _Asking] = {}
@@ -114,15 +103,12 @@ class Epochs:
     # ---------------------------------------------------------------- called by workers
 
     def first(self, rank: int) -> View:
-        """See `Membership`."""
         return self._view(rank, [0] * len(self._epoch.members))
 
     def changes(self, rank: int) -> bool:
-        """See `Membership`."""
         return self._epoch.has_ended(rank)
 
     def regroup(self, rank: int, steps: int | None) -> View:
-        """See `Membership`."""
         if rank in self._epoch.members:
             self._notice(self._epoch, rank, "the membership changes")
         self._asking[rank] = asking = _Asking(steps, getcurrent(), self._joined_ns(rank))
@@ -134,7 +120,6 @@ class Epochs:
         return asking.view
 
     def close(self, rank: int) -> None:
-        """See `Membership`."""
         self._leave(rank)
 
     # ---------------------------------------------------------------- the protocol
@@ -207,6 +192,30 @@ class Epochs:
         return View(epoch.number, tuple(epoch.members), tuple(steps), comm)
 
 
+@dataclass
+class _Epoch:
+    number: int
+    members: list[int]
+    fabric: EpochFabric
+    group: MemoryGroup
+
+    def end(self, rank: int, reason: str) -> None:
+        self.fabric.end(self.members.index(rank), reason)
+
+    def has_ended(self, rank: int) -> bool:
+        return self.fabric.has_ended(self.members.index(rank))
+
+
+@dataclass
+class _Asking:
+    """A worker in `regroup`. `joined_ns` is when the one that decides has heard it."""
+
+    steps: int | None
+    worker: greenlet
+    joined_ns: int
+    view: View | None = None
+
+
 class VirtualMembership:
     """One worker's `Membership`."""
 
@@ -214,17 +223,107 @@ class VirtualMembership:
         self._epochs, self._rank = epochs, rank
 
     def first(self) -> View:
-        """See `Membership`."""
         return self._epochs.first(self._rank)
 
     def changes(self) -> bool:
-        """See `Membership`."""
         return self._epochs.changes(self._rank)
 
     def regroup(self, steps: int | None) -> View:
-        """See `Membership`."""
         return self._epochs.regroup(self._rank, steps)
 
     def close(self) -> None:
-        """See `Membership`."""
         self._epochs.close(self._rank)
+
+
+class EpochFabric(SimulatedFabric):
+    """The fabric of one epoch: it connects only its members, and it can end before its operations do.
+
+    Ranks are places among the members; the collective is `direct`.
+
+    Args:
+        members: the ranks in the simulation. epoch: its number; each has new connections.
+        settings: as `SimulatedFabric` takes them.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        network: VirtualNetwork,
+        members: Sequence[int],
+        epoch: int,
+        channels: int,
+        **settings: Any,
+    ) -> None:
+        super().__init__(simulation, network, "direct", channels, **settings)
+        self._members = list(members)
+        self._pairs = PAIRS if not epoch else f"{PAIRS} of epoch {epoch}"
+        self._parked: dict[Waiting, None] = {}
+        self._over: dict[int, str] = {}
+
+    def end(self, rank: int, reason: str) -> None:
+        """End the epoch for a member: all its waits fail, now and later. The first reason is kept."""
+        self._over.setdefault(rank, reason)
+        for waiting in [each for each in self._parked if each.rank == rank]:
+            self._resume(waiting)
+
+    def has_ended(self, rank: int) -> bool:
+        """Whether the epoch has ended for a member."""
+        return rank in self._over
+
+    def done(self, flight: Flight | ExchangeFlight, rank: int) -> bool:
+        """Whether `wait` would return, or raise, at once."""
+        return rank in self._over or super().done(flight, rank)
+
+    def wait(self, flight: Flight | ExchangeFlight, rank: int, until_ns: int | None = None) -> None:
+        """As `SimulatedFabric.wait`. Raises: CommError, if the epoch ends."""
+        refuse_inside_autograd()
+        if rank not in self._over and not super().done(flight, rank):
+            waiting = Waiting(rank, getcurrent(), until_ns)
+            self._parked[waiting] = None
+            end = flight.end_for(rank)
+            if end is None:
+                flight.waiting.append(waiting)
+            known = [time_ns for time_ns in (end, until_ns) if time_ns is not None]
+            if known:
+                self._wake_at(min(known), waiting)
+            self._simulation.park()
+        if rank in self._over:
+            raise CommError(self._over[rank])
+
+    def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
+        """As `SimulatedFabric.wait_first`. Raises: CommError, if the epoch ends."""
+        if rank not in self._over:
+            super().wait_first(flights, rank, until_ns)
+        if rank in self._over:
+            raise CommError(self._over[rank])
+
+    def background(self, rank: int, body: Callable[[], None]) -> Flight:
+        """As `SimulatedFabric.background`. The end of the epoch ends it."""
+
+        def until_the_end() -> None:
+            try:
+                body()
+            except CommError:
+                if rank not in self._over:
+                    raise
+
+        return super().background(rank, until_the_end)
+
+    def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
+        self._simulation.at(time_ns, (_RESUME, waiting.rank), lambda: self._resume(waiting))
+
+    def _waker(self, rank: int) -> Callable[[], None]:
+        waiting = Waiting(rank, getcurrent())
+        self._parked[waiting] = None
+        return partial(self._resume, waiting)
+
+    def _resume(self, waiting: Waiting) -> None:
+        """Wake a worker, unless something else has done so."""
+        if waiting in self._parked:
+            del self._parked[waiting]
+            self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
+
+    def _plan(self, kind: type[Plan], nbytes: int) -> Plan:
+        members = np.array(self._members, np.int64)
+        whole = PushGather if kind is PushGather else Direct
+        return whole(self._network, nbytes, members, self._pairs)

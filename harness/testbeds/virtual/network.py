@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork, Queue
+from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
 from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
-from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Stall, Tcp
+from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
 _NO_TCP = Tcp(ramp=False)
@@ -55,7 +54,6 @@ class VirtualNetwork:
         self.packet_payload = mtu - TCP_HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
-        self.path_cost = np.zeros(count * count)
         self.delay = np.zeros(count * count, np.int64)
         self.delay[:: count + 1] = network.local_delay_ns
         self._take(network)
@@ -100,13 +98,13 @@ class VirtualNetwork:
         return end
 
     def _take(self, network: EmulatedNetwork) -> None:
-        self.up_cost, self.down_cost = _costs(network.up), _costs(network.down)
-        self.buffers = (_buffers(network.up), np.zeros(self.sites**2), _buffers(network.down))
-        self.costs = (self.up_cost, self.path_cost, self.down_cost)
+        for site in range(self.sites):
+            self.up.set(site, network.up[site])
+            self.down.set(site, network.down[site])
         for (src, dst), link in network.links.items():
             index = src * self.sites + dst
-            self.delay[index], self.path_cost[index] = link.delay_ns, _cost(link.queue)
-            self.buffers[1][index] = link.queue.buffer_bytes
+            self.delay[index] = link.delay_ns
+            self.path.set(index, link.queue)
 
     def connections(self, kind: str, channel: int, count: int, *, paced: bool = True) -> Connections:
         """The `count` connections of a kind and channel, which are created by the first call.
@@ -119,23 +117,21 @@ class VirtualNetwork:
             self._connections[kind, channel] = make(self.tcp, count, paced=paced, seed=self._seed, name=name)
         return self._connections[kind, channel]
 
-    def wire_bytes(self, payload: Ints) -> Ints:
-        """The bytes on the wire: the payload and the headers of its packets."""
-        packets: Ints = -(-payload // self.packet_payload)
-        return payload + TCP_HEADER_BYTES * packets
-
 
 class Stage:
     """The passage of a round's messages through queues of one kind, some of which can be unlimited."""
 
-    def __init__(self, states: QueueStates, cost: NDArray[np.float64], queue: Ints, wire_bytes: Ints) -> None:
-        limited = cost[queue] > 0
+    def __init__(self, states: QueueStates, queue: Ints, wire_bytes: Ints) -> None:
+        cost = states.cost[queue]
+        limited = cost > 0
         self._members = None if limited.all() else np.flatnonzero(limited)
         self.empty = not limited.any()
-        self.service_ns = np.ceil(wire_bytes * cost[queue]).astype(np.int64)
+        self.service_ns = np.ceil(wire_bytes * cost).astype(np.int64)
         total = np.zeros(len(states.end), np.int64)
         np.add.at(total, queue, self.service_ns)
         self.drain_ns = total[queue]
+        # The share of each message that the buffer holds, beside the others of the round.
+        self.held = states.buffer_bytes[queue] * cost / np.maximum(self.drain_ns, 1)
         if not self.empty:
             picked = slice(None) if self._members is None else self._members
             self._turn = Turn(states, queue[picked], self.service_ns[picked])
@@ -215,44 +211,29 @@ class Route:
         picked = slice(None) if self._far is None else self._far
         self._link, self._far_delay = link[picked], self._delay[picked]
         self._index = (np.arange(len(src)) if index is None else index)[picked]
-        if datagrams is None:
-            wire, packets = network.wire_bytes(payload[picked]), -(-payload[picked] // network.packet_payload)
-        else:
-            wire, packets = payload[picked] + WIRE_HEADER_BYTES * datagrams[picked], datagrams[picked]
-        self._packets = packets
-        self._up = Stage(network.up, network.up_cost, origin[picked], wire)
-        self._path = Stage(network.path, network.path_cost, self._link, wire)
-        self._down = Stage(network.down, network.down_cost, site[picked], wire)
+        segments = -(-payload // network.packet_payload)
+        self._packets = packets = (segments if datagrams is None else datagrams)[picked]
+        wire = payload[picked] + (TCP_HEADER_BYTES if datagrams is None else WIRE_HEADER_BYTES) * packets
+        self._up = Stage(network.up, origin[picked], wire)
+        self._path = Stage(network.path, self._link, wire)
+        self._down = Stage(network.down, site[picked], wire)
         stages = (self._up, self._path, self._down)
+        drain_ns = np.stack([stage.drain_ns for stage in stages])
+        narrowest = drain_ns.argmax(axis=0), np.arange(len(self._link))  # the first of equals
+        held = np.where(drain_ns[narrowest] > 0, np.stack([stage.held for stage in stages])[narrowest], np.inf)
         back = site[picked] * network.sites + origin[picked]
         shared = np.ones(len(src)) if flows is None else flows.astype(np.float64)
         self._load = Load(
             flow_bytes=payload[picked] / shared[picked],
             rtt_ns=self._far_delay + network.delay[back],
-            drain_ns=np.maximum.reduce([stage.drain_ns for stage in stages]),
+            drain_ns=drain_ns[narrowest],
             # An endless buffer holds an empty message, too: of at least one byte.
-            buffer_bytes=self._buffer_bytes(origin[picked], site[picked], stages)
-            * np.maximum(payload[picked], 1)
-            / shared[picked],
+            buffer_bytes=held * np.maximum(payload[picked], 1) / shared[picked],
             loss=network.paths.loss[self._link],
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
         loses = datagrams is None
         self._noise = MessageNoise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
-
-    def _buffer_bytes(self, origin: Ints, site: Ints, stages: tuple[Stage, ...]) -> NDArray[np.float64]:
-        """How much of each message the buffer of its narrowest queue holds, beside the others of the round."""
-        network, queues = self._network, (origin, self._link, site)
-        held = [
-            (sizes * costs)[queue] / np.maximum(stage.drain_ns, 1)
-            for sizes, costs, queue, stage in zip(network.buffers, network.costs, queues, stages, strict=True)
-        ]
-        narrowest = np.stack([stage.drain_ns for stage in stages]).argmax(axis=0)  # the first of equals
-        return np.where(
-            np.maximum.reduce([stage.drain_ns for stage in stages]) > 0,
-            np.stack(held)[narrowest, np.arange(len(narrowest))],
-            np.inf,
-        )
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """Call `depart` and `land`. Return when each message has fully arrived."""
@@ -272,7 +253,9 @@ class Route:
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
-        stall = None if connections is None else self._stall(begin, connections, losses, tail_lost)
+        stall = None
+        if connections is not None and (self._network.tcp.ramp or losses is not None):
+            stall = connections.stall(self._index, begin, self._load, losses, tail_lost)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = np.maximum(end if stall is None else stall.behind(end), last)
@@ -302,27 +285,24 @@ class Route:
                 end = end + flying.late
             if flying.stalled:
                 end = connections.in_order(self._index, flying.begin, end)
-        if flying.near is None or self._far is None:
-            return end
-        flying.near[self._far] = end
-        return flying.near
+        return self._with_near(flying, end)
 
     def reached_ns(self, flying: Flying) -> Ints:
         """When the first byte of each message is at the down queue of its site."""
-        if flying.near is None or self._far is None:
-            return flying.begin
-        reached = flying.near.copy()
-        reached[self._far] = flying.begin
-        return reached
+        return self._with_near(flying, flying.begin)
 
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
         """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
         begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        return self._with_near(flying, begin), self._with_near(flying, end)
+
+    def _with_near(self, flying: Flying, far: Ints) -> Ints:
+        """Times of the messages between sites, beside the arrival of those within a site."""
         if flying.near is None or self._far is None:
-            return begin, end
-        begins, ends = flying.near.copy(), flying.near.copy()
-        begins[self._far], ends[self._far] = begin, end
-        return begins, ends
+            return far
+        times = flying.near.copy()
+        times[self._far] = far
+        return times
 
     @property
     def drain_ns(self) -> Ints:
@@ -336,23 +316,3 @@ class Route:
     def left_ns(self, flying: Flying) -> int:
         """When the last byte of the messages between sites had left, with jitter; 0 if there are none."""
         return int((flying.end - self._far_delay).max()) if len(flying.end) else 0
-
-    def _stall(
-        self, ready: Ints, connections: Connections, losses: Ints | None, tail_lost: Ints | None
-    ) -> Stall | None:
-        if not self._network.tcp.ramp and losses is None:
-            return None
-        return connections.stall(self._index, ready, self._load, losses, tail_lost)
-
-
-def _costs(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
-    return np.array([_cost(queue) for queue in queues])
-
-
-def _buffers(queues: tuple[Queue, ...]) -> NDArray[np.float64]:
-    return np.array([float(queue.buffer_bytes) for queue in queues])
-
-
-def _cost(queue: Queue) -> float:
-    """Nanoseconds per byte; 0 if the rate is unlimited."""
-    return 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s

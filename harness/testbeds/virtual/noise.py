@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
-from wanbench.harness.emulators.plan import EmulatedNetwork, Link
+from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork, Link
+from wanbench.harness.errors import SpecError
 from wanbench.harness.testbeds.virtual import streams
 from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, lasts, segments
 
 Floats = NDArray[np.float64]
 
 _PLAUSIBLE_SIGMAS = 6
+_NOT_SIMULATED = [name for name, impairment in IMPAIRMENTS.items() if not impairment.is_simulated]
 
 
 class PathStreams:
@@ -40,9 +42,16 @@ class PathStreams:
         self._latest = np.zeros(sites * sites, np.int64)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network. Streams continue. A path that loses everything has an outage instead."""
+        """Change the values of the network. Streams continue. A path that loses everything has an outage instead.
+
+        Raises:
+            SpecError: a path has an impairment that is not simulated.
+        """
         sites = len(network.sites)
         for (src, dst), link in network.links.items():
+            for name in _NOT_SIMULATED:
+                if getattr(link, name):
+                    raise SpecError(f'network: {name} is not simulated; set run.testbed = "netns", or remove it')
             index = src * sites + dst
             alone = link.loss < 1 and not in_bursts(link)
             self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if alone else 0.0

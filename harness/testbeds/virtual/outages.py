@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.testbeds.virtual.packets import Lost
 from wanbench.harness.testbeds.virtual.queues import Ints
+from wanbench.harness.testbeds.virtual.sender import Lost
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load
 
 Spans = Sequence[tuple[int, int | None]]

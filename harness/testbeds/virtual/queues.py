@@ -15,6 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from wanbench.harness.emulators.plan import Queue
+
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -22,12 +24,22 @@ _FAR = np.int64(1) << np.int64(61)
 
 
 class QueueStates:
-    """The time when each queue is free again, and its last idle gap, in nanoseconds."""
+    """Queues of one kind: the time when each is free again, and its last idle gap, in nanoseconds.
+
+    Attributes:
+        cost: nanoseconds per byte; 0 if the rate is unlimited. buffer_bytes: what each holds.
+    """
 
     def __init__(self, count: int) -> None:
         self.end = np.zeros(count, np.int64)
         self.gap_begin = np.zeros(count, np.int64)
         self.gap_end = np.full(count, -1, np.int64)
+        self.cost, self.buffer_bytes = np.zeros(count), np.zeros(count)
+
+    def set(self, index: int, queue: Queue) -> None:
+        """Set the rate and the buffer of a queue."""
+        self.cost[index] = 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s
+        self.buffer_bytes[index] = queue.buffer_bytes
 
 
 class Turn:

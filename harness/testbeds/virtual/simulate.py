@@ -3,35 +3,93 @@
 from __future__ import annotations
 
 import random
+import socket
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
+from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.results.steps import Steps
+from wanbench.harness.testbeds.base import Trained
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
-from wanbench.harness.testbeds.virtual.epoch import EpochFabric
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
-from wanbench.harness.testbeds.virtual.membership import Epochs
+from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
+from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
-from wanbench.harness.timeline.kill import WorkerCommand
-from wanbench.workloads.comm.alone import Alone
+from wanbench.harness.timeline.edits import TimelineError
+from wanbench.harness.timeline.schedule import Schedule, WorkerCommand
+from wanbench.workloads import imported
 from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
-from wanbench.workloads.comm.membership import Minority
+from wanbench.workloads.comm.membership import Alone, Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
-from wanbench.workloads.loop import session
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Emit, Outcome
+from wanbench.workloads.loop.job import Job, Outcome
+from wanbench.workloads.loop.train import Emit, Hooks, run
+from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.seeding import torch_seed
+
+_LOG_TAIL_LINES = 12
+_NOTHING = Counters({}, {}, 0, None)
+_States = tuple[Any, ...]
+
+
+def simulated(
+    jobs: Sequence[Job],
+    network: EmulatedNetwork,
+    schedule: Schedule | None,
+    tcp: Tcp,
+    stopped: threading.Event | None = None,
+) -> Trained:
+    """Simulate a training run. Arguments are those of `simulate`, with the schedule of the changes.
+
+    Raises:
+        RepFailed: a worker raised an error, or waits forever for a message.
+    """
+    changing = ChangingNetwork(schedule) if schedule is not None else None
+    try:
+        done = simulate(jobs, network, tcp, stopped=stopped, changing=changing)
+    except SimulationError as error:
+        lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
+        reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
+        raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
+    except TimelineError as error:
+        raise RepFailed(str(error)) from None
+    except Stopped:
+        raise RepFailed("stopped") from None
+    imports = imported.noted()
+    finished = {
+        rank: FinishedJob(outcome=outcome, imports=imports, lost=[], counters_before=_NOTHING, counters_after=_NOTHING)
+        for rank, outcome in sorted(done.outcomes.items())
+    }
+    return Trained(done.steps, finished, vars(tcp), timeline=changing.record() if changing else None)
+
+
+def serve_forked(sock: socket.socket, _: dict[str, Any]) -> None:
+    """Answer arguments of `simulated` with what was `Trained`, or with `RepFailed`, until end of file."""
+    connection = Connection(sock.detach())
+    while True:
+        try:
+            arguments = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer: Trained | RepFailed = simulated(*arguments)
+        except RepFailed as error:
+            answer = error
+        sys.stdout.flush()  # what a user's code printed appears with its repetition
+        sys.stderr.flush()
+        connection.send(answer)
 
 
 @dataclass(frozen=True)
@@ -54,9 +112,7 @@ def simulate(
     """Run the jobs of all ranks on one simulated clock.
 
     Args:
-        jobs: jobs by rank, equal except for the rank.
-        network: the network between the workers.
-        tcp: the modelled features of TCP.
+        jobs: by rank, equal except for the rank. network: between the workers. tcp: the modelled features of TCP.
         shuffle, stopped: see `Simulation`.
         changing: changes of the network during training.
 
@@ -151,17 +207,13 @@ class _Workers:
             comm = membership.first().comm
         else:
             comm = MemoryComm(self._group, job.rank)
+        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
+        clock = VirtualClock(fabric, job.rank)
         try:
-            self.outcomes[job.rank] = session.run(
-                job, comm, self._clock(job.rank), emit, warm=warm, phantom=True, membership=membership
-            )
+            self.outcomes[job.rank] = run(job, comm, clock, Hooks(emit, warm), phantom=True, membership=membership)
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:
                 self._changing.worker_lost()
-
-    def _clock(self, rank: int) -> VirtualClock:
-        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
-        return VirtualClock(fabric, rank)
 
 
 def _nothing() -> None:
@@ -193,9 +245,6 @@ class _RandomStates:
     def restore(self) -> None:
         """Restore the states from before the simulation."""
         _set_random_states(self._before)
-
-
-_States = tuple[Any, ...]
 
 
 def _random_states() -> _States:

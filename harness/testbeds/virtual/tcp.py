@@ -17,6 +17,9 @@ The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has 
 * Packets lost in an outage are sent again by a probe after two round trips, and then after timeouts that begin at RTT +
   200 ms and double each time, as in Linux. After a timeout the window restarts at one segment.
 
+Messages of a connection follow one another and share its window and the buffer of its narrowest queue (`LastMessages`).
+Connections that are followed packet by packet share a sender while they are in equal state.
+
 Not modelled: delayed acknowledgements, and the bytes and the queueing of acknowledgements in the opposite direction.
 """
 
@@ -42,19 +45,27 @@ from wanbench.harness.testbeds.virtual.congestion import (
     Reno,
     Rules,
 )
-from wanbench.harness.testbeds.virtual.earlier import Bursts, Earlier
-from wanbench.harness.testbeds.virtual.followed import Followed, FollowedConnections, Group, Message, alike
-from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS, Lost, Way, attempts
-from wanbench.harness.testbeds.virtual.sender import PARTS, Sender
+from wanbench.harness.testbeds.virtual.sender import (
+    MIN_TIMEOUT_NS,
+    PARTS,
+    ConnectionPath,
+    Followed,
+    FollowedConnections,
+    Group,
+    Lost,
+    Message,
+    Sender,
+    alike,
+    attempts,
+)
 from wanbench.harness.testbeds.virtual.streams import Stream, key
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
-
 NEVER = 1 << 60  # nanoseconds: an event at this time does not happen
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_LAST = 8  # messages of a connection that can be on their way
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,41 @@ class Tcp:
     largest_window: float = BUFFER_BYTES / 2
 
 
-_RENO = Reno()
+@dataclass(frozen=True)
+class Load:
+    """The load of a round's messages on their connections. Arrays have the shape (messages,).
+
+    Attributes:
+        flow_bytes: payload per connection; a message to a site can stand for one to each of its workers.
+        rtt_ns: round-trip time without queueing.
+        drain_ns: time that the round occupies the busiest queue of each message.
+        buffer_bytes: payload per connection that the buffer of the narrowest queue holds.
+        loss: probability that a packet is lost, independently of others.
+    """
+
+    flow_bytes: Floats
+    rtt_ns: Ints
+    drain_ns: Ints
+    buffer_bytes: Floats | None = None
+    loss: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Stall:
+    """How TCP delays messages, in nanoseconds. Arrays have the shape (messages,).
+
+    Attributes:
+        again_ns: how long lost packets are sent again, which begins when they have been in the queues.
+        left_ns: when the last byte of each would leave, were the queues empty.
+    """
+
+    again_ns: Ints
+    left_ns: Ints
+
+    def behind(self, end: Ints) -> Ints:
+        """When the messages leave that the queues let go at `end`: TCP's windows wait at the same time."""
+        left: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
+        return left
 
 
 class Connections:
@@ -96,7 +141,7 @@ class Connections:
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self._cubic: dict[int, Rules] = {}
         self._followed = FollowedConnections(count, lambda connection: Stream(key(seed, *name, connection)))
-        self._earlier = Earlier(count, paced=paced)
+        self._last = LastMessages(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
@@ -116,12 +161,10 @@ class Connections:
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
         window = self._after_idle(index, ready, load)
         bursts = self._bursts(index, ready, load, window)
-        slow = (load.flow_bytes > np.minimum(bursts.free, bursts.room)) & ~self._covers(
-            window, self._threshold[index], load
-        )
+        waits = load.flow_bytes > np.minimum(bursts.free, bursts.room)
+        slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
-            slow = slow | (losses > 0)
-        slow = slow | self._followed.among(index)
+            slow |= losses > 0
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
@@ -132,7 +175,7 @@ class Connections:
         groups += self._begin(slow, messages, index, window, ready, load)
         last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
         self._window[index] = after
-        self._earlier.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
+        self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
         left = np.rint(drained + stall).astype(np.int64)
         sent = self._follow(groups, index, ready, load, (losses, tail_lost), left)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
@@ -229,7 +272,7 @@ class Connections:
         positions = np.flatnonzero(slow & ~self._followed.among(index))
         if not len(positions):
             return []
-        state = [window, self._threshold[index], self._last_sent[index], *self._earlier.state(index, ready)]
+        state = [window, self._threshold[index], self._last_sent[index], *self._last.state(index, ready)]
         if self._cubic:
             state.append(np.array([str(self._cubic.get(connection)) for connection in index.tolist()]))
         groups = []
@@ -241,8 +284,8 @@ class Connections:
     def _sender(self, connection: int, window: Floats, load: Load, i: int, ready: Ints) -> Sender:
         """The state of a connection when its message begins."""
         rules = _RENO if self._tcp.congestion == "reno" else self._cubic.get(connection, Cubic())
-        begin, way = float(ready[i]), self._way(load, i)
-        flying, grown = self._earlier.unacknowledged(connection, begin, way.ns_per_byte)
+        begin, path = float(ready[i]), self._path(load, i)
+        flying, grown = self._last.unacknowledged(connection, begin, path.ns_per_byte)
         sender = Sender(
             rules.copy(),
             float(window[i]) - grown,
@@ -250,8 +293,8 @@ class Connections:
             Stream(0),
             largest=self._tcp.largest_window,
         )
-        sent_ns, empty_ns = float(self._last_sent[connection]), self._earlier.empty_ns(connection)
-        sender.take_over(begin, sent_ns, empty_ns, flying, way)
+        sent_ns, empty_ns = float(self._last_sent[connection]), self._last.empty_ns(connection)
+        sender.take_over(begin, sent_ns, empty_ns, flying, path)
         return sender
 
     def _follow(
@@ -269,22 +312,22 @@ class Connections:
         for group in groups:
             i, some = group.first, group.positions
             lost_of_it = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
-            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._way(load, i))
+            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._path(load, i))
             left[some] = self._followed.send(group.followed, int(index[i]), message)
-            self._earlier.replace(index[some], left[some], load.rtt_ns[some])
+            self._last.replace(index[some], left[some], load.rtt_ns[some])
             sent[some] = round(group.followed.sender.sent_ns)
         return sent
 
-    def _way(self, load: Load, i: int) -> Way:
+    def _path(self, load: Load, i: int) -> ConnectionPath:
         ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
         room = np.inf if load.buffer_bytes is None else float(load.buffer_bytes[i])
         loss = 0.0 if load.loss is None else float(load.loss[i])
-        return Way(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
+        return ConnectionPath(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
         """The windows of connections after their silence."""
         window: Floats = self._window[index]
-        if not (self._tcp.ramp and self._tcp.slow_start_after_idle):
+        if not self._tcp.slow_start_after_idle:
             return window
         timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
         kept: Floats = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
@@ -294,7 +337,7 @@ class Connections:
         """What each sender can send at once."""
         ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
         held = np.full(len(index), np.inf) if self.paced or load.buffer_bytes is None else load.buffer_bytes
-        return self._earlier.bursts(index, ready, window, held, ns_per_byte)
+        return self._last.bursts(index, ready, window, held, ns_per_byte)
 
     def sent_ns(self, connection: int) -> int:
         """When the last byte of a connection's messages was first sent."""
@@ -339,7 +382,7 @@ class Connections:
             self._threshold[index] = self._window[index]
             return lost.rtt_ns
         sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0), largest=self._tcp.largest_window)
-        sender.send(0.0, lost.nbytes, 0, False, Way(float(lost.rtt_ns), 0.0))
+        sender.send(0.0, lost.nbytes, 0, False, ConnectionPath(float(lost.rtt_ns), 0.0))
         self._window[index], self._threshold[index] = sender.window, math.inf
         return round(sender.latest_ns)
 
@@ -355,41 +398,7 @@ class Connections:
         return arrival
 
 
-@dataclass(frozen=True)
-class Stall:
-    """How TCP delays messages, in nanoseconds. Arrays have the shape (messages,).
-
-    Attributes:
-        again_ns: how long lost packets are sent again, which begins when they have been in the queues.
-        left_ns: when the last byte of each would leave, were the queues empty.
-    """
-
-    again_ns: Ints
-    left_ns: Ints
-
-    def behind(self, end: Ints) -> Ints:
-        """When the messages leave that the queues let go at `end`: TCP's windows wait at the same time."""
-        left: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
-        return left
-
-
-@dataclass(frozen=True)
-class Load:
-    """The load of a round's messages on their connections. Arrays have the shape (messages,).
-
-    Attributes:
-        flow_bytes: payload per connection; a message to a site can stand for one to each of its workers.
-        rtt_ns: round-trip time without queueing.
-        drain_ns: time that the round occupies the busiest queue of each message.
-        buffer_bytes: payload per connection that the buffer of the narrowest queue holds.
-        loss: probability that a packet is lost, independently of others.
-    """
-
-    flow_bytes: Floats
-    rtt_ns: Ints
-    drain_ns: Ints
-    buffer_bytes: Floats | None = None
-    loss: Floats | None = None
+_RENO = Reno()
 
 
 def _full(load: Load) -> Floats:
@@ -397,3 +406,137 @@ def _full(load: Load) -> Floats:
     full = np.full(len(load.rtt_ns), np.inf)
     np.divide(load.rtt_ns * load.flow_bytes, load.drain_ns, out=full, where=load.drain_ns > 0)
     return full
+
+
+class LastMessages:
+    """The last message of each connection.
+
+    A paced message begins when the last one has left. Others enter the queue as soon as the window lets them.
+
+    Args:
+        count: number of connections. paced: whether senders keep to their share of the rate.
+    """
+
+    def __init__(self, count: int, *, paced: bool) -> None:
+        self._paced, self._every = paced, np.arange(count)
+        self._ready = np.zeros(count)
+        self._drained, self._sent = np.zeros(count), np.zeros(count)  # when it has left, without and with its stalls
+        self._entered = np.zeros(count)  # when its last byte is in the queue
+        # Of the last messages, latest first: when the last byte is acknowledged, the bytes that are on their way until
+        # then, and what they add to the window.
+        self._acknowledged, self._flying, self._grown = np.zeros((3, _LAST, count))
+
+    def behind(self, index: Ints, ready: Ints) -> tuple[Floats, Floats, Floats]:
+        """Return (begin, wait_ns, held_ns): messages of a connection leave one after another.
+
+        Messages come round by round. One that was ready before the last message does not wait for it.
+        """
+        follows = ready >= self._ready[index]
+        begin = np.maximum(ready, np.where(follows, self._entered[index], 0.0))
+        wait_ns = np.where(follows, np.maximum(self._drained[index] - ready, 0.0), 0.0)
+        held_ns = np.where(follows, np.maximum(self._sent[index] - ready - wait_ns, 0.0), 0.0)
+        return begin, wait_ns, held_ns
+
+    def bursts(self, index: Ints, ready: Ints, window: Floats, buffer_bytes: Floats, ns_per_byte: Floats) -> Bursts:
+        """What each sender can send at once. `ns_per_byte` is that of its narrowest queue."""
+        begin, wait_ns, held_ns = self.behind(index, ready)
+        each = self._quick(index)
+        last, sizes = self._acknowledged[:, each], self._flying[:, each]
+        left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
+        unacknowledged = np.divide(left_ns, sizes * ns_per_byte, out=np.zeros_like(left_ns), where=left_ns > 0)
+        flying = (sizes * unacknowledged).sum(axis=0)
+        queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
+        free = np.maximum(window - flying - (self._grown[:, each] * unacknowledged).sum(axis=0), 0.0)
+        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns)
+
+    def add(
+        self,
+        index: Ints,
+        ready: Ints,
+        drained: Floats,
+        stall: Ints,
+        rtt_ns: Ints,
+        flying: Floats,
+        grown: Floats,
+        last_ns: Floats,
+    ) -> None:
+        """Set the last messages.
+
+        Args:
+            drained: when their bytes have left at the rate. stall: how much later they have.
+            flying: the bytes that are on their way then. grown: what they add to the window.
+            last_ns: how long the bytes that their last window lets go take at the rate.
+        """
+        sent = drained + stall
+        begin, _, held_ns = self.behind(index, ready)
+        entered = np.where(stall > held_ns, np.maximum(begin, sent - last_ns), begin)
+        self._entered[index] = sent if self._paced else entered
+        each = self._quick(index)
+        self._ready[index] = ready
+        self._drained[index], self._sent[index] = drained, sent
+        for last, value in (
+            (self._acknowledged, sent + rtt_ns),
+            (self._flying, flying),
+            (self._grown, np.maximum(grown, 0.0)),
+        ):
+            last[1:, each] = last[:-1, each]
+            last[0, each] = value
+
+    def unacknowledged(
+        self, connection: int, ready: float, ns_per_byte: float
+    ) -> tuple[list[tuple[float, float, float]], float]:
+        """What is on its way at `ready`, and what it adds to the window.
+
+        The oldest is the first: (bytes, when the first and the last of them are acknowledged).
+        """
+        found, grown = [], 0.0
+        for number in reversed(range(_LAST)):
+            last, nbytes = float(self._acknowledged[number, connection]), float(self._flying[number, connection])
+            length = nbytes * ns_per_byte
+            if last > ready and nbytes:
+                left = min(last - ready, length) / length if length else 1.0
+                found.append((nbytes * left, last - length * left, last))
+                grown += float(self._grown[number, connection]) * left
+        return found, grown
+
+    def acknowledged_ns(self, index: Ints) -> Floats:
+        """When all bytes of each connection's last messages are acknowledged."""
+        return np.asarray(self._acknowledged[:, index].max(axis=0))
+
+    def empty_ns(self, connection: int) -> float:
+        """When the last byte leaves the queue."""
+        return float(max(self._drained[connection], self._sent[connection]))
+
+    def state(self, index: Ints, ready: Ints) -> list[Floats]:
+        """What `unacknowledged` and `empty_ns` depend on. Connections with equal values are in equal state."""
+        last, flying, grown = (values[:, index] for values in (self._acknowledged, self._flying, self._grown))
+        values = np.concatenate([np.where(last > ready, each, 0.0) for each in (last, flying, grown)])
+        empty_ns = np.maximum(self._drained[index], self._sent[index])
+        return [empty_ns, *[column for column in values if column.any()]]
+
+    def replace(self, index: Ints, left: Ints, rtt_ns: Ints) -> None:
+        """The last messages, which were followed packet by packet, leave at `left`."""
+        self._entered[index] = self._drained[index] = self._sent[index] = left
+        self._acknowledged[0, index] = left + rtt_ns
+        self._grown[0, index] = 0.0
+
+    def _quick(self, index: Ints) -> Ints | slice:
+        """The same index, which numpy follows faster if it is all connections in order."""
+        whole = len(index) == len(self._every) and bool((index == self._every).all())
+        return slice(None) if whole else index
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """What senders can send at once, behind the last messages of their connections. Arrays have the shape (messages,).
+
+    Attributes:
+        free: bytes of the window that are not occupied. room: bytes that the buffer of the narrowest queue still holds.
+        wait_ns: how long the last message still needs for its bytes at the rate.
+        held_ns: how much longer it needs because of its stalls.
+    """
+
+    free: Floats
+    room: Floats
+    wait_ns: Floats
+    held_ns: Floats

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.process.forks import ForkServer
 from wanbench.harness.testbeds.base import Slot, Trained, Training
-from wanbench.harness.testbeds.virtual.request import Request
+from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.harness.timeline.schedule import Schedule
+from wanbench.workloads.loop.job import Job
 
-_SIMULATOR = "wanbench.harness.testbeds.virtual.simulator"
+_SIMULATOR = "wanbench.harness.testbeds.virtual.simulate"
 
 
 class VirtualTestbed:
@@ -67,13 +71,13 @@ class _InThisProcess:
 
     def train(self, training: Training) -> Trained:
         """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
-        if training.jobs[0].runs_users_code:
+        if training.repetition.jobs[0].runs_users_code:
             return self._own.train(training)
         # Importing torch takes seconds. Here the user can interrupt it.
-        from wanbench.harness.testbeds.virtual.simulator import simulated
+        from wanbench.harness.testbeds.virtual.simulate import simulated
 
         with self._busy:
-            return simulated(Request.of(training), self._stopped)
+            return simulated(*_arguments(training), self._stopped)
 
 
 class _InItsOwn:
@@ -91,13 +95,15 @@ class _InItsOwn:
         self._process = self._process or self._testbed.fork()
         pid, connection, server = self._process
         try:
-            connection.send(Request.of(training))
+            connection.send(_arguments(training))
             answer = connection.recv()
         except (EOFError, OSError):
             self._process = None
             connection.close()
-            raise RepFailed(f"the process of the simulation{_explained(server.end_of(pid))}") from None
-        if training.jobs[0].runs_users_code:
+            end = server.end_of(pid)
+            why = ", as the kernel does when memory is short" if "SIGKILL" in end else ""
+            raise RepFailed(f"the process of the simulation{end}{why}") from None
+        if training.repetition.jobs[0].runs_users_code:
             self._process = None
             connection.close()
         if isinstance(answer, RepFailed):
@@ -106,5 +112,13 @@ class _InItsOwn:
         return answer
 
 
-def _explained(end: str) -> str:
-    return f"{end}, as the kernel does when memory is short" if "SIGKILL" in end else end
+def _arguments(training: Training) -> tuple[Sequence[Job], EmulatedNetwork, Schedule | None, Tcp]:
+    """The arguments of `simulated`, which another process can receive."""
+    settings = dict(training.group.tcp)
+    tcp = Tcp(
+        training.repetition.tcp_ramp,
+        bool(settings.get("slow_start_after_idle", True)),
+        str(settings.get("congestion", "reno")),
+        training.repetition.network.socket_buffer_bytes / 2,
+    )
+    return training.repetition.jobs, training.repetition.network, training.repetition.schedule, tcp

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wanbench.harness.advise import compression
+from wanbench.harness.advise import answer
+from wanbench.harness.advise.answer import ns_per_byte, unpriced_s
 from wanbench.harness.advise.candidates import Setting, with_setting
-from wanbench.harness.advise.compression import ns_per_byte, unpriced_s
 from wanbench.harness.advise.question import Limits, ask
 
 QUESTION = ask({"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}, "resnet50-v100", 4, Limits())
@@ -17,7 +17,7 @@ def cell(kind, **params):
 
 
 def test_it_is_that_of_a_vector_in_each_period(monkeypatch):
-    monkeypatch.setattr(compression, "ns_per_byte", lambda _: (4.0, 1.0))
+    monkeypatch.setattr(answer, "ns_per_byte", lambda _: (4.0, 1.0))
     topk = {"kind": "topk", "ratio": 0.01}
     every_step, in_four = cell("ssgd", compression=topk), cell("sparse", period=4, compression=topk)
     assert unpriced_s(every_step) == pytest.approx(5e-9 * every_step.workload.message_bytes)

@@ -12,7 +12,7 @@ import pytest
 from wanbench.harness.advise.candidates import Setting, settings, with_setting
 from wanbench.harness.advise.evidence import Library, Tier, more_steps
 from wanbench.harness.advise.question import Limits, ask
-from wanbench.harness.advise.shortlist import weighed
+from wanbench.harness.advise.ranking import weighed
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.spec.experiment import Spec
 

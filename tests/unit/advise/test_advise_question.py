@@ -75,7 +75,7 @@ def test_the_snippet_and_the_trial_are_programs(collective):
     question = ask({"profile": "world4"}, "resnet50-v100", None, Limits())
     cell = with_setting(question.reference, Setting("dts-d4-p4", "dts", {"delay": 4, "period": 4}))
     cell = replace(cell, comm=cell.comm.model_copy(update={"collective": collective}))
-    for text in (snippet(cell), trial(cell, 0.5, 0.1)):
+    for text in (snippet(cell), trial(cell, 0.5)):
         ast.parse(text)
         assert ('"gloo"' in text or "'gloo'" in text) == (collective == "gloo")
     assert "delay=4, period=4" in snippet(cell)

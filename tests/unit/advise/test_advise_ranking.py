@@ -10,8 +10,19 @@ from wanbench.harness.advise.candidates import Setting, candidates, settings, wi
 from wanbench.harness.advise.evidence import Evidence, Library, Tier
 from wanbench.harness.advise.flips import flips
 from wanbench.harness.advise.question import Limits, ask
-from wanbench.harness.advise.ranking import Measured, advisable, ranked, without_risk
-from wanbench.harness.advise.shortlist import Candidate, first, law_s, promising, sending_s, shortlist, weighed
+from wanbench.harness.advise.ranking import (
+    Candidate,
+    Measured,
+    advisable,
+    first,
+    law_s,
+    promising,
+    ranked,
+    sending_s,
+    shortlist,
+    weighed,
+    without_risk,
+)
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
 QUESTION = ask(UNIFORM, "resnet50-v100", 4, Limits())

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 
 import pytest
 
-from wanbench.harness.advise.answer import _compute, _whose
+from wanbench.harness.advise.answer import _asked
 from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.evidence import Evidence, Tier
 from wanbench.harness.advise.flips import moved
 from wanbench.harness.advise.question import Limits, ask
-from wanbench.harness.advise.ranking import Measured
+from wanbench.harness.advise.ranking import Candidate, Measured, law_s
 from wanbench.harness.advise.reproduce import emulation_spec, trial
-from wanbench.harness.advise.shortlist import Candidate, law_s
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.spec.experiment import Spec
@@ -34,7 +34,10 @@ def test_a_workload_file_gives_each_worker_its_time_with_one_worker_on_each_site
     candidate = with_setting(question.reference, Setting("dts-d4-p4", "dts", {"delay": 4, "period": 4}))
     assert candidate.each_step_time_s == SECONDS
     assert law_s(candidate) == pytest.approx(0.9)
-    assert (_compute(question.reference), _whose(question.reference)) == ("300 ms to 900 ms", "the slowest worker's")
+    ddp = Measured(Candidate(question.reference, Evidence(Tier.NO_RISK), 0.9), 0.9)
+    lines = dict(_asked(SimpleNamespace(question=question, baseline=ddp)))
+    assert "300 ms to 900 ms a step of compute" in lines["question"]
+    assert "1.0 times the slowest worker's compute" in lines["binds"]
 
 
 def test_other_step_times_are_a_multiple_of_each(question):
@@ -50,6 +53,6 @@ def test_the_spec_and_the_trial_have_the_times(question):
     ssgd = with_setting(question.reference, Setting("ssgd", "ssgd", {}))
     spec = Spec.from_toml(emulation_spec(question, [ssgd], 1).replace('"auto"', "1"), "advised.toml")
     assert expand(spec, "advised.toml", FixedHost())[-1].each_step_time_s == SECONDS
-    script = trial(ssgd, 1.0, 0.1)
+    script = trial(ssgd, 1.0)
     ast.parse(script)
     assert "STEP_TIMES_S = [0.3, 0.9, 0.9, 0.9]" in script

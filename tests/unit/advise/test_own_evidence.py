@@ -12,8 +12,7 @@ from wanbench.harness.advise.candidates import Setting, reference_on_gloo, with_
 from wanbench.harness.advise.evidence import Evidence, Tier
 from wanbench.harness.advise.own_evidence import proposal
 from wanbench.harness.advise.question import Limits, ask
-from wanbench.harness.advise.ranking import Measured
-from wanbench.harness.advise.shortlist import Candidate
+from wanbench.harness.advise.ranking import Candidate, Measured
 from wanbench.harness.learning import design as designs
 from wanbench.harness.learning.cost import Price
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wanbench.harness.advise.trial_result import cause, trial_result
+from wanbench.harness.advise.reproduce import cause, trial_result
 from wanbench.harness.errors import SpecError
 
 # Predicted: 50 ms of compute a step, and 40 ms of waiting in each fourth step.

@@ -8,9 +8,9 @@ from synthetic_rows import row
 from wanbench.harness.analysis.compare import compare, differences
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.plan.law import PredictInputs
+from wanbench.harness.show.best import best_text
 from wanbench.harness.show.comparison import as_table
-from wanbench.harness.show.figures import draw_parity
-from wanbench.harness.show.headline import headline
+from wanbench.harness.show.figures.parity import draw_parity
 
 
 def cell(testbed, rtt_ms, seconds, rep=0, **more):
@@ -91,12 +91,12 @@ def test_a_choice_is_not_judged_by_agreement_but_by_which_is_faster_and_by_how_m
 
 def test_the_headline_names_what_was_varied_and_how_much_the_choice_matters():
     alone = [cell("netns", None, 0.9, workers=1, collective=None, channels=None)]
-    said = headline([*alone, *(row for row in CHOICES if row["rtt_ms"] == 10.0)], 200)
+    said = best_text([*alone, *(row for row in CHOICES if row["rtt_ms"] == 10.0)], 200)
     assert said.splitlines()[0] == (
         "ssgd is fastest on all 3 collectives (emulated). With ssgd, gloo and ring are 16.6 times as fast as direct."
     )
     assert said.splitlines()[3].startswith("collective  fastest")
-    both = headline([*alone, *CHOICES], 200)
+    both = best_text([*alone, *CHOICES], 200)
     assert both.startswith(
         "ssgd is fastest on all 6 combinations of RTT and collective (emulated). With ssgd, RTT 10 ms"
     )

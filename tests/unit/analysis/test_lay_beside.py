@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.beside import lay_beside
+from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
 
 

@@ -10,8 +10,7 @@ from two_hosts import FAST, SLOW, shared, without
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import compare
-from wanbench.harness.analysis.pooling import grouped, remarks
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, pivots, records
+from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, grouped, pivots, records, remarks
 
 DIFFER = "gpu8-77aa01 and gpu7-3f9a1c differ by 5.0 % in the step time of one worker; the limit is 3 %"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanbench.harness.analysis.stability import delayed_limit, synchronous_limit
-from wanbench.harness.show.papers.stability import found_by_training
+from wanbench.harness.show.papers.stability import delayed_limit, found_by_training, synchronous_limit
 
 DERIVED = {1: 1.00, 2: 0.526, 3: 0.303, 4: 0.197, 8: 0.068, 12: 0.037, 16: 0.025, 20: 0.0187}
 """With momentum 0.9, by delay."""

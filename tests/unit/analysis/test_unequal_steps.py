@@ -9,8 +9,8 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.paired import unequal_steps
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.plan import make
-from wanbench.harness.results.store import Found
-from wanbench.harness.show.headline import headline
+from wanbench.harness.results.store import Content
+from wanbench.harness.show.best import best_text
 from wanbench.harness.show.tables import as_table
 from wanbench.harness.spec.experiment import Spec
 
@@ -50,7 +50,7 @@ def test_after_equal_steps_the_difference_is_shown():
 
 def test_headline_and_table_say_the_steps_of_both_and_no_points():
     rows = trained(60, 160)
-    text = " ".join(headline(rows, 200).split())
+    text = " ".join(best_text(rows, 200).split())
     assert f"Accuracy of sparse-p4 {WHY}." in text
     assert "+7" not in text
     assert "Not compared, after other numbers of steps than ssgd: sparse-p4." in text
@@ -78,5 +78,5 @@ def test_the_plan_says_before_the_run_which_number_makes_steps_equal(until, equa
 
 
 def test_rows_of_other_plans_are_remarked_on_only_where_they_are_an_earlier_spec():
-    assert "1 repetition of an earlier spec" in Found([], [{}], []).note
-    assert Found([], [{}], [], part=True).note is None
+    assert "1 repetition of an earlier spec" in Content([], [{}], []).note
+    assert Content([], [{}], [], part=True).note is None

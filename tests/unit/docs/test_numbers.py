@@ -15,20 +15,21 @@ from recorded_numbers import REFERENCE, ROOT, SUBJECTS, parity, rows
 
 from wanbench import netprofiles
 from wanbench.harness.advise import question
-from wanbench.harness.analysis.stability import delayed_limit, synchronous_limit
 from wanbench.harness.emulators import plan as emulators
 from wanbench.harness.errors import EXIT_REGRESSION
 from wanbench.harness.gate.rule import NOISE_LIMIT
-from wanbench.harness.plan import limits, ring_order, staleness
+from wanbench.harness.plan import ring_order, staleness
+from wanbench.harness.plan.conditions import _CLOSE
 from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, gloo_rounds
-from wanbench.harness.process import ahead
+from wanbench.harness.process import priority
 from wanbench.harness.rep import fidelity
 from wanbench.harness.rep.measure import SINGLE_PACKETS
 from wanbench.harness.show import papers
+from wanbench.harness.show.papers.stability import delayed_limit, synchronous_limit
 from wanbench.harness.show.report import content
-from wanbench.harness.spec import tables, trace
+from wanbench.harness.spec import tables, timeline
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
-from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS
+from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.workloads import workload_keys
 from wanbench.workloads.comm import datagram, meter
 from wanbench.workloads.data import datasets, stdlib
@@ -106,7 +107,7 @@ def of_code():
     yield f"(`workload.warmup`, {WARMUP}"
     yield f"more than {fidelity.OTHERS_PCT:g} % of all processors"
     yield f"If the noise is above {100 * NOISE_LIMIT:g} %, only a regression is decided"
-    yield f"at most {trace.MOST_LINES} lines"
+    yield f"at most {timeline.MOST_LINES} lines"
     yield f"RTT + {MIN_TIMEOUT_NS / 1e6:g} ms"
     yield f"gloo's {GLOO_SEGMENT_BYTES >> 20} MiB segments"
     yield f"simulates {question._SHORT_WINDOW} instead of {question._WINDOW.removesuffix(' steps')}"
@@ -118,7 +119,7 @@ def of_code():
     fitted = [one.at for figure in papers.load("sgp").figures for one in figure.published if one.mark == "fitted"]
     yield f"all-reduce times on {' and '.join(dict.fromkeys(fitted))} nodes"
     yield f"a simulation of {f'{staleness._DRAWS:,}'.replace(',', ' ')} draws"
-    yield f"change a step by more than {100 * (limits._CLOSE - 1):.0f} %"
+    yield f"change a step by more than {100 * (_CLOSE - 1):.0f} %"
     yield f"from {stdlib.TEST_WINDOWS} windows of {stdlib.CONTEXT} bytes"
     yield "codes of 2, 4 or 8 bits"
     yield f"into {(4096 - 1).bit_length()} bits for chunks of 4096"
@@ -126,7 +127,7 @@ def of_code():
     yield f"{100 * tables.GateTable().loss_band:.0f} % by default"
     yield f"The first {meter.JOURNAL_LIMIT} messages"
     yield f"at most {content._MOST_FIGURES} figures"
-    yield f"at nice {ahead._HIGHEST}"
+    yield f"at nice {priority._HIGHEST}"
 
 
 def alone(text, fragments):

@@ -98,8 +98,8 @@ def test_pyroute2_is_not_imported_unless_netem_is_used():
         "from wanbench.harness.plan.auto import FixedHost\n"
         "from wanbench.harness.plan.expand import expand\n"
         "from wanbench.harness.spec.experiment import Spec\n"
-        "from wanbench.harness.emulators.choice import starter\n"
-        "expand(Spec.load('smoke'), 'smoke', FixedHost()); starter('relay')\n"
+        "from wanbench.harness.emulators.emulator import EMULATORS\n"
+        "expand(Spec.load('smoke'), 'smoke', FixedHost()); EMULATORS['relay']\n"
         "print('pyroute2' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

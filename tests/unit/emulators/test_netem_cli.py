@@ -3,8 +3,7 @@
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand
 
-from wanbench.harness.emulators.netem.commands import commands
-from wanbench.harness.rep.train import network_of
+from wanbench.harness.emulators.netem.plan import commands
 from wanbench.harness.spec.experiment import Spec
 
 
@@ -15,7 +14,7 @@ def test_each_distinct_network_is_printed_once_under_the_names_of_its_cells():
     assert len(titles) == 2
     assert sorted(name for title in titles for name in title[2:].split(", ")) == sorted(cell.slug for cell in cells)
     first = next(cell for cell in cells if cell.slug in titles[0])
-    assert lines[1 : lines.index(titles[1])] == commands(network_of(first))
+    assert lines[1 : lines.index(titles[1])] == commands(first.emulated_network)
 
 
 def test_only_the_selected_cells_are_printed():

@@ -9,7 +9,6 @@ from free_network import free
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wanbench.harness.emulators.netem.commands import commands
 from wanbench.harness.emulators.netem.plan import (
     LOCAL,
     ONLY,
@@ -24,6 +23,7 @@ from wanbench.harness.emulators.netem.plan import (
     Route,
     Router,
     Veth,
+    commands,
     delay_device,
     down_device,
     line_packets,

@@ -4,15 +4,20 @@ import pytest
 
 from wanbench.harness.emulators.impairments.loss import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
-from wanbench.harness.emulators.probe.plan import burst_train, flows_of, rounds_of, shared_up_flows, wire_ns
-from wanbench.harness.emulators.probe.report import (
+from wanbench.harness.emulators.probe import (
     NETEM_TOLERANCE,
     RELAY_TOLERANCE,
+    Arrival,
     ProbeReport,
+    burst_train,
     dispersion,
+    flows_of,
     inversions,
     judge,
     judge_shared_up,
+    rounds_of,
+    shared_up_flows,
+    wire_ns,
 )
 
 MS = 1_000_000
@@ -26,11 +31,11 @@ def singles(delay_ms, count=40, spread_ms=0.0):
         late = spread_ms * (-1 if number % 2 else 1)
         return int((number + delay_ms + late) * MS)
 
-    return [(0, number, number * MS, arrived(number), 1) for number in range(count)]
+    return [Arrival(0, number, number * MS, arrived(number), 1) for number in range(count)]
 
 
 def burst(mbit, count=40):
-    return [(1, number, 100 * MS, int(150 * MS + number * 1000 * 8e3 / mbit), 1) for number in range(count)]
+    return [Arrival(1, number, 100 * MS, int(150 * MS + number * 1000 * 8e3 / mbit), 1) for number in range(count)]
 
 
 def verdict(arrivals, *, link=LINK, rate=None, trains=(SINGLE,), tolerance=RELAY_TOLERANCE, wire=0.0, paths_judged=1):
@@ -48,7 +53,7 @@ def verdict(arrivals, *, link=LINK, rate=None, trains=(SINGLE,), tolerance=RELAY
 
 def test_one_late_packet_does_not_change_the_measured_delay():
     arrivals = singles(50.2)
-    arrivals[7] = (0, 7, 7 * MS, 90 * MS, 1)
+    arrivals[7] = Arrival(0, 7, 7 * MS, 90 * MS, 1)
     row = verdict(arrivals)
     assert row.measured_one_way_ms == pytest.approx(50.2)
     assert row.error_ms == pytest.approx(0.2)

@@ -5,10 +5,9 @@ import math
 import pytest
 
 from wanbench.harness.emulators.plan import Queue
-from wanbench.harness.emulators.relay.arrivals import evenly, found_since
-from wanbench.harness.emulators.relay.queues import TailDrop
+from wanbench.harness.emulators.relay.process import evenly, found_since
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, Segment
-from wanbench.harness.emulators.relay.switch import Port
+from wanbench.harness.emulators.relay.switch import Port, TailDrop
 
 MS = 1e6
 

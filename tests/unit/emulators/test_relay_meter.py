@@ -5,9 +5,8 @@ import socket
 
 import pytest
 
-from wanbench.harness.emulators.relay.process import Relay
+from wanbench.harness.emulators.relay.process import Meter, Relay
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, Segment
-from wanbench.harness.emulators.relay.stats import Meter
 from wanbench.harness.emulators.relay.switch import Port, Switch
 from wanbench.workloads.process.control import Channel
 
@@ -22,7 +21,7 @@ def packet(due, port=None):
 def meter(monkeypatch):
     """A meter whose period lasts one second."""
     now = iter([100.0, 101.0])
-    monkeypatch.setattr("wanbench.harness.emulators.relay.stats.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("wanbench.harness.emulators.relay.process.time.monotonic", lambda: next(now))
     return Meter(Switch())
 
 

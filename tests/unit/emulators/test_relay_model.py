@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue, worker_address
-from wanbench.harness.emulators.relay.queues import TailDrop
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, Segment
-from wanbench.harness.emulators.relay.switch import Switch
+from wanbench.harness.emulators.relay.switch import Switch, TailDrop
 
 MS = 1_000_000
 SIZE = 1000

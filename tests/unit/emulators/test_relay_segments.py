@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.emulators.test_relay_model import FOREVER, MS, address, network, other_path, switch_of
 from wanbench.harness.emulators.plan import Queue
-from wanbench.harness.emulators.relay.queues import TailDrop
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD, VIRTIO_BYTES, Segment
+from wanbench.harness.emulators.relay.switch import TailDrop
 
 HEADERS = 52  # IPv4, and TCP with timestamps
 FIN, PSH, ACK, CWR = 0x01, 0x08, 0x10, 0x80

@@ -10,10 +10,9 @@ from fuzzing import CASES, IN_TOML, damaged_json, damaged_text, fuzz, or_refused
 from on_relay import expand
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.measure.profile import profile_toml
-from wanbench.harness.measure.readings import read
+from wanbench.harness.measure.profile import profile_toml, read
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.spec.trace import read_trace
+from wanbench.harness.spec.timeline import read_trace
 from wanbench.harness.timeline.convert import convert
 from wanbench.netprofiles import ProfileError, load
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from on_relay import expand
 
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.rep.train import jobs, network_of
-from wanbench.harness.results.row import Measured, trained
+from wanbench.harness.results.row import MeasuredTraining, trained
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.base import Group, Training, WorkerDied
 from wanbench.harness.testbeds.conversation import OfJob, OfProgram
@@ -34,7 +33,8 @@ SPEC = {
     "network": {"rtt": "1ms"}, "algorithms": {"ssgd": {}}, "sweep": {"workers": [2]}, "run": {"testbed": "netns"},
 }  # fmt: skip
 CELL = next(cell for cell in expand(Spec.from_dict(SPEC), "x.toml") if cell.is_baseline)
-JOB = replace(jobs(CELL, 0, "r")[0], told_steps=(CELL.steps,))
+REPETITION = CELL.repetition(0)
+JOB = replace(REPETITION.jobs[0], told_steps=(CELL.steps,))
 
 
 def row(step, rank=0):
@@ -112,10 +112,14 @@ def repetition(lines: list[bytes], folder: Path, patience_s: float = 5.0):
     """Run a repetition with a worker that says these lines. Return its columns, or the failure."""
     emulator = Silent(b"".join(line + b"\n" for line in lines))
     slot = WorkerSlot(emulator, lambda: emulator)
-    training = Training([JOB], Group(1), network_of(CELL), None, patience_s, folder, lambda: None)
+    training = Training(replace(REPETITION, jobs=(JOB,), patience_s=patience_s), Group(1), folder, lambda: None)
     try:
         done = slot.train(training)
-        return trained(CELL, Measured(done.steps.first_rank, done.finished, done.tcp), reported_steps=len(done.steps))
+        return trained(
+            REPETITION,
+            MeasuredTraining(done.finished, done.tcp, done.steps.first_rank),
+            reported_steps=len(done.steps),
+        )
     except RepFailed as error:
         failed = error
     finally:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from contextlib import nullcontext
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 from gate_rows import alone, row
+from git_command import git
 from small_spec import GOOD
 
-from wanbench.harness.gate import compare
+from wanbench.harness.gate import check
 from wanbench.harness.gate import noise as host_noise
-from wanbench.harness.gate.names import name
 from wanbench.harness.gate.rounds import Measurement
 from wanbench.harness.gate.sides import Side
+from wanbench.harness.gate.verdict import name
 from wanbench.harness.results.store import RunFolder
 
 SPEC = GOOD.replace("[sweep]", '[run]\ntestbed = "virtual"\nrepeats = 1\n\n[sweep]')
@@ -81,7 +81,8 @@ def test_a_check_of_no_code_of_the_user_is_refused(spec):
 
 
 def test_accept_writes_the_baseline_and_the_next_check_compares_with_it(spec):
-    assert wanbench(*CHECK, "--baseline", "b.json", "--accept").exit_code == 0
+    accepted = wanbench(*CHECK, "--baseline", "b.json", "--accept")
+    assert accepted.exit_code == 0, accepted.stderr
     again = wanbench(*CHECK, "--baseline", "b.json")
     assert (again.exit_code, again.stdout) == (
         0,
@@ -232,11 +233,10 @@ def test_a_noise_above_the_limit_is_no_pass_and_one_that_is_no_number_is_refused
 
 
 def test_an_image_that_both_revisions_would_share_is_refused(monkeypatch, spec, tmp_path):
-    monkeypatch.setattr(compare, "check_host", lambda _: None)
+    monkeypatch.setattr(check, "check_host", lambda _: None)
     (tmp_path / "mine.py").write_text("from wanbench.workloads.algorithms.ssgd import SSGD as Mine\n")
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *arguments], cwd=tmp_path, check=True)
+        git(tmp_path, *arguments)
     spec.write_text(spec.read_text().replace("ssgd = {}", 'mine = { kind = "mine:Mine" }'))
     said = refused("check", "t.toml", "--testbed", "docker", "--base", "HEAD")
     assert said.startswith("wanbench: t.toml: containers run the code of their image, not of a checkout; ")
@@ -245,8 +245,8 @@ def test_an_image_that_both_revisions_would_share_is_refused(monkeypatch, spec, 
 @pytest.mark.parametrize(("head", "same"), [({"a.py": "1"}, True), ({"a.py": "2"}, False), ({"b.py": "1"}, False)])
 def test_sides_that_ran_the_same_code_are_said_to_be_the_same(monkeypatch, spec, tmp_path, head, same):
     """The files that ran decide, and not the revisions: those of an unmeasured change differ."""
-    monkeypatch.setattr(compare, "check_host", lambda _: None)
-    monkeypatch.setattr(compare.sides, "opened", lambda role, title, *_: nullcontext(Side(role, title, same=role)))
+    monkeypatch.setattr(check, "check_host", lambda _: None)
+    monkeypatch.setattr(check.sides, "opened", lambda role, title, *_: nullcontext(Side(role, title, same=role)))
 
     def measure(measurement, repeats, leave_out):
         measurement.ran = {"a.py": "1"} if measurement.side.role == "base" else head

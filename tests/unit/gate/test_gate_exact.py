@@ -10,8 +10,7 @@ from gate_rows import alone, row
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline
 from wanbench.harness.gate.exact import compare, entries
-from wanbench.harness.gate.names import by_name
-from wanbench.harness.gate.verdict import Judgement, Verdict
+from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import GateTable
 

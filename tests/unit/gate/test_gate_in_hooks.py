@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from git_command import git
 
 from wanbench.harness.process.git import environment
 
-WHO = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 # Opens both sides as `check --base HEAD` does, and asks for the revision as every run does.
 OPENS = """
 import sys, time
@@ -27,12 +27,6 @@ with opened("head", ".", (), scratch) as head, opened("base", {base!r}, setup, s
     Path({report!r}).write_text(repr(report))
     time.sleep({sleeps})
 """
-
-
-def git(folder, *arguments, check=True) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, env=os.environ | WHO, capture_output=True, text=True)
-    assert done.returncode == 0 or not check, done.stderr
-    return done.stdout.strip()
 
 
 def state(folder: Path) -> dict[str, object]:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.gate import annotations, junit, noise, summary
-from wanbench.harness.gate.text import as_text
+from wanbench.harness.gate import noise, output
+from wanbench.harness.gate.output import as_text
 from wanbench.harness.gate.verdict import Judgement, Report, Timing, Verdict
 
 TIMING = Timing(0.412, 0.498, 0.209, 0.181, 0.238, 0.019, 0.05, 10)
@@ -80,7 +80,7 @@ def test_the_text_shows_the_noise_of_every_change_and_the_worst_cell_first():
 
 
 def test_the_summary_begins_with_the_verdicts_and_escapes_markdown():
-    text = summary.as_markdown(REPORT)
+    text = output.as_markdown(REPORT)
     assert text.splitlines()[:3] == [
         "### wanbench check: wan-gate",
         "",
@@ -94,7 +94,7 @@ def test_the_summary_begins_with_the_verdicts_and_escapes_markdown():
 @pytest.mark.parametrize("limit", [400, 700, 2000])
 def test_a_summary_that_is_too_long_is_cut_and_shows_how_many_lines_are_missing(limit):
     many = report(*[Verdict.REGRESSED] * 500)
-    text = summary.as_markdown(many, limit)
+    text = output.as_markdown(many, limit)
     assert len(text.encode()) <= limit
     assert "**500 regressed.**" in text
     shown = text.count("REGRESSED")
@@ -103,9 +103,9 @@ def test_a_summary_that_is_too_long_is_cut_and_shows_how_many_lines_are_missing(
 
 def test_the_summaries_of_one_step_together_fit_githubs_limit(tmp_path):
     path = tmp_path / "summary.md"
-    path.write_text("x" * (summary.GITHUB_LIMIT_BYTES - 500))
-    summary.append(path, report(*[Verdict.REGRESSED] * 500))
-    assert path.stat().st_size <= summary.GITHUB_LIMIT_BYTES
+    path.write_text("x" * (output.GITHUB_LIMIT_BYTES - 500))
+    output.append_summary(path, report(*[Verdict.REGRESSED] * 500))
+    assert path.stat().st_size <= output.GITHUB_LIMIT_BYTES
     assert "**500 regressed.**" in path.read_text()
 
 
@@ -114,22 +114,22 @@ def test_github_shows_ten_annotations_so_the_worst_come_first():
     every = Report(
         "e", "b", cells=(*many, Judgement("f", Verdict.FAILED, "50%\nlost"), Judgement("i", Verdict.IMPROVED))
     )
-    lines = annotations.commands(every, "a,b:c.toml")
+    lines = output.as_annotations(every, "a,b:c.toml")
     assert len(lines) == 8
     assert [line.partition(" ")[0] for line in lines] == ["::error", "::error", "::notice", *["::error"] * 5]
     assert lines[0] == "::error file=a%2Cb%3Ac.toml,title=wanbench check::1 failed: f"
     assert lines[1].endswith("::40 regressed: " + ", ".join(f"c{i}" for i in range(10)) + " and 30 more")
     assert lines[3].endswith("::c39: regressed +39.0 %25")
     all_kinds = Report("e", "b", cells=(*every.cells, Judgement("n", Verdict.NOT_COMPARABLE), *report(*Verdict).cells))
-    assert len(annotations.commands(all_kinds, "s.toml")) == annotations.MOST
+    assert len(output.as_annotations(all_kinds, "s.toml")) == output.MOST
 
 
 def test_an_unchanged_report_has_no_annotation():
-    assert annotations.commands(report(Verdict.UNCHANGED), "s.toml") == []
+    assert output.as_annotations(report(Verdict.UNCHANGED), "s.toml") == []
 
 
 def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
-    junit.write(tmp_path / "new" / "gate.xml", REPORT)
+    output.write_junit(tmp_path / "new" / "gate.xml", REPORT)
     suite = ElementTree.parse(tmp_path / "new" / "gate.xml").getroot()
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "6",
@@ -141,11 +141,11 @@ def test_junit_has_a_case_for_every_cell_and_requirement(tmp_path):
     assert found["diloco w4 80ms"] == [("failure", "regressed (+20.9 %): messages_sent 4 -> 8 (+100 %)")]
     assert found["diloco w4 1ms"] == [("skipped", "inconclusive")]
     assert found["ddp w4 80ms"] == []
-    assert "<system-out>met: is 0.99</system-out>" in junit.as_junit(REPORT)
+    assert "<system-out>met: is 0.99</system-out>" in output.as_junit(REPORT)
 
 
 def test_junit_replaces_characters_that_xml_cannot_hold():
-    text = junit.as_junit(Report("e", "b", cells=(Judgement("c", Verdict.FAILED, "a\x1b[31mb"),)))
+    text = output.as_junit(Report("e", "b", cells=(Judgement("c", Verdict.FAILED, "a\x1b[31mb"),)))
     assert ElementTree.fromstring(text)[0][0].get("message") == "failed: a?[31mb"
 
 
@@ -158,7 +158,7 @@ def test_json_holds_the_whole_report():
 
 def test_an_unwritable_output_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    for write in (junit.write, summary.append):
+    for write in (output.write_junit, output.append_summary):
         with pytest.raises(HostError, match="cannot write"):
             write(tmp_path / "file" / "x", REPORT)
 

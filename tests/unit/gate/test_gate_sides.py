@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+from git_command import git
 
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
-from wanbench.harness.gate.provenance import OwnFiles
 from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
-from wanbench.harness.gate.sides import opened, recorded
-
-
-def git(folder, *arguments) -> str:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+from wanbench.harness.gate.sides import OwnFiles, opened, recorded
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from git_command import git
 
-from wanbench.harness.gate.provenance import HOOK, OtherFiles, OwnFiles
+from wanbench.harness.gate.sides import HOOK, OtherFiles, OwnFiles
 
 LINE = "import mypkg.helper; print(mypkg.helper.version)"
 # What setuptools installs for a project that is no plain folder of packages.
@@ -28,11 +29,6 @@ class Editable:
 def install():
     sys.meta_path.{add}
 """
-
-
-def git(folder, *arguments) -> str:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def package(folder: Path, version: str) -> None:

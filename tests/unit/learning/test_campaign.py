@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 
-from wanbench.harness.learning.campaign import at_an_end, best, data_hash
+from wanbench.harness.learning.campaign import Rates, Trial, at_an_end, best, data_hash
 from wanbench.harness.learning.recording import read
-from wanbench.harness.learning.trials import Rates, Trial
 
 DESIGN = """\
 schema = 1

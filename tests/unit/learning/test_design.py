@@ -6,8 +6,7 @@ import pytest
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import design as designs
-from wanbench.harness.learning.campaign import tuning
-from wanbench.harness.learning.trials import Rates, grid, spec_of, timed, trials
+from wanbench.harness.learning.campaign import Rates, grid, spec_of, timed, trials, tuning
 from wanbench.workloads.algorithms import registry
 
 SMALL = {

@@ -9,8 +9,7 @@ from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixtu
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import recording as recordings
-from wanbench.harness.learning.extend import extended
-from wanbench.harness.learning.recording import read
+from wanbench.harness.learning.recording import extended, read
 
 DESIGN = """\
 schema = 1
@@ -20,7 +19,7 @@ profiles = ["lan"]
 workload = { name = "digits-cnn" }
 network = { rtt = "1ms" }
 train = { batch_size = 8, until = "12 steps", eval_every = 6 }
-tune = { lr = [0.01, 0.1] }
+tune = { lr = [0.1] }
 
 [settings]
 ssgd = {}

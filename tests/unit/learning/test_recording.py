@@ -12,8 +12,7 @@ from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is use
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import recording as recordings
 from wanbench.harness.learning.recording import Recording, Trajectory, curve, read
-from wanbench.harness.learning.summary import lines, text
-from wanbench.harness.learning.table import tables
+from wanbench.harness.learning.summary import lines, tables, text
 
 STEPS = [10, 20]
 
@@ -80,13 +79,6 @@ def test_a_damaged_recording_is_refused_in_one_line(tmp_path, content):
     (tmp_path / "t.json.gz").write_bytes(content)
     with pytest.raises(SpecError, match=r"t\.json\.gz: not a recording of a design"):
         read(tmp_path / "t.json.gz")
-
-
-def test_steps_to_target_are_given_by_seed_and_none_where_it_is_never_reached():
-    found = recording(trajectory(seed=1, accuracy=(0.5, 0.9)), trajectory(seed=2, accuracy=(0.5, 0.6)))
-    assert found.steps_to_target("ssgd", 0.7) == {1: pytest.approx(15), 2: None}
-    with pytest.raises(SpecError, match="t: base: no setting 'sgd'; did you mean 'ssgd'"):
-        found.steps_to_target("sgd", 0.7)
 
 
 def test_a_line_has_the_mean_over_seeds_and_the_paired_difference_from_the_reference():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.measure.ping import read_pings
-from wanbench.harness.measure.readings import read
+from wanbench.harness.measure.profile import read
 from wanbench.harness.timeline.convert import convert
 from wanbench.netprofiles import load
 from wanbench.netprofiles.user_file import read_text

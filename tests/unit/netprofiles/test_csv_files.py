@@ -5,6 +5,7 @@ import math
 import pytest
 
 from wanbench.netprofiles import Delay, Packets, ProfileError, Provenance, Rate, Ratio, Size, load
+from wanbench.netprofiles.csv_file import COLUMNS
 
 
 @pytest.fixture
@@ -86,10 +87,7 @@ def test_the_directions_of_a_path_in_csv_can_differ(csv):
     assert math.isclose(profile.rtt("a", "b").ms, 100)
 
 
-_COLUMNS = (
-    "expected src, dst, rtt_ms, one_way_ms, jitter_ms, loss_pct, loss_burst, rate_mbps, buffer, up_mbps, down_mbps, "
-    "local_rtt_ms"
-)
+_COLUMNS = f"expected {', '.join(COLUMNS)}"
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_payload_scaling_keeps_the_time_and_the_provenance_of_every_transfer():
 def test_a_scaled_rate_is_no_longer_called_measured():
     provenance = {"rate": MEASURED, "rtt": MEASURED}
     profile = two_sites(rate=Rate.from_mbit(80), buffer=Size(1000), provenance=provenance)
-    path = profile.with_rate_scale(0.5).path("oregon", "london")
+    path = profile.scaled(0.5, "rate_scale").path("oregon", "london")
     assert (path.rate, path.buffer) == (Rate.from_mbit(40), Size(1000))
     assert path.provenance["rate"] == Provenance("given", "0.5 x measured value of: a ping")
     assert path.provenance["rtt"] == MEASURED
@@ -173,32 +173,34 @@ def test_a_scaled_rate_is_no_longer_called_measured():
 
 def test_a_scaled_rtt_scales_jitter_and_local_links_too():
     profile = two_sites(jitter=ms(10), provenance={"rtt": MEASURED})
-    slow = profile.with_rtt_scale(3)
+    slow = profile.scaled(3, "rtt_scale")
     path = slow.path("oregon", "london")
     assert (path.delay, path.jitter) == (ms(120), ms(30))
     assert slow.rtt("oregon", "oregon") == ms(3)
     assert path.provenance["rtt"] == Provenance("given", "3 x measured value of: a ping")
     assert slow.site("oregon").up == profile.site("oregon").up
-    assert profile.with_rtt_scale(0).max_rtt() == Delay(0)
+    assert profile.scaled(0, "rtt_scale").max_rtt() == Delay(0)
 
 
 def test_rounding_never_turns_a_valid_profile_into_an_invalid_one():
     profile = two_sites(jitter=Delay(13_333_333))
     for factor in (1e-7, 1.1e-7, 0.333, 0.7777777):
-        path = profile.with_rtt_scale(factor).path("oregon", "london")
+        path = profile.scaled(factor, "rtt_scale").path("oregon", "london")
         assert 3 * path.jitter.ns <= path.delay.ns
 
 
 @pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
 def test_impossible_factors_are_refused(factor):
     assert refusal(two_sites().scaled, factor) == (f"payload scale {factor} is invalid; expected a number above zero")
-    assert refusal(two_sites().with_rate_scale, factor) == (
+    assert refusal(two_sites().scaled, factor, "rate_scale") == (
         f"rate_scale {factor} is invalid; expected a number above zero"
     )
 
 
 def test_an_rtt_scale_can_be_zero_but_not_negative():
-    assert refusal(two_sites().with_rtt_scale, -1) == ("rtt_scale -1 is invalid; expected a number of zero or more")
+    assert refusal(two_sites().scaled, -1, "rtt_scale") == (
+        "rtt_scale -1 is invalid; expected a number of zero or more"
+    )
 
 
 def test_a_rate_scaled_below_one_bit_per_second_is_refused():
@@ -222,7 +224,7 @@ def test_a_uniform_profile_behaves_like_one_with_its_paths_written_out():
     lazy = uniform(4, ms(100), jitter=ms(3))
     written = Profile(lazy.name, lazy.description, lazy.sites, dict(lazy.paths))
     assert lazy == written
-    for change in (lambda p: p.scaled(0.5), lambda p: p.with_rtt_scale(2), lambda p: p.with_rate_scale(2)):
+    for change in (lambda p: p.scaled(0.5), lambda p: p.scaled(2, "rtt_scale"), lambda p: p.scaled(2, "rate_scale")):
         assert change(lazy) == change(written)
         assert change(lazy).to_json() == change(written).to_json()
     assert ("w0", "w9") not in lazy.paths

@@ -7,7 +7,6 @@ from algorithm_examples import EXAMPLES, KINDS, written
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.emulators.plan import PAYLOAD_SHARE
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
@@ -23,7 +22,7 @@ def cell_of(kind, *changes, params=None, rtt="10ms", workers=4):
 
 
 def simulated(cell, shuffle=None):
-    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 @pytest.mark.parametrize(("kind", "params"), EXAMPLES, ids=str)
@@ -31,7 +30,7 @@ def test_it_learns(kind, params):
     until = ("[algorithms]", "[train]\nuntil = '40 steps'\nlr = 0.1\n\n[algorithms]")
     workers = 4 if kind in {"sgp", "adpsgd"} else 2
     outcome = simulated(cell_of(kind, DIGITS, until, params=params, rtt="40ms", workers=workers)).outcomes[0]
-    assert outcome.evaluations[-1]["accuracy"] > 0.3  # a tenth is chance
+    assert outcome.evaluations[-1].accuracy > 0.3  # a tenth is chance
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"osgp", "adpsgd"}])
@@ -40,9 +39,9 @@ def test_phantoms_send_the_same_and_take_the_same_time_as_real_vectors(kind):
     workers = 3 if kind == "sgp" else 2
     runs = [simulated(cell_of(kind, (DIGITS[0], table), rtt="20ms", workers=workers)) for table in tables]
     for real, phantom in zip(*(run.steps.first_rank for run in runs), strict=True):
-        assert phantom["messages_sent"] == real["messages_sent"]
-        assert phantom["payload_bytes"] == pytest.approx(real["payload_bytes"], rel=0.001)
-        assert phantom["end_ns"] == pytest.approx(real["end_ns"], rel=0.05)
+        assert phantom.messages_sent == real.messages_sent
+        assert phantom.payload_bytes == pytest.approx(real.payload_bytes, rel=0.001)
+        assert phantom.end_ns == pytest.approx(real.end_ns, rel=0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -51,14 +50,14 @@ def test_the_switching_order_of_workers_changes_no_row(kind):
     plain, shuffled = simulated(cell), simulated(cell, shuffle=7)
     assert plain.steps.first_rank == shuffled.steps.first_rank
     assert plain.outcomes == shuffled.outcomes
-    assert sum(outcome.total["messages_sent"] for outcome in plain.outcomes.values()) > 5
+    assert sum(outcome.total.messages_sent for outcome in plain.outcomes.values()) > 5
 
 
 def test_asynchronous_averaging_never_stalls_and_synchronous_gossip_waits_for_its_neighbours():
     stalls = {}
     for kind in ("adpsgd", "dpsgd", "sgp"):
         outcomes = simulated(cell_of(kind, NUMBERS, rtt="60ms")).outcomes
-        stalls[kind] = sum(outcome.window["stall_ns"] for outcome in outcomes.values())
+        stalls[kind] = sum(outcome.window.stall_ns for outcome in outcomes.values())
     assert stalls["adpsgd"] == 0
     assert stalls["dpsgd"] > 0
     assert stalls["sgp"] > stalls["dpsgd"]  # dpsgd sends before it computes
@@ -120,5 +119,5 @@ def test_adamw_trains_with_algorithms_that_do_not_need_linear_steps(algorithm):
     adamw = ("[algorithms]", "[train]\nuntil = '40 steps'\noptimizer = 'adamw'\nlr = 0.005\n\n[algorithms]")
     (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", algorithm), DIGITS, adamw))
     outcome = simulated(cell).outcomes[0]
-    assert outcome.evaluations[-1]["accuracy"] > 0.5
+    assert outcome.evaluations[-1].accuracy > 0.5
     assert outcome.replica_spread < 1e-5

@@ -8,8 +8,8 @@ from small_spec import GOOD, cells, edited, refusal, swept
 
 from wanbench.harness.emulators.impairments.loss import in_bursts
 from wanbench.harness.plan.cell import BASELINE
-from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
+from wanbench.netprofiles.path import EFFECTS
 
 # ---------------------------------------------------------------- the cells of a sweep
 
@@ -106,7 +106,7 @@ def test_until_does_not_make_the_one_worker_cell_longer():
 
 def test_a_sweep_of_loss_with_bursts_can_start_at_no_loss():
     found = swept(edited(('rate = "1Gbit"', "loss_burst = 5"), ("[2]", '[2]\nloss = ["0%", "1%"]')))
-    links = [network_of(cell).links[0, 1] for cell in found]
+    links = [cell.emulated_network.links[0, 1] for cell in found]
     assert [(link.loss, in_bursts(link)) for link in links] == [(0.0, False), (0.01, True)]
 
 
@@ -187,7 +187,7 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
             '"train.lrr" = [0.1]',
             "x.toml (sweep): train.lrr: unknown key; did you mean 'lr'?",
         ),
-        ("workers = [2]", '"trian.lr" = [0.1]', "x.toml: sweep.trian.lr: cannot be swept; did you mean 'train.lr'?"),
+        ("workers = [2]", '"trian.lr" = [0.1]', "x.toml: sweep.trian.lr: cannot be swept; did you mean 'train'?"),
         (
             "workers = [2]",
             '"gate.require" = [1]',
@@ -253,7 +253,7 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         (
             [('rate = "1Gbit"', "rtt_scale = 2.0")],
             "x.toml: network.rtt_scale: only a named profile takes it; "
-            "uniform takes rtt, rate, jitter, loss, loss_burst",
+            f"uniform takes {', '.join(['rtt', 'rate', *(effect.key for effect in EFFECTS)])}",
         ),
         (
             [('rtt = ["10ms"]', "")],

@@ -6,7 +6,6 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.plan.law import PredictInputs, predict
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
@@ -19,7 +18,7 @@ def cells_of(algorithm, *changes):
 
 
 def simulated(cell, shuffle=None):
-    return simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 def test_a_list_of_compressors_expands_into_one_algorithm_each():
@@ -73,7 +72,7 @@ def test_phantoms_send_the_same_as_real_vectors(compression):
         algorithm = f"delayed = {{ delay = 2, compression = '{compression}' }}"
         (cell,) = cells_of(algorithm, (DIGITS[0], table), ("10ms", "20ms"))
         outcome = simulated(cell).outcomes[0]
-        sent.append((outcome.window["payload_bytes"], outcome.window["messages_sent"]))
+        sent.append((outcome.window.payload_bytes, outcome.window.messages_sent))
     assert sent[0] == sent[1]
     numel = 38_282
     bytes_each = {"topk": 8 * 383, "fp16": 2 * numel, "signsgd": 4 + 4786, "qsgd": 75 * 4 + numel // 2}[compression]
@@ -127,4 +126,4 @@ def test_it_still_learns_and_the_switching_order_changes_nothing(algorithm):
     (cell,) = cells_of(f"{algorithm}\n[train]\nuntil = '40 steps'\nlr = 0.1", DIGITS)
     plain, shuffled = simulated(cell), simulated(cell, shuffle=3)
     assert plain.outcomes == shuffled.outcomes
-    assert plain.outcomes[0].evaluations[-1]["accuracy"] > 0.6
+    assert plain.outcomes[0].evaluations[-1].accuracy > 0.6

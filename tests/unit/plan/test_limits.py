@@ -7,7 +7,6 @@ from on_relay import expand
 
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
-from wanbench.harness.plan.load import expected_seconds
 from wanbench.harness.spec.experiment import Spec
 
 AWAKE = {"congestion": "reno", "slow_start_after_idle": False}
@@ -50,14 +49,14 @@ SSGD, HIDDEN = {"kind": "ssgd"}, {"kind": "delayed", "delay": 20}
 def test_losses_that_cost_more_than_the_message_silence_the_law():
     lossy = cell(SSGD, 10, rtt="200ms", rate="100Mbit", loss="0.1%")
     assert (lossy.predicted_step_time_s, lossy.law_gap) == (None, "packet loss")
-    assert expected_seconds(lossy) > 20  # the estimate of the run's length does not depend on the gap
+    assert lossy.expected_seconds > 20  # the estimate of the run's length does not depend on the gap
 
 
 def test_the_estimate_of_a_runs_length_has_the_messages_that_open_tcps_windows():
     slow = cell(SSGD, 10, rtt="10ms", rate="10Mbit")
     wire_s = predict(slow.law_inputs).all_reduce_s
     assert wire_s > 12  # a step is little else
-    assert expected_seconds(slow) == pytest.approx((slow.steps + 8 + 1) * wire_s, rel=0.03)  # four rounds of two; drain
+    assert slow.expected_seconds == pytest.approx((slow.steps + 8 + 1) * wire_s, rel=0.03)  # four rounds of two; drain
 
 
 @pytest.mark.parametrize(

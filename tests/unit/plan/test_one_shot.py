@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from on_relay import expand
 
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict, sent_bytes
-from wanbench.harness.plan.load import load_of
 from wanbench.harness.spec.experiment import Spec
 
 BASE = PredictInputs(
@@ -67,6 +66,6 @@ def test_the_predicted_load_counts_the_bytes_that_one_shot_sends():
     def busy(rtt: str) -> float:
         spec = Spec.load("latency-sweep").override({"sweep.rtt": [rtt], "algorithms": {"sparse": {"period": 4}}})
         cell = expand(spec, "latency-sweep")[-1]
-        return (load_of(cell).cpus - 0.01 * cell.workers) * predict(cell.law_inputs).step_time_s
+        return (cell.load.cpus - 0.01 * cell.workers) * predict(cell.law_inputs).step_time_s
 
     assert busy("1000ms") == pytest.approx(2 * busy("100ms"), rel=0.01)  # at 100 ms 1 MB goes in pieces

@@ -14,7 +14,6 @@ from on_relay import expand
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import PredictInputs, all_reduce_time
 from wanbench.harness.plan.ring_order import ring_order
-from wanbench.harness.rep.train import jobs
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import Delay, Profile, Rate, load, place, uniform
 from wanbench.netprofiles.path import Path
@@ -167,7 +166,7 @@ def cell(**changes: object) -> TrainingCell:
 
 def test_all_workers_and_the_law_have_the_same_order():
     best, ranks = cell(), cell(**{"comm.ring_order": "ranks"})
-    assert [job.ring for job in jobs(best, 0, "")] == [best.ring] * 8
+    assert [job.ring for job in best.repetition(0).jobs] == [best.ring] * 8
     assert ranks.ring == tuple(range(8))
     assert best.predicted_step_time_s < ranks.predicted_step_time_s
     assert best.key != ranks.key
@@ -183,4 +182,4 @@ def test_the_order_is_an_axis():
 def test_other_collectives_keep_the_order_of_ranks():
     direct = cell(**{"comm.collective": "gloo"})
     assert direct.ring == tuple(range(8))
-    assert jobs(direct, 0, "")[0].ring == ()
+    assert direct.repetition(0).jobs[0].ring == ()

@@ -6,11 +6,10 @@ import pytest
 from on_relay import expand
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.auto import SCALES, FixedHost
 from wanbench.harness.plan.cell import Cell
-from wanbench.harness.plan.load import Capacity, load_of, makespan
+from wanbench.harness.plan.load import Capacity, makespan
 from wanbench.harness.plan.plan import Plan, make
-from wanbench.harness.plan.scale import SCALES
 from wanbench.harness.spec.experiment import Spec
 
 GIB = 1 << 30
@@ -85,22 +84,22 @@ def at(scale: float) -> list[Cell]:
 def test_every_cell_keeps_to_the_limits_at_its_peak_and_the_next_scale_does_not():
     fitting = scale_of(auto())
     next_one = SCALES[SCALES.index(fitting) - 1]
-    assert max(load_of(cell).peak_cpus for cell in at(fitting)) <= LAPTOP.cpu_limit
-    assert max(load_of(cell).peak_cpus for cell in at(next_one)) > LAPTOP.cpu_limit
+    assert max(cell.load.peak_cpus for cell in at(fitting)) <= LAPTOP.cpu_limit
+    assert max(cell.load.peak_cpus for cell in at(next_one)) > LAPTOP.cpu_limit
 
 
 def test_memory_alone_can_decide():
     small = Capacity(64, 2 * GIB)
     fitting = scale_of(auto(host=small))
     assert 0.01 < fitting < scale_of(auto(host=Capacity(64, 256 * GIB)))
-    assert max(load_of(cell).memory_bytes for cell in at(fitting)) <= small.memory_limit
-    assert max(load_of(cell).memory_bytes for cell in at(SCALES[SCALES.index(fitting) - 1])) > small.memory_limit
+    assert max(cell.load.memory_bytes for cell in at(fitting)) <= small.memory_limit
+    assert max(cell.load.memory_bytes for cell in at(SCALES[SCALES.index(fitting) - 1])) > small.memory_limit
 
 
 def test_the_experiment_does_not_take_longer_than_at_the_smallest_scale():
     def seconds(scale: float) -> float:
         cells = expand(Spec.load("latency-sweep").override({"workload.payload_scale": scale}), "latency-sweep")
-        return makespan(sorted(map(load_of, cells), key=lambda load: -load.seconds), host.slots, host)
+        return makespan(sorted((cell.load for cell in cells), key=lambda load: -load.seconds), host.slots, host)
 
     host = Capacity(8, 16 * GIB)
     plan = built_in("latency-sweep", host)

@@ -16,8 +16,7 @@ from wanbench.harness.plan.load import (
     MEMORY_SHARE,
     Capacity,
     Load,
-    fits,
-    load_of,
+    first_that_fits,
     makespan,
     simulators,
     slots_for,
@@ -28,6 +27,10 @@ LOADS = st.lists(st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0.
 SLOTS = st.integers(1, 8)
 HOSTS = st.builds(Capacity, cores=st.integers(1, 16), memory_bytes=st.just(math.inf))
 TWO_CORES = Capacity(2, math.inf)
+
+
+def fits(load, running, host):
+    return first_that_fits([load], running, host) is not None
 
 
 @given(load=st.builds(Load, seconds=st.floats(0.1, 1000), cpus=st.floats(0, 1e6)), host=HOSTS)
@@ -119,7 +122,7 @@ def cell_with(**changes: object) -> Cell:
 
 
 def load(**changes: object) -> Load:
-    return load_of(cell_with(**changes))
+    return cell_with(**changes).load
 
 
 def test_a_repetition_takes_its_steps_and_more_on_a_slow_network():
@@ -131,7 +134,7 @@ def test_a_repetition_takes_its_steps_and_more_on_a_slow_network():
 def test_more_bytes_per_second_need_more_processor_time():
     def wire(**changes: object) -> float:
         cell = cell_with(**changes)
-        return load_of(cell).cpus - 0.01 * cell.workers
+        return cell.load.cpus - 0.01 * cell.workers
 
     # In segments of equal length: the largest.
     assert wire(**{"workload.payload_scale": 0.5}) == pytest.approx(2 * wire(**{"workload.payload_scale": 0.25}), 0.01)
@@ -159,7 +162,7 @@ def test_a_fast_path_is_cheap_because_its_segments_are_large(rate, rtt, segment_
     segments = sent / segment_bytes / cell.predicted_step_time_s  # per second
     one_packet_s, largest_s = 127.6e-6, 242.3e-6
     segment_s = one_packet_s + (largest_s - one_packet_s) * (segment_bytes - 1500) / (69000 - 1500)
-    assert load_of(cell).cpus - 4 * 0.01 == pytest.approx(segments * segment_s, rel=0.03)
+    assert cell.load.cpus - 4 * 0.01 == pytest.approx(segments * segment_s, rel=0.03)
 
 
 def test_at_its_peak_all_workers_send_at_their_rate():
@@ -189,12 +192,12 @@ def test_real_compute_uses_the_whole_host():
         '[algorithms]\nssgd = {}\n[sweep]\nworkers = [2]\nrtt = ["1ms"]\n',
         "x.toml",
     )
-    busy = load_of(expand(spec, "x.toml")[-1])
+    busy = expand(spec, "x.toml")[-1].load
     assert not fits(busy, [Load(1.0, 0.1)], Capacity(1000, math.inf))
 
 
 def test_one_worker_alone_costs_almost_nothing():
-    alone = load_of(expand(Spec.load("latency-sweep"), "latency-sweep")[0])
+    alone = expand(Spec.load("latency-sweep"), "latency-sweep")[0].load
     assert alone.cpus < 0.05
     assert alone.seconds == pytest.approx((3 + 20) * 0.3, rel=0.3)
 

@@ -11,7 +11,6 @@ from small_spec import edited
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.sources import known_before
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.run.host import check_host
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
@@ -64,11 +63,11 @@ def test_without_the_data_a_run_is_refused_before_it_starts():
 
 def test_the_code_hash_depends_on_the_text_of_this_python_and_only_for_the_workload_that_reads_it(monkeypatch):
     learning, digits = cell_of("name = 'gpt-stdlib'"), cell_of("name = 'digits-cnn'")
-    before = known_before(learning), known_before(digits)
+    before = known_before(learning.inputs), known_before(digits.inputs)
     sources = (*stdlib.sources(), ("new.py", b"print(1)"))
     monkeypatch.setattr(stdlib, "sources", lambda: sources)
     stdlib.digest.cache_clear()
-    after = known_before(learning), known_before(digits)
+    after = known_before(learning.inputs), known_before(digits.inputs)
     stdlib.digest.cache_clear()
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
 
@@ -79,6 +78,6 @@ def test_simulated_workers_learn_from_it(tmp_path, workload, chance, shards):
     data = f"data = '{mnist(tmp_path / 'mnist')}'" if workload == "mnist-cnn" else ""
     train = f"[train]\nuntil = '60 steps'\nlr = 0.05\nmomentum = 0.9\nbatch_size = 8\nshards = '{shards}'\n\n[sweep]"
     cell = cell_of(f"name = '{workload}'\n{data}", "x.toml", ("[sweep]", train))
-    found = simulate(jobs(cell, 0, ""), network_of(cell), Tcp())
-    assert found.outcomes[0].evaluations[-1]["accuracy"] > 2 * chance
-    assert found.outcomes[0].final_loss < 0.8 * found.steps.first_rank[0]["loss"]
+    found = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp())
+    assert found.outcomes[0].evaluations[-1].accuracy > 2 * chance
+    assert found.outcomes[0].final_loss < 0.8 * found.steps.first_rank[0].loss

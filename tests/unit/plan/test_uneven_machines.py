@@ -13,9 +13,7 @@ from small_spec import cells, edited, refusal, swept
 
 from wanbench.harness.analysis.summary import law_curve, predicted_scalability
 from wanbench.harness.plan.law import PredictError, PredictInputs, one_shot_bytes, predict
-from wanbench.harness.plan.load import load_of
 from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
-from wanbench.harness.rep.train import jobs, patience_s
 from wanbench.harness.results.row import describe
 
 FOUR = ("workers = [2]\nrtt", "workers = [4]\nrtt")
@@ -41,7 +39,7 @@ def test_equal_times_are_the_same_cells_and_rows_as_one_time(same):
     once, table = cells(edited(*WORLD)), cells(edited(*WORLD, given(same)))
     assert [cell.key for cell in table] == [cell.key for cell in once]
     assert [describe(cell, 0) for cell in table] == [describe(cell, 0) for cell in once]
-    assert [jobs(cell, 0, "") for cell in table] == [jobs(cell, 0, "") for cell in once]
+    assert [cell.repetition(0).jobs for cell in table] == [cell.repetition(0).jobs for cell in once]
 
 
 def test_each_worker_has_the_time_of_its_site_by_name_or_by_region():
@@ -50,7 +48,7 @@ def test_each_worker_has_the_time_of_its_site_by_name_or_by_region():
     (cell,) = swept(edited(*WORLD, place, times))
     assert cell.placement == ("oregon", "oregon", "ohio", "tokyo")
     assert seconds(cell) == [0.01, 0.01, 0.02, 0.07]
-    assert [job.workload["step_time"] for job in jobs(cell, 0, "")] == ["10ms", "10ms", "20ms", "70ms"]
+    assert [job.workload["step_time"] for job in cell.repetition(0).jobs] == ["10ms", "10ms", "20ms", "70ms"]
 
 
 def test_a_list_is_in_the_order_of_ranks_and_is_the_same_cell_as_a_table_of_the_same_times():
@@ -167,7 +165,7 @@ def test_workers_that_do_not_wait_send_at_their_own_pace():
     def sending(kind, times):
         """Processors for messages: those that steps of 1000 s do not need."""
         texts = [edited(("1000\n", "100_000\n"), FOUR, given(t), ("ssgd", kind)) for t in (times, '"1000s"')]
-        often, seldom = (load_of(swept(text)[0]).cpus for text in texts)
+        often, seldom = (swept(text)[0].load.cpus for text in texts)
         return often - seldom
 
     uneven = '["100ms", "100ms", "100ms", "1s"]'
@@ -180,8 +178,11 @@ def test_the_fastest_worker_waits_at_the_end_until_the_slowest_has_made_its_step
     times = given('["10ms", "10s"]')
     (waits_for_none,) = swept(edited(times, ("ssgd", "adpsgd")))
     (together,) = swept(edited(times))
-    assert jobs(waits_for_none, 0, "")[0].timeout_s > waits_for_none.steps * 9.9 + patience_s(waits_for_none)
-    assert jobs(together, 0, "")[0].timeout_s == 2 * patience_s(together)
+    assert (
+        waits_for_none.repetition(0).jobs[0].timeout_s
+        > waits_for_none.steps * 9.9 + waits_for_none.repetition(0).patience_s
+    )
+    assert together.repetition(0).jobs[0].timeout_s == 2 * together.repetition(0).patience_s
 
 
 # ---------------------------------------------------------------- the law

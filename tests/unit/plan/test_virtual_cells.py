@@ -9,7 +9,6 @@ from small_spec import cells, edited, refusal
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import round_trips
-from wanbench.harness.plan.load import memory_bytes
 from wanbench.harness.run.host import check_host
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import load, place
@@ -88,7 +87,7 @@ def test_an_unknown_switch_is_refused():
 def test_thousands_of_simulated_workers_need_little_memory():
     text = edited(VIRTUAL, ("params = 1000", "params = 1_000_000_000"))
     (cell,) = [cell for cell in cells(text) if not cell.is_baseline]
-    assert memory_bytes(cell) < 1 << 20
+    assert cell.memory_bytes < 1 << 20
     check_host([cell])
 
 

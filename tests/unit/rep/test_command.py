@@ -11,7 +11,6 @@ from on_relay import expand
 from wanbench.harness.errors import RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.rep.command import program_of, step_time
-from wanbench.harness.rep.group import group_environments
 from wanbench.harness.rep.sources import known_before
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
@@ -79,7 +78,7 @@ def test_placeholders_are_replaced_and_double_braces_become_braces(argument, res
 
 
 def test_every_axis_is_in_the_environment_of_the_program(tmp_path):
-    env = program_of(swept()[1], 2, tmp_path / "s").environment
+    env = program_of(swept()[1].repetition(2), tmp_path / "s").environment
     assert env["WANBENCH_H"] == "8"
     assert env["WANBENCH_RTT"] == "10ms"
     assert env["WANBENCH_WORKERS"] == "2"
@@ -97,7 +96,7 @@ def test_the_environment_of_a_command_has_the_algorithm_and_its_parameters(tmp_p
     found = swept(text.replace('"{H}"', '"{H}", "{algorithm}"'))
     assert [cell.label for cell in found][:3] == ["local-H1", "diloco-outer0.5-H1", "diloco-outer0.7-H1"]
     assert found[2].command[-1] == "diloco"
-    env = program_of(found[2], 0, tmp_path / "s").environment
+    env = program_of(found[2].repetition(0), tmp_path / "s").environment
     assert env["WANBENCH_ALGORITHM"] == "diloco"
     assert json.loads(env["WANBENCH_PARAMS"]) == {"outer": 0.7}
 
@@ -110,7 +109,7 @@ def test_a_users_algorithm_has_its_kind_in_the_environment_and_its_key_in_the_la
         "mine-compressiontopk-ratio0.1-H1",
         "mine-compressiontopk-ratio0.2-H1",
     ]
-    env = program_of(found[1], 0, tmp_path / "s").environment
+    env = program_of(found[1].repetition(0), tmp_path / "s").environment
     assert env["WANBENCH_ALGORITHM"] == "my_pkg.sync:Mine"
     assert json.loads(env["WANBENCH_PARAMS"]) == {"compression": {"kind": "topk", "ratio": 0.1}}
 
@@ -169,20 +168,20 @@ def test_the_code_hash_depends_on_the_script_and_not_on_other_files(tmp_path):
     (tmp_path / "t.py").write_text("one")
     (tmp_path / "other.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"t.py", "WANBENCH_H"'), str(tmp_path / "x.toml"))
-    before = known_before(cell)
+    before = known_before(cell.inputs)
     (tmp_path / "other.py").write_text("two!")
-    assert known_before(cell) == before
+    assert known_before(cell.inputs) == before
     (tmp_path / "t.py").write_text("two!")
-    assert known_before(cell) != before
+    assert known_before(cell.inputs) != before
 
 
 def test_the_code_hash_depends_on_a_module_of_the_folder(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "t.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"-m", "pkg.t"'), str(tmp_path / "x.toml"))
-    before = known_before(cell)
+    before = known_before(cell.inputs)
     (tmp_path / "pkg" / "t.py").write_text("two!")
-    assert known_before(cell) != before
+    assert known_before(cell.inputs) != before
 
 
 def test_a_row_describes_the_command_and_leaves_unknown_columns_null():
@@ -212,17 +211,17 @@ def test_the_collective_is_an_axis_of_its_own_and_in_the_row():
 
 def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec_says_so():
     cell = of_collectives()["direct"]
-    first, second = group_environments(replace(cell, processes=2))
+    first, second = replace(cell, processes=2).repetition(0).group
     assert settings({**first, "MASTER_ADDR": "127.0.0.1"}).sites == cell.placement[:1] * 2 + cell.placement[1:2] * 2
     (own, _, other, _), (back, *_) = (json.loads(each["WAN_PACES"]) for each in (first, second))
     assert own == [None, None]
     assert other == back
-    together, alone = json.loads(group_environments(cell)[0]["WAN_PACES"])[1]
+    together, alone = json.loads(cell.repetition(0).group[0]["WAN_PACES"])[1]
     assert other == pytest.approx([together / 4, alone / 2])  # two processes send, each to two
-    by_site = json.loads(group_environments(replace(cell, processes=2, collective="hierarchical"))[0]["WAN_PACES"])
+    by_site = json.loads(replace(cell, processes=2, collective="hierarchical").repetition(0).group[0]["WAN_PACES"])
     assert by_site[2] == pytest.approx([together, alone / 2])  # one process of each site sends
     assert (first["WAN_REPLACES_GLOO"], first["WAN_COLLECTIVE"]) == ("1", "direct")
-    assert "WAN_REPLACES_GLOO" not in group_environments(of_collectives()["gloo"])[0]
+    assert "WAN_REPLACES_GLOO" not in of_collectives()["gloo"].repetition(0).group[0]
 
 
 # ---------------------------------------------------------------- refusals
@@ -231,7 +230,7 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([('"{H}"', '"{h}"')], "x.toml: workload.command: {h} in '{h}' is not an axis of this sweep; known names: H, "),
+        ([('"{H}"', '"{h}"')], "workload.command: {h} in '{h}' is not an axis of this sweep; did you mean 'H'?"),
         ([('"{H}"', '"{H}{wokers}"')], "did you mean 'workers'?"),
         ([('"{H}"', '"{"')], "x.toml: workload.command: '{': expected an axis in each pair of braces, such as"),
         ([('"{H}"', '"{H:03d}"')], "x.toml: workload.command: '{H:03d}': expected an axis in each pair of braces"),
@@ -252,7 +251,7 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
         ([('command = ["python", "t.py", "--H", "{H}"]', "command = []")], "x.toml: workload.command: expected"),
         (
             [("[sweep]", "[run]\ntestbed = 'virtual'\n[sweep]")],
-            "x.toml: run.testbed: a command cannot be simulated; `wanbench calibrate -- CMD` turns it into a",
+            "x.toml: run.testbed: a command cannot be simulated; `wanbench exec --describe -- CMD` turns it into a",
         ),
     ],
 )  # fmt: skip
@@ -268,8 +267,8 @@ def test_an_axis_that_nothing_reads_is_refused_with_a_near_miss(tmp_path):
     with pytest.raises(SpecError) as caught:
         cells(GOOD + 'rtts = ["1ms"]\n', where)
     assert str(caught.value) == (
-        f"{where}: sweep.rtts: nothing reads this axis; did you mean 'rtt'? put {{rtts}} into workload.command, or "
-        "read WANBENCH_RTTS in the script"
+        f"{where}: sweep.rtts: nothing reads this axis; put {{rtts}} into workload.command, or read "
+        "WANBENCH_RTTS in the script; did you mean 'rtt'?"
     )
     assert cells(GOOD + "K = [1]\n", where)
 
@@ -296,7 +295,7 @@ def ends(*ms: float) -> list[int]:
 
 def timed(reported, *, lasted=None, more: str = ""):
     (cell, *_) = swept(edited(("[sweep]", f"{more}\n[sweep]")))
-    return step_time(cell, reported, lasted or {0: 9.0, 1: 12.0})
+    return step_time(cell.repetition(0), reported, lasted or {0: 9.0, 1: 12.0})
 
 
 def test_the_step_time_is_that_of_the_slowest_process_after_the_warm_up():

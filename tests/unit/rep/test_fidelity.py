@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.emulators.base import EmulatorStats
+from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
-from wanbench.harness.rep.train import network_of
 from wanbench.harness.spec.experiment import Spec
+from wanbench.workloads.process.finished import Processor
 
 IDLE_HOST = {"cpu_pct": 30.0, "softnet_dropped": 0}
 GOOD_PROBE = {"ok": True, "reasons": [], "one_way_error_ms": 0.1}
@@ -39,7 +39,7 @@ def stats(**fields) -> EmulatorStats:
 
 def reasons(of: Cell | None = None, host=IDLE_HOST, probe=GOOD_PROBE, **fields) -> list[str]:
     of = of or cell()
-    return judge(of, network_of(of), stats(**fields), host, probe)
+    return judge(of.repetition(0), stats(**fields), host, probe)
 
 
 def test_a_faithful_repetition_has_no_reasons():
@@ -164,7 +164,7 @@ def test_a_program_that_waits_for_a_processor_is_a_reason_only_if_others_use_the
 
 def test_the_share_of_others_is_what_neither_programs_nor_relay_used():
     host = {"cpu_pct": 80.0, "cores": 2}
-    processor = [{"waited_s": 1.0, "used_s": 4.0}, {"waited_s": 3.0, "used_s": 5.0}]
+    processor = [Processor(1.0, 4.0), Processor(3.0, 5.0)]
     assert share_of_programs(host, processor, stats(seconds=10.0, cpu_s=1.0)) == {
         "program_cpu_wait_pct": 30.0,
         "others_cpu_pct": 30.0,

@@ -74,7 +74,10 @@ def test_a_second_window_is_judged_too_and_one_reason_is_enough():
 
 def test_workers_relay_and_controller_are_gathered_and_a_lone_worker_has_no_relay():
     stats = SimpleNamespace(emulator="relay", pauses=((2, 3),))
-    finished = {0: {"lost": [[PAUSED, 5, 6]]}, 1: {"lost": [[THROTTLED, 1, 2]]}}
+    finished = {
+        0: SimpleNamespace(lost=[Lost(PAUSED, 5, 6)]),
+        1: SimpleNamespace(lost=[Lost(THROTTLED, 1, 2)]),
+    }
     controller = [Lost(PAUSED, 3, 4), Lost(THROTTLED, 3, 4)]
     assert [(each.who, each.cause) for each in gathered(finished, stats, controller)] == [
         ("worker 1", THROTTLED), ("the relay", PAUSED), ("the controller", PAUSED), ("worker 0", PAUSED)

@@ -10,10 +10,9 @@ import pytest
 from command_line import as_it_was, refused  # noqa: F401
 
 from wanbench.harness.errors import HostError, SpecError
-from wanbench.harness.rep import gpus
-from wanbench.harness.rep.program import Program
+from wanbench.harness.rep.program import Program, assign_gpus
 from wanbench.harness.testbeds.base import FolderMount, Group
-from wanbench.harness.testbeds.docker import mounts, own_code
+from wanbench.harness.testbeds.docker import mounts, testbed
 from wanbench.harness.testbeds.docker.testbed import host_options
 from wanbench.netprofiles import load
 
@@ -147,7 +146,7 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
     made = host_options(tmp_path, 0, "tun", Group(4, mounts=wanted))["mounts"]
     assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in made] == [
         ("/a", "/b", True), ("/c", "/d", False), (str(tmp_path), str(tmp_path), False),
-        *((mount["Source"], mount["Target"], True) for mount in own_code.mounts()),
+        *((mount["Source"], mount["Target"], True) for mount in testbed.mounts()),
     ]  # fmt: skip
 
 
@@ -165,12 +164,16 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
-        (("--testbed", "moon"), "--testbed moon: expected one of netns, docker"),
         (("--profile", "uniform"), "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
     assert refused(*EXEC, *arguments, "--", "true") == f"wanbench: {line}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_testbed_is_refused(tmp_path):
+    assert "'moon' is not one of 'netns', 'docker'" in refused(*EXEC, "--testbed", "moon", "--", "true")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -216,29 +219,29 @@ def driver(tmp_path, monkeypatch):
 
 
 def test_each_process_gets_one_gpu_and_workers_share_them_if_there_are_too_few(driver):
-    assert gpus.assign_gpus(2, 1, driver) == ("0", "1")
-    assert gpus.assign_gpus(3, 1, driver) == ("0", "1", "0")
-    assert gpus.assign_gpus(2, 2, driver) == ("0,1", "0,1")
+    assert assign_gpus(2, 1, driver) == ("0", "1")
+    assert assign_gpus(3, 1, driver) == ("0", "1", "0")
+    assert assign_gpus(2, 2, driver) == ("0,1", "0,1")
 
 
 def test_gpus_hidden_from_this_process_are_hidden_from_workers(driver, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert gpus.assign_gpus(2, 1, driver) == ("1", "1")
+    assert assign_gpus(2, 1, driver) == ("1", "1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     with pytest.raises(HostError, match="no NVIDIA GPU on this host"):
-        gpus.assign_gpus(1, 1, driver)
+        assign_gpus(1, 1, driver)
 
 
 def test_a_worker_needs_a_gpu_for_each_of_its_processes(driver):
     with pytest.raises(HostError) as caught:
-        gpus.assign_gpus(1, 3, driver)
+        assign_gpus(1, 3, driver)
     assert str(caught.value) == (
         "--device cuda: 3 processes per worker need as many GPUs, and this host has 2; use a smaller --nproc-per-node"
     )
 
 
 def test_without_a_gpu_exec_is_refused_in_one_line_and_nothing_runs(monkeypatch, tmp_path):
-    monkeypatch.setattr(gpus.assign_gpus, "__defaults__", (tmp_path / "none",))
+    monkeypatch.setattr(assign_gpus, "__defaults__", (tmp_path / "none",))
     said = refused(*EXEC, "--device", "cuda", "--", "true", code=3)
     assert said == (
         f"wanbench: --device cuda: no NVIDIA GPU on this host ({tmp_path}/none lists none, or "

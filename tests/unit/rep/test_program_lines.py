@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanbench.harness.rep.terminal import LONGEST, Lines, clean
+from wanbench.harness.rep.outputs import LONGEST, Lines, clean
 
 
 def shown(*pieces):

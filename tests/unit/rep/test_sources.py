@@ -16,9 +16,11 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from git_command import git
 from on_relay import expand
 
 from wanbench.harness.plan.cell import CommandCell
@@ -74,12 +76,8 @@ def template(tmp_path_factory) -> Path:
         (folder / "train.py").chmod(0o755)
         git(folder, "checkout", "-q", "-B", branch)
         git(folder, "add", "-A")
-        git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", branch)
+        git(folder, "commit", "-qm", branch)
     return folder
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=folder, check=True)
 
 
 class Project:
@@ -187,22 +185,22 @@ def test_what_is_stored_of_a_repetition_is_what_ran_whatever_was_edited_meanwhil
             if moment in moments:
                 project.edit()
 
-        known = sources.known_before(cell)
+        known = sources.known_before(cell.inputs)
         edit("before")
         with forked(partial(program, project, partial(edit, "between"))) as result:
             report = result()
         edit("after")
         ran = {str(project.folder / file): digest(version) for file, version in report["ran"].items()}
         assert {path: whole for _, path, whole in report["imports"]} == ran, (seed, case)
-        stored, void = sources.used(cell, known, [report])
+        stored, void = sources.used(cell.inputs, known, [SimpleNamespace(imports=report["imports"])])
         script = digest(report["ran"]["train.py"])[:12]
         assert (void == []) == (project.on_disk() == report["ran"] and known["train.py"] == script), (seed, case, void)
         voided += bool(void)
         if not void:
             assert sorted(stored.values()) == sorted([stored[sources.OURS], *(whole[:12] for whole in ran.values())])
-            assert sources.changed(cell, stored) is None
+            assert sources.changed(cell.inputs, stored) is None
             project.edit()
-            assert (sources.changed(cell, stored) is None) == (project.on_disk() == report["ran"]), (seed, case)
+            assert (sources.changed(cell.inputs, stored) is None) == (project.on_disk() == report["ran"]), (seed, case)
     assert 0 < voided < 25
 
 
@@ -276,22 +274,22 @@ def test_a_file_that_the_program_writes_is_no_source_and_one_that_runs_is(tmp_pa
         written(tmp_path / name, "1").chmod(mode)
     text = SPEC.replace('["./train.py"]', '["sh", "run.sh", "out.csv", "tool"]')
     cell = expand(Spec.from_toml(text, str(tmp_path / "x.toml")), str(tmp_path / "x.toml"))[-1]
-    known = sources.known_before(cell)
+    known = sources.known_before(cell.inputs)
     assert set(known) == {sources.OURS, "run.sh", "out.csv", "tool"}
     written(tmp_path / "out.csv", "2")
-    ran, void = sources.used(cell, known, [])
+    ran, void = sources.used(cell.inputs, known, [])
     assert (set(known) - set(ran), void) == ({"out.csv"}, [])
     (tmp_path / "tool").unlink()
-    assert sources.used(cell, known, [])[1] == ["tool changed while it was measured"]
+    assert sources.used(cell.inputs, known, [])[1] == ["tool changed while it was measured"]
     written(tmp_path / "run.sh", "2")
-    assert sources.used(cell, known, [])[1] == ["run.sh changed while it was measured"]
+    assert sources.used(cell.inputs, known, [])[1] == ["run.sh changed while it was measured"]
 
 
 def test_ranks_that_ran_different_bytes_make_a_repetition_void(tmp_path):
     (tmp_path / "train.py").touch()
     cell = cell_of(tmp_path)
-    reports = [{"imports": [["lib", str(tmp_path / "lib.py"), 64 * letter]]} for letter in "ab"]
-    void = sources.used(cell, sources.known_before(cell), reports)[1]
+    reports = [SimpleNamespace(imports=[("lib", str(tmp_path / "lib.py"), 64 * letter)]) for letter in "ab"]
+    void = sources.used(cell.inputs, sources.known_before(cell.inputs), reports)[1]
     assert void == ["lib.py: its processes ran different versions of it"]
 
 
@@ -301,11 +299,11 @@ def test_our_own_code_that_changes_makes_a_repetition_void(tmp_path, monkeypatch
     monkeypatch.setattr(sources, "_MEASURING", [ours])
     sources._ours.cache_clear()
     cell = cell_of(tmp_path)
-    known = sources.known_before(cell)
-    assert sources.used(cell, known, [])[1] == []
+    known = sources.known_before(cell.inputs)
+    assert sources.used(cell.inputs, known, [])[1] == []
     written(ours, "2")
     sources._ours.cache_clear()
-    assert sources.used(cell, known, [])[1] == ["wanbench itself changed while it was measured"]
+    assert sources.used(cell.inputs, known, [])[1] == ["wanbench itself changed while it was measured"]
 
 
 def test_planning_asks_the_code_as_it_is_now(tmp_path, monkeypatch):

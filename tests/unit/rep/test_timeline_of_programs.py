@@ -8,13 +8,13 @@ import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from on_relay import expand
 
-from wanbench.harness.emulators.base import EmulatorError
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.program import Ended, play_timeline
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import changes_of
-from wanbench.harness.timeline.file import read_timeline, schedule_for_program
+from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 
 CUT = '[[timeline]]\nat = "20ms"\nwhere = 1\ncut = true\n'

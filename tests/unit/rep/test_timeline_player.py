@@ -8,8 +8,7 @@ import time
 import pytest
 from small_spec import edited, swept
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.rep.train import schedule_of
+from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.testbeds.player import Player
 
 S = 1_000_000_000
@@ -34,7 +33,7 @@ class Recorder:
 
 def player_of(emulator, *entries):
     (cell,) = swept(edited(("[2]", "[3]")) + "".join(f"\n[[timeline]]\n{entry}\n" for entry in entries))
-    return Player(schedule_of(cell), emulator)
+    return Player(cell.repetition(0).schedule, emulator)
 
 
 def cut_paths(network):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_rows import latency_sweep
 
-from wanbench.harness.results.consistency import contradictions
+from wanbench.harness.results.verify import contradictions
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.api import Run
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.together import measure_all
-from wanbench.harness.show.headline import best_of, headline_of
-from wanbench.harness.show.report.findings import objections_to
+from wanbench.harness.show.best import best_row, best_sentence
+from wanbench.harness.show.report.checks import objections_to
 from wanbench.harness.show.tables import render
 from wanbench.harness.spec.experiment import Spec
 
@@ -80,7 +80,7 @@ def seen(folder: RunFolder) -> dict:
         "best": Run(folder).best().drop(columns="cell").to_json(),
         "table": render(rows, "table"),
         "pivot": render(rows, "pivot"),
-        "report": (headline_of(found), [best_of(network) for network in found], objections_to(folder, rows)),
+        "report": (best_sentence(found), [best_row(network) for network in found], objections_to(folder, rows)),
     }
 
 

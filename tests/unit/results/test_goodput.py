@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from wanbench.harness.results.goodput import goodput, recovered, undisturbed_step_times
+from wanbench.workloads.loop.job import Regrouped
 
 
 def epoch(number, members, steps, *, seconds=1.0, nbytes=0):
-    return {
-        "epoch": number, "members": members, "steps": steps, "begun_ns": 10**9, "ended_ns": round((1 + seconds) * 1e9),
-        "payload_bytes": nbytes,
-    }  # fmt: skip
+    return Regrouped(number, members, steps, steps[0], 10**9, round((1 + seconds) * 1e9), nbytes)
 
 
 def test_without_losses_every_step_counts():

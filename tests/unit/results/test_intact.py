@@ -10,10 +10,11 @@ import pytest
 from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is used by all
 
 from wanbench.harness import api
-from wanbench.harness.results import digests, intact
+from wanbench.harness.results import digests
 from wanbench.harness.results.record import record
-from wanbench.harness.results.steps import Steps, step_time_s
+from wanbench.harness.results.steps import ProgramStep, Steps, step_time_s
 from wanbench.harness.results.store import RunFolder
+from wanbench.harness.results.verify import file_objections, files_not_known
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 
@@ -33,7 +34,7 @@ def run(tmp_path, measured):
 
 
 def said(run) -> list[str]:
-    return [one.text for one in intact.objections(run)]
+    return [one.text for one in file_objections(run)]
 
 
 def rep(run) -> Path:
@@ -47,13 +48,13 @@ def edit(path: Path, **changes) -> None:
 
 def test_a_run_as_it_was_written_is_intact(run):
     assert said(run) == []
-    assert intact.unknown(run) is None
+    assert files_not_known(run) is None
 
 
 def test_a_window_begins_with_its_first_step_and_not_where_the_step_before_ended(tmp_path):
     steps = Steps()
     for step, end_s in enumerate((1.0, 2.5, 3.5)):  # TCP's windows were read for half a second
-        steps.add({"rank": 0, "step": step, "end_ns": int(end_s * 1e9), "step_time_s": 1.0})
+        steps.add(ProgramStep(0, step, int(end_s * 1e9), 1.0))
     steps.write(tmp_path / "steps.parquet")
     assert step_time_s(tmp_path / "steps.parquet", 1, 2) == pytest.approx(1.0, rel=1e-9)
 
@@ -66,7 +67,7 @@ def test_a_row_that_was_edited_is_named_with_what_the_steps_say(run):
         "rep 0: result.json was edited after it was written",
         f"rep 0: the step time is {before / 2:.6g} s, but {before:.6g} s by steps.parquet",
     ]
-    assert {one.cell for one in intact.objections(run)} == {rep(run).parent.name}
+    assert {one.cell for one in file_objections(run)} == {rep(run).parent.name}
 
 
 def test_an_edit_of_a_row_and_of_its_digest_is_seen_by_its_steps_alone(run):
@@ -128,14 +129,14 @@ def test_a_run_of_an_earlier_version_is_read_and_said_to_be_unknown(run):
     for path in run.path.glob("cells/*/rep-*/result.json"):
         edit(path, evidence=None)
     assert said(run) == []
-    assert intact.unknown(run).startswith("no digests.jsonl: measured or recorded by an earlier version")
+    assert files_not_known(run).startswith("no digests.jsonl: measured or recorded by an earlier version")
 
 
 def test_repetitions_without_a_digest_are_counted(run):
     (journal,) = run.path.glob(f"workers/*/{digests.FILE}")
     noted = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(line for line in noted if "/rep-0/" not in line or "ssgd" not in line))
-    assert intact.unknown(run).endswith("no digest, so later changes there are not seen")
+    assert files_not_known(run).endswith("no digest, so later changes there are not seen")
 
 
 @pytest.mark.parametrize(
@@ -160,5 +161,5 @@ def test_a_recording_has_digests_of_its_own_and_none_of_files_that_it_lacks(run,
 def test_what_is_recorded_is_intact_as_far_as_is_known(name):
     recorded = RunFolder(REFERENCE / name)
     assert said(recorded) == []
-    unknown = intact.unknown(recorded)
+    unknown = files_not_known(recorded)
     assert unknown is None or "not seen" in unknown  # if it was recorded before there were digests

@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from wanbench.harness.results.lock import RunLock
+from wanbench.harness.results.store import RunLock
 
 FLOCK = fcntl.flock
 

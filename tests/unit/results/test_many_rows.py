@@ -12,7 +12,7 @@ from many_repetitions import finished, plan, spec
 
 from wanbench.harness.analysis.summary import frame, records
 from wanbench.harness.results.row_files import RowFiles
-from wanbench.harness.results.steps import Steps, elapsed_per_step_s, step_time_s
+from wanbench.harness.results.steps import ProgramStep, Steps, elapsed_per_step_s, step_time_s
 from wanbench.harness.results.store import RunFolder
 
 
@@ -55,9 +55,7 @@ def test_no_file_is_asked_whether_it_is_a_link_because_listings_say_so(many, mon
 def test_verify_reads_steps_without_pandas(tmp_path, monkeypatch):
     steps = Steps()
     steps.extend(
-        {"rank": rank, "step": step, "end_ns": (step + 1) * 10**9 * (rank + 1), "step_time_s": rank + 1.0}
-        for rank in (1, 0)
-        for step in range(6)
+        ProgramStep(rank, step, (step + 1) * 10**9 * (rank + 1), rank + 1.0) for rank in (1, 0) for step in range(6)
     )
     steps.write(tmp_path / "steps.parquet")
     monkeypatch.setattr(pd, "read_parquet", None)

@@ -21,7 +21,7 @@ from on_relay import planned
 
 from wanbench.harness.errors import EXIT_FAILED, EXIT_OK
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.turn import SWITCH
+from wanbench.harness.run.host import SWITCH
 from wanbench.harness.spec.experiment import Spec
 
 BEAT_S = 0.05  # so a worker that stands for 0.15 s is taken for dead

@@ -7,7 +7,7 @@ from on_relay import expand
 
 from wanbench.harness.results import columns
 from wanbench.harness.results.row import describe
-from wanbench.harness.spec import keys
+from wanbench.harness.spec import experiment
 from wanbench.harness.spec.experiment import Spec
 
 COMMAND = {
@@ -20,11 +20,11 @@ COMMAND = {
 
 
 def test_every_key_of_a_spec_has_a_meaning():
-    assert [key.name for key in keys.described() if not key.meaning] == []
+    assert [key.name for key in experiment.described_keys() if not key.meaning] == []
 
 
 def test_a_key_says_what_it_takes_and_what_holds_without_it():
-    found = {key.name: key for key in keys.described()}
+    found = {key.name: key for key in experiment.described_keys()}
     assert (found["run.repeats"].takes, found["run.repeats"].default) == ("whole number", "3")
     assert found["run.emulator"].takes == '"auto" or "netem" or "relay"'
     assert found["network.place"].takes == '"blocked" or "round-robin" or table'

@@ -19,8 +19,8 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.claims import sweep
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.store import Found, RunFolder
-from wanbench.harness.run.repetitions import pending
+from wanbench.harness.results.store import Content, RunFolder
+from wanbench.harness.run.session import pending
 from wanbench.harness.spec.experiment import Spec
 
 TEXT = """\
@@ -160,7 +160,7 @@ def test_failed_tries_are_kept_counted_and_shown_until_one_succeeds(folder):
     first = fail(folder, cell, 0, "worker 1 died")
     second = fail(folder, cell, 0, "late", status="invalid")
     assert [path.name for path in (first, second)] == ["rep-0.failed-1", "rep-0.failed-2"]
-    assert [error["row"]["reason"] for error in folder.failures(cell, 0)] == ["worker 1 died", "late"]
+    assert [row["reason"] for row in folder.failures(cell, 0)] == ["worker 1 died", "late"]
     assert [(found["status"], found["reason"]) for found in folder.rows()] == [("invalid", "late")]
     assert not folder.is_finished(cell, 0)
     finish(folder, cell, 0)
@@ -172,7 +172,7 @@ def test_the_tenth_failure_comes_after_the_ninth(folder):
     cell = cells()[1]
     for number in range(1, 12):
         fail(folder, cell, 0, f"try {number}")
-    assert [error["row"]["reason"] for error in folder.failures(cell, 0)] == [f"try {n}" for n in range(1, 12)]
+    assert [row["reason"] for row in folder.failures(cell, 0)] == [f"try {n}" for n in range(1, 12)]
     assert [found["reason"] for found in folder.rows()] == ["try 11"]
 
 
@@ -188,7 +188,7 @@ def test_failures_of_other_repetitions_are_not_mixed_up(folder):
     cell = cells()[1]
     fail(folder, cell, 1, "one")
     fail(folder, cell, 10, "ten")
-    assert [error["row"]["reason"] for error in folder.failures(cell, 1)] == ["one"]
+    assert [row["reason"] for row in folder.failures(cell, 1)] == ["one"]
 
 
 # ---------------------------------------------------------------- damage
@@ -227,7 +227,7 @@ def test_a_row_that_is_none_is_left_out_and_named_with_the_reason(folder, change
     cell = cells()[1]
     finish(folder, cell, 0)
     path = folder.cell_folder(cell) / "rep-0" / "result.json"
-    assert folder.read() == Found([row(cell, 0)], [], [])
+    assert folder.read() == Content([row(cell, 0)], [], [])
     write_json(path, {**row(cell, 0), **change})
     found = folder.read()
     (said,) = found.problems
@@ -267,7 +267,7 @@ def test_folders_with_names_that_are_not_ours_are_left_alone(folder, name):
     finish(folder, cell, 0)
     assert [found["status"] for found in folder.rows()] == ["ok"]
     assert fail(folder, cell, 0, "later").name == "rep-0.failed-1"
-    assert folder.failures(cell, 0)[-1]["row"]["reason"] == "later"
+    assert folder.failures(cell, 0)[-1]["reason"] == "later"
     assert strange.is_dir()
 
 
@@ -349,7 +349,7 @@ def test_where_no_folder_can_be_made_a_new_run_is_refused(tmp_path):
 
 def test_a_second_harness_is_refused_with_exit_code_3(folder):
     code = (
-        "import sys; from pathlib import Path; from wanbench.harness.results.store import Found, RunFolder\n"
+        "import sys; from pathlib import Path; from wanbench.harness.results.store import Content, RunFolder\n"
         f"with RunFolder(Path({str(folder.path)!r})).lock():\n print('locked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

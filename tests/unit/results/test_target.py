@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from wanbench.harness.results.target import reached
+from wanbench.workloads.loop.job import Evaluated
 
 BEGIN_NS = 7_000_000_000
 CURVE = [
-    {"step": step, "end_ns": BEGIN_NS + round(seconds * 1e9), "accuracy": accuracy}
+    Evaluated(step, BEGIN_NS + round(seconds * 1e9), accuracy)
     for step, seconds, accuracy in ((0, 0.0, 0.1), (10, 2.0, 0.5), (20, 4.0, 0.4), (30, 9.0, 0.9))
 ]
 

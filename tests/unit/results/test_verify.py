@@ -6,8 +6,7 @@ from command_line import as_it_was, finished, refused, wanbench  # noqa: F401  #
 from synthetic_rows import latency_sweep
 
 from wanbench.harness.plan.law import window_steps
-from wanbench.harness.results.scalability import rescale
-from wanbench.harness.results.verify import (
+from wanbench.harness.results.rules import (
     ACCURACY_BAND,
     LOSS_BAND,
     MAX_EVENT_LATE_S,
@@ -15,10 +14,9 @@ from wanbench.harness.results.verify import (
     MAX_SPREAD_PCT,
     MIN_REPS,
     RULES,
-    not_applicable,
-    objections,
-    unmeasured,
 )
+from wanbench.harness.results.scalability import rescale
+from wanbench.harness.results.verify import CHECKS, not_applicable, objections, unmeasured
 
 
 @pytest.fixture
@@ -257,11 +255,12 @@ def test_the_help_states_every_rule_and_every_limit():
     text = wanbench("verify", "--help").stdout
     for rule in RULES:
         assert f"\n  {rule} " in text
+    assert [*RULES][:-1] == [*CHECKS]
     said = " ".join(text.split())
     for limit in (
-        f"a cell has {MIN_REPS} valid repetitions",
+        f"cell has {MIN_REPS} valid repetitions",
         f"differ by at most {MAX_SPREAD_PCT:g} %",
-        f"at least {window_steps(0, 1, 0)} steps and 3 (D + p) steps were measured, in multiples of p",
+        f"At least {window_steps(0, 1, 0)} steps and 3 (D + p) steps were measured, in multiples of p",
         f"at most {MAX_EVENT_LATE_S:g} s after it was due",
         f"at most {MAX_OVERHEAD_PCT:g} % of a step",
         f"accuracy is within {ACCURACY_BAND:g} of ssgd's",

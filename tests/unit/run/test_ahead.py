@@ -15,9 +15,9 @@ import pytest
 _AHEAD = """
 import json, os
 from pathlib import Path
-from wanbench.harness.process import ahead
+from wanbench.harness.process import priority
 
-ahead.run_ahead()
+priority.run_ahead()
 group = Path("/proc/self/autogroup")
 shown = Path("/proc/self/sched")
 lines = shown.read_text().splitlines() if shown.exists() else []

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from wanbench.harness.process import awake
+from wanbench.harness.process import priority
 
 HELD = """
 import os, sys
-from wanbench.harness.process import awake
-awake._is_virtual = lambda: True
-with awake.processors_awake():
+from wanbench.harness.process import priority
+priority._is_virtual = lambda: True
+with priority.processors_awake():
     print(os.getpid(), flush=True)
     sys.stdin.read()
 """
@@ -29,7 +29,7 @@ def kept_awake_by(parent: int) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             child_of = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if child_of == parent and b"process.awake" in (folder / "cmdline").read_bytes():
+            if child_of == parent and b"process.priority" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except OSError:  # it has just ended
             continue
@@ -51,11 +51,11 @@ def comes_true(claim: Callable[[], bool], within_s: float = 60.0) -> bool:
 
 @pytest.fixture
 def virtual(monkeypatch):
-    monkeypatch.setattr(awake, "_is_virtual", lambda: True)
+    monkeypatch.setattr(priority, "_is_virtual", lambda: True)
 
 
 def test_one_process_at_idle_priority_holds_each_processor_and_ends_with_the_run(virtual):
-    with awake.processors_awake():
+    with priority.processors_awake():
         processes = started_by(os.getpid())
         assert len(processes) == len(os.sched_getaffinity(0))
         assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
@@ -64,12 +64,12 @@ def test_one_process_at_idle_priority_holds_each_processor_and_ends_with_the_run
 
 
 def test_it_can_be_switched_off_and_a_real_machine_needs_none(virtual, monkeypatch):
-    monkeypatch.setenv(awake.SWITCH, "off")
-    with awake.processors_awake():
+    monkeypatch.setenv(priority.SWITCH, "off")
+    with priority.processors_awake():
         assert kept_awake_by(os.getpid()) == []
-    monkeypatch.delenv(awake.SWITCH)
-    monkeypatch.setattr(awake, "_is_virtual", lambda: False)
-    with awake.processors_awake():
+    monkeypatch.delenv(priority.SWITCH)
+    monkeypatch.setattr(priority, "_is_virtual", lambda: False)
+    with priority.processors_awake():
         assert kept_awake_by(os.getpid()) == []
 
 
@@ -84,7 +84,7 @@ def test_it_can_be_switched_off_and_a_real_machine_needs_none(virtual, monkeypat
 )
 def test_a_virtual_machine_needs_it_and_user_mode_linux_does_not(monkeypatch, about, needed):
     monkeypatch.setattr(Path, "read_text", lambda _: about)
-    assert awake._is_virtual() is needed
+    assert priority._is_virtual() is needed
 
 
 def test_a_killed_run_leaves_none():

@@ -8,7 +8,7 @@ from typing import Any
 
 from wanbench.harness.rep.program import Ended
 from wanbench.harness.results.columns import empty
-from wanbench.harness.run.closing import last_lines
+from wanbench.harness.run.attend import last_lines
 
 FOLDER = Path("results/exec-train")
 MEGABYTE = 1_000_000

@@ -9,8 +9,7 @@ import subprocess
 import pytest
 
 from wanbench.harness.process.owner import write_mark
-from wanbench.harness.run.ending import control_folder
-from wanbench.harness.run.host import stale_folders, sweep_stale
+from wanbench.harness.run.host import control_folder, stale_folders, sweep_stale
 
 
 @pytest.fixture

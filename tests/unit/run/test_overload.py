@@ -11,7 +11,6 @@ from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixtu
 from on_relay import expand
 from overloaded_host import overload, relay_stats
 
-from wanbench.harness.rep.train import network_of
 from wanbench.harness.run.room import Room
 from wanbench.harness.spec.experiment import Spec
 
@@ -62,7 +61,7 @@ def rows():
 
 
 def test_a_relay_that_is_called_in_time_is_not_late_and_one_that_is_called_late_is(monkeypatch):
-    network = network_of(expand(Spec.from_toml(SPEC, "x.toml"), "x.toml")[-1])
+    network = expand(Spec.from_toml(SPEC, "x.toml"), "x.toml")[-1].emulated_network
     punctual = relay_stats(network, PUNCTUAL_MS, monkeypatch)
     assert punctual.lateness_p99_ms <= PUNCTUAL_MS
     assert (punctual.read_lag_p99_ms, punctual.overdue_pct) == (PUNCTUAL_MS, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanbench.harness.run import redraw
+from wanbench.harness.run import session
 
 
 class Host:
@@ -29,9 +29,9 @@ def test_drawing_takes_at_most_a_tenth_of_the_time_however_many_repetitions_it_s
     drawing_s, times, tmp_path, monkeypatch
 ):
     host = Host(drawing_s)
-    monkeypatch.setattr(redraw.time, "monotonic", host.monotonic)
-    monkeypatch.setattr(redraw.subprocess, "Popen", host.popen)
-    redrawer = redraw.Redrawer(tmp_path)
+    monkeypatch.setattr(session.time, "monotonic", host.monotonic)
+    monkeypatch.setattr(session.subprocess, "Popen", host.popen)
+    redrawer = session.Redrawer(tmp_path)
     for _ in range(3600):
         host.now += 1
         redrawer.changed()

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from wanbench.harness.run.remaining import Remaining
+from wanbench.harness.run.progress import Remaining
 
 
 def said(count: int, each_s: float) -> tuple[list[float], int]:

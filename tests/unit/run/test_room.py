@@ -36,25 +36,29 @@ class Processors:
             self.room.sample(running)
 
 
+def for_another(room: Room, load: Load, running: Sequence[Running]) -> bool:
+    return room.first([load], running) is not None
+
+
 def test_the_first_may_always_start():
-    assert Room(EIGHT_CORES).for_another(Load(1.0, math.inf), [])
+    assert for_another(Room(EIGHT_CORES), Load(1.0, math.inf), [])
 
 
 def test_no_other_starts_before_the_first_has_told_what_it_costs_here():
     host = Processors(cost=None)
     first = [Running(LIGHT, 0.0)]
     host.run(SETTLE_S + 4, LIGHT.cpus, first)
-    assert not host.room.for_another(LIGHT, first)
+    assert not for_another(host.room, LIGHT, first)
     host.run(2, LIGHT.cpus, first)
-    assert host.room.for_another(LIGHT, first)
+    assert for_another(host.room, LIGHT, first)
 
 
 def test_repetitions_that_start_count_as_predicted():
     host = Processors()
     host.run(10, busy=0.0)
     running = [Running(Load(60.0, cpus=0.6, emulated=True), host.now)] * 3
-    assert host.room.for_another(Load(60.0, cpus=0.9, emulated=True), running)
-    assert not host.room.for_another(Load(60.0, cpus=1.1, emulated=True), running)
+    assert for_another(host.room, Load(60.0, cpus=0.9, emulated=True), running)
+    assert not for_another(host.room, Load(60.0, cpus=1.1, emulated=True), running)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
@@ -63,8 +67,8 @@ def test_one_repetition_starts_at_a_time_on_each_pair_of_processors(cores):
     host.run(10, busy=0.0)
     free = Load(60.0, cpus=0.0, emulated=True)
     most = max(1, cores // 2)
-    assert not host.room.for_another(free, [Running(free, host.now)] * most)
-    assert host.room.for_another(free, [Running(free, host.now - SETTLE_S)] * most)
+    assert not for_another(host.room, free, [Running(free, host.now)] * most)
+    assert for_another(host.room, free, [Running(free, host.now - SETTLE_S)] * most)
 
 
 @pytest.mark.parametrize(("busy", "starts"), [(LIMIT - 0.15, True), (LIMIT - 0.05, False)])
@@ -72,7 +76,7 @@ def test_one_repetition_starts_at_a_time_on_each_pair_of_processors(cores):
 def test_those_that_run_count_as_measured(predicted, busy, starts):
     host = Processors()
     host.run(SETTLE_S + 1, busy=busy)
-    assert host.room.for_another(LIGHT, [Running(Load(60.0, predicted), 0.0)]) is starts
+    assert for_another(host.room, LIGHT, [Running(Load(60.0, predicted), 0.0)]) is starts
 
 
 @pytest.mark.parametrize("cost", [0.5, 2.0, 8.0])
@@ -81,8 +85,8 @@ def test_what_the_first_cost_scales_the_prediction_of_all_others(cost):
     assert host.room.host.slowness == pytest.approx(cost)
     host.run(SETTLE_S + 1, busy=LIMIT - 1.0)
     others = [Running(LIGHT, 0.0)]
-    assert host.room.for_another(Load(60.0, cpus=0.95 / cost, emulated=True), others)
-    assert not host.room.for_another(Load(60.0, cpus=1.05 / cost, emulated=True), others)
+    assert for_another(host.room, Load(60.0, cpus=0.95 / cost, emulated=True), others)
+    assert not for_another(host.room, Load(60.0, cpus=1.05 / cost, emulated=True), others)
 
 
 def test_a_host_that_becomes_slower_is_noticed():
@@ -102,33 +106,33 @@ def test_all_that_run_share_the_memory():
     host = Processors(Capacity(8, 1000 / MEMORY_SHARE))
     host.run(20, busy=0.0)
     half = Load(60.0, 0.1, memory_bytes=500)
-    assert host.room.for_another(half, [Running(half, 0.0)])
-    assert not host.room.for_another(half, [Running(half, 0.0)] * 2)
+    assert for_another(host.room, half, [Running(half, 0.0)])
+    assert not for_another(host.room, half, [Running(half, 0.0)] * 2)
 
 
 def test_a_simulation_starts_beside_another_however_busy_the_processors_are():
     host = Processors(Capacity(2, math.inf))
     host.run(10, busy=2.0)
     simulation = Load(60.0, 1.0, simulated=True)
-    assert host.room.for_another(simulation, [Running(simulation, 0.0)])
-    assert not host.room.for_another(simulation, [Running(simulation, 0.0)] * 2)
+    assert for_another(host.room, simulation, [Running(simulation, 0.0)])
+    assert not for_another(host.room, simulation, [Running(simulation, 0.0)] * 2)
 
 
 def test_what_was_busy_long_ago_does_not_count():
     host = Processors()
     host.run(10, busy=2.0)
     host.run(WINDOW_S + 0.2, busy=0.1)
-    assert host.room.for_another(LIGHT, [Running(LIGHT, 0.0)])
+    assert for_another(host.room, LIGHT, [Running(LIGHT, 0.0)])
 
 
 def test_fewer_run_side_by_side_after_an_invalid_repetition_and_more_again_after_valid_ones():
     host = Processors()
     host.run(20, busy=0.65 * LIMIT)
     running = [Running(LIGHT, 0.0)]
-    assert host.room.for_another(LIGHT, running)
+    assert for_another(host.room, LIGHT, running)
     host.room.judged(host.now, valid=False)
-    assert not host.room.for_another(LIGHT, running)
-    assert host.room.for_another(Load(1.0, math.inf), [])
+    assert not for_another(host.room, LIGHT, running)
+    assert for_another(host.room, Load(1.0, math.inf), [])
     narrow = host.room.host.cpu_limit
     for _ in range(200):
         host.room.judged(host.now, valid=True, strain=0.9)
@@ -136,7 +140,7 @@ def test_fewer_run_side_by_side_after_an_invalid_repetition_and_more_again_after
     for _ in range(200):
         host.room.judged(host.now, valid=True, strain=0.2)
     assert narrow < LIMIT < host.room.host.cpu_limit < EIGHT_CORES.cpu_limit
-    assert host.room.for_another(LIGHT, running)
+    assert for_another(host.room, LIGHT, running)
 
 
 def test_repetitions_that_are_invalid_together_count_once():

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from wanbench.harness.errors import EXIT_INTERRUPTED
-from wanbench.harness.run.turn import SWITCH
+from wanbench.harness.run.host import SWITCH
 
 HOLD = """
 import subprocess, sys
 from wanbench.harness.errors import WanbenchError
-from wanbench.harness.run.turn import host_turn
+from wanbench.harness.run.host import host_turn
 try:
     with host_turn(lambda line: print(line, flush=True)) as how:
         print(how, flush=True)

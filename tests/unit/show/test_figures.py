@@ -23,12 +23,15 @@ from matplotlib.figure import Figure
 from wanbench.harness.analysis.summary import AnalysisError, cells, frame, pivots, records
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
-from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt, step_time
+from wanbench.harness.show.figures import draw_all
+from wanbench.harness.show.figures.bars import scalability_bars, step_time
 from wanbench.harness.show.figures.caption import caption, subject, titled
+from wanbench.harness.show.figures.curves import scalability_by_rtt
+from wanbench.harness.show.figures.drawing import save
 from wanbench.harness.show.figures.gallery import gallery, whole
 from wanbench.harness.show.figures.hover import inline_svg
 from wanbench.harness.show.figures.layout import fitting, text_in
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, save, styles
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, styles
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]

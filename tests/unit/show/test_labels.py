@@ -9,11 +9,12 @@ import synthetic_rows
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import frame, pivots
-from wanbench.harness.show.figures.ends import spread
-from wanbench.harness.show.figures.finding import percent, speed, waiting
+from wanbench.harness.show.figures.caption import speed, waiting
+from wanbench.harness.show.figures.curves import scalability_by_rtt
+from wanbench.harness.show.figures.layout import spread
 from wanbench.harness.show.figures.names import human
-from wanbench.harness.show.figures.pareto import Point, places
-from wanbench.harness.show.figures.scalability import scalability_by_rtt
+from wanbench.harness.show.figures.pareto import Place, name_places
+from wanbench.harness.text import percent
 
 
 def test_labels_stay_in_place_if_there_is_room_and_never_overlap():
@@ -24,10 +25,10 @@ def test_labels_stay_in_place_if_there_is_room_and_never_overlap():
 
 def test_points_that_coincide_share_a_label_and_too_many_points_have_none():
     axes = Figure(figsize=(3, 2)).add_axes((0, 0, 1, 1))
-    same = [Point(name, 0.5, 0.5, 0.4, 0.6) for name in ("a", "b")]
-    assert [label for label, _, _ in places(axes, same, (3.0, 2.0)) or []] == ["a, b"]
-    crowd = [Point("a long name" * 3, 0.5 + 0.02 * k, 0.5, 0.5, 0.5) for k in range(40)]
-    assert places(axes, crowd, (3.0, 2.0)) is None
+    same = [Place(name, 0.5, 0.5, 0.4, 0.6) for name in ("a", "b")]
+    assert [label for label, _, _ in name_places(axes, same, (3.0, 2.0)) or []] == ["a, b"]
+    crowd = [Place("a long name" * 3, 0.5 + 0.02 * k, 0.5, 0.5, 0.5) for k in range(40)]
+    assert name_places(axes, crowd, (3.0, 2.0)) is None
 
 
 def test_a_line_that_ends_early_says_where_and_is_not_counted_among_those_that_go_on():

@@ -12,8 +12,7 @@ from scipy import stats
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
 from wanbench.harness.show.figures.gallery import gallery
-from wanbench.harness.show.figures.learning import learning
-from wanbench.harness.show.figures.learning_time import by_speed, course, learning_time, points
+from wanbench.harness.show.figures.learning import by_speed, learning, learning_time, learning_time_points, means
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
@@ -52,7 +51,7 @@ def test_panels_are_networks_the_fastest_first_on_one_logarithmic_axis():
 
 def test_the_band_is_students_interval_of_the_mean():
     found = [repetition(1.0, seed) for seed in range(5)]
-    drawn = course(found)
+    drawn = means(found)
     for place in range(4):
         values = [each["accuracy"][place] for each in found]
         low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
@@ -63,7 +62,7 @@ def test_the_band_is_students_interval_of_the_mean():
 
 def test_an_evaluation_before_the_first_step_is_left_out():
     begun = {"step": [0, 20], "end_s": [0.0, 2.0], "accuracy": [0.1, 0.7], "loss": [None, 1.0]}
-    drawn = course([begun, begun])
+    drawn = means([begun, begun])
     assert (drawn.step, drawn.end_s, drawn.accuracy) == ([20.0], [2.0], [0.7])
     curves = {("ssgd", "ssgd"): ({}, [begun]), ("dts-d4-p4", "dts"): ({}, [{**begun, "end_s": [0.0, 0.2]}])}
     by_step, by_time = learning(curves, "digits", "subject", "about").axes
@@ -73,7 +72,7 @@ def test_an_evaluation_before_the_first_step_is_left_out():
 
 def test_two_repetitions_have_no_band():
     assert not any(axes.collections for axes in draw(repetitions=2).axes)
-    assert {point["accuracy_low_95"] for point in points(networks(2))} == {None}
+    assert {point["accuracy_low_95"] for point in learning_time_points(networks(2))} == {None}
 
 
 def test_the_title_compares_the_slowest_with_the_fastest_algorithm_on_the_slowest_network():
@@ -85,7 +84,7 @@ def test_the_title_compares_the_slowest_with_the_fastest_algorithm_on_the_slowes
 
 def test_curves_are_drawn_through_the_points():
     figure = draw()
-    for point in points(networks()):
+    for point in learning_time_points(networks()):
         axes = next(axes for axes in figure.axes if axes.get_title(loc="left") == point["network"])
         drawn = {(x, y) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)}
         assert (point["end_s"], 100 * point["accuracy"]) in drawn

@@ -12,18 +12,18 @@ from written_run import write_run
 
 from wanbench.harness.analysis.summary import frame, pivots
 from wanbench.harness.show.figures import layout
-from wanbench.harness.show.figures.step_time import step_time
-from wanbench.harness.show.figures.style import save
-from wanbench.harness.show.report import cell_table, content
+from wanbench.harness.show.figures.bars import step_time
+from wanbench.harness.show.figures.drawing import save
+from wanbench.harness.show.report import cells, content
 
 
 def test_the_page_finds_the_repetitions_of_a_cell_without_going_through_those_of_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(content, "_figures", lambda *_: ((), 0))
+    monkeypatch.setattr(content, "_figures", lambda *_: {"figures": [], "figures_left": 0})
 
     def page(folder, _made):
         return content.content_of(folder, folder.path / "report.html")
 
-    assert growth(page, tmp_path, 20, 80, lambda: instructions(cell_table), before=finished) < 1.2
+    assert growth(page, tmp_path, 20, 80, lambda: instructions(cells), before=finished) < 1.2
 
 
 def test_all_bars_of_a_panel_are_drawn_in_one_call_and_each_text_is_measured_once(monkeypatch):

@@ -7,8 +7,8 @@ from legible import assert_nothing_overlaps
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.show.figures.pace import Pace, pace
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
+from wanbench.harness.show.figures.timeline import Pace, pace
 
 CUT = [(6.0, "worker 3: cut off"), (11.0, "worker 3: healed")]
 FLAPS = [(1 + 0.5 * n, "worker 1: cut off" if n % 2 == 0 else "worker 1: healed") for n in range(60)]

@@ -12,8 +12,8 @@ from wanbench.harness.analysis.summary import frame, pivots
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
 from wanbench.harness.show.figures import draw_all
+from wanbench.harness.show.figures.drawing import write_points
 from wanbench.harness.show.figures.gallery import gallery
-from wanbench.harness.show.figures.points import write
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
 
@@ -63,7 +63,7 @@ def test_a_cell_without_a_result_has_its_status_and_no_number(tmp_path):
 
 def test_points_are_those_that_the_curves_pass_through(recorded, tmp_path):
     drawing = recorded["learning"]
-    points = read(write(drawing.points(), tmp_path / "learning.csv"))
+    points = read(write_points(drawing.points(), tmp_path / "learning.csv"))
     (axes, *_) = drawing.draw(6.3).axes
     drawn = {(x, round(y, 3)) for line in axes.lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)}
     assert {(float(each["step"]), round(100 * float(each["accuracy"]), 3)) for each in points} <= drawn
@@ -71,7 +71,7 @@ def test_points_are_those_that_the_curves_pass_through(recorded, tmp_path):
 
 def test_points_of_the_trade_off_are_drawn_too(recorded, tmp_path):
     drawing = recorded["pareto"]
-    points = read(write(drawing.points(), tmp_path / "pareto.csv"))
+    points = read(write_points(drawing.points(), tmp_path / "pareto.csv"))
     lines = [line for axes in drawing.draw(6.3).axes for line in axes.lines]
     drawn = {(round(x, 5), round(y, 3)) for line in lines for x, y in zip(*line.get_data(), strict=True)}
     expected = {(round(float(p["scalability"]), 5), round(float(p["accuracy_change_points"]), 3)) for p in points}
@@ -95,5 +95,5 @@ def test_points_of_a_network_are_configured_and_measured_paths(recorded):
 
 
 def test_numbers_have_seven_digits_and_what_is_not_known_is_empty(tmp_path):
-    path = write([{"a": 1 / 3, "b": None}, {"a": float("nan"), "b": "x, y", "c": 2}], tmp_path / "points.csv")
+    path = write_points([{"a": 1 / 3, "b": None}, {"a": float("nan"), "b": "x, y", "c": 2}], tmp_path / "points.csv")
     assert path.read_text() == 'a,b,c\n0.3333333,,\n,"x, y",2\n'

@@ -52,7 +52,7 @@ def test_bytes_are_those_sent_and_those_of_the_workload(tmp_path, scale, text):
     sent = {"payload_scale": scale, "payload_bytes": round(4 * 23 * 100e6 * scale), "steps_total": 23}
     folder = write_run(tmp_path / "t", small_sweep(**sent))
     content = content_of(folder, folder.path / "report.html")
-    assert {row.sent for row in content.best} == {text}
+    assert {row["sent"] for row in content.best} == {text}
     assert text in {entry.text for line in content.lines for entry in line.entries}
     assert ("payload scale" in dict(content.facts)) == (scale != 1)
 
@@ -60,11 +60,11 @@ def test_bytes_are_those_sent_and_those_of_the_workload(tmp_path, scale, text):
 def test_the_best_algorithm_on_every_network_comes_first(tmp_path):
     folder = write_run(tmp_path / "t", small_sweep())
     content = content_of(folder, folder.path / "report.html")
-    assert [row.where for row in content.best] == ["RTT 0 ms", "RTT 100 ms", "RTT 1000 ms"]
-    assert {row.best for row in content.best} == {"dts-d20-p4"}
+    assert [row["where"] for row in content.best] == ["RTT 0 ms", "RTT 100 ms", "RTT 1000 ms"]
+    assert {row["best"] for row in content.best} == {"dts-d20-p4"}
     assert content.headline == "dts-d20-p4 is fastest on all 3 networks (emulated)."
-    assert content.best[0].params == "delay = 20, period = 4"
-    assert content.best[0].accuracy == "not measured"
+    assert content.best[0]["params"] == "delay = 20, period = 4"
+    assert content.best[0]["accuracy"] == "not measured"
 
 
 def test_an_algorithm_that_is_too_inaccurate_is_not_called_best(tmp_path):
@@ -73,7 +73,7 @@ def test_an_algorithm_that_is_too_inaccurate_is_not_called_best(tmp_path):
         row["accuracy"] = {"ssgd": 0.95, "dts-d20-p4": 0.90}.get(row["algorithm"])
     folder = write_run(tmp_path / "t", rows)
     content = content_of(folder, folder.path / "report.html")
-    assert {row.best for row in content.best} == {"ssgd"}
+    assert {row["best"] for row in content.best} == {"ssgd"}
     assert content.headline.startswith("ssgd is the fastest within 2 points of ssgd's accuracy on all 3 networks")
     assert content.best_note.endswith("Left out where they are more than 2 points less accurate than ssgd: dts-d20-p4.")
 
@@ -81,7 +81,7 @@ def test_an_algorithm_that_is_too_inaccurate_is_not_called_best(tmp_path):
 def test_the_time_to_target_is_beside_the_best_algorithm_and_in_the_table(tmp_path):
     folder = write_run(tmp_path / "t", [{**row, "time_to_target_s": 12.345} for row in small_sweep()])
     content = content_of(folder, folder.path / "report.html")
-    assert {row.target for row in content.best} == {"12.3 s"}
+    assert {row["target"] for row in content.best} == {"12.3 s"}
     assert {"12.35"} == {entry.text for line in content.lines for entry in line.entries if entry.sort == 12.345}
 
 
@@ -192,8 +192,8 @@ def test_the_page_of_a_users_program_has_a_best_algorithm_and_no_law(tmp_path):
     folder = write_run(tmp_path / "own", rows)
     content = content_of(folder, folder.path / "report.html")
     freshest = [min(network.as_fast, key=lambda s: s.staleness).algorithm for network in networks(rows)]
-    assert [row.best for row in content.best] == freshest
-    assert {row.sent for row in content.best} == {"-"}
+    assert [row["best"] for row in content.best] == freshest
+    assert {row["sent"] for row in content.best} == {"-"}
     titles = [figure.title for figure in content.figures]
     assert titles == ["Scalability: train.py", "Where a step's time goes: train.py"]
     text = page(folder, folder.path / "report.html")

@@ -12,11 +12,9 @@ from synthetic_rows import small_sweep
 from written_run import write_run
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.show.figures.map import MapData
-from wanbench.harness.show.figures.stored_map import FILE, StoredMap, read, write
+from wanbench.harness.show.figures.map import MAP_FILE, MapData, StoredMap, read_map, write_map
 from wanbench.harness.show.report import page
-from wanbench.harness.show.report.content import content_of
-from wanbench.harness.show.report.map import map_on_page
+from wanbench.harness.show.report.content import content_of, map_on_page
 
 RTTS, RATES = (10.0, 40.0, 160.0), (100.0, 1000.0)
 MAP = StoredMap(
@@ -38,7 +36,7 @@ MAP = StoredMap(
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("map")
-    return folder, write(MAP, folder)
+    return folder, write_map(MAP, folder)
 
 
 def view(tmp_path, rows):
@@ -86,7 +84,9 @@ def test_without_a_valid_cell_there_is_nothing_to_choose(tmp_path):
 def test_a_stored_map_is_read_as_it_was_written(drawn):
     folder, written = drawn
     assert {path.suffix for path in written} == {".json", ".svg", ".pdf", ".png", ".csv"}
-    assert read(folder) == StoredMap(replace(MAP.data, rtts_ms=list(RTTS), mbits=list(RATES)), MAP.subject, MAP.caption)
+    assert read_map(folder) == StoredMap(
+        replace(MAP.data, rtts_ms=list(RTTS), mbits=list(RATES)), MAP.subject, MAP.caption
+    )
     lines = (folder / "map.csv").read_text().splitlines()
     assert lines[0] == "rtt_ms,rate_mbit,best,gain_over_ssgd,faster_setting_of_unknown_accuracy"
     assert len(lines) == 1 + len(RTTS) * len(RATES)
@@ -107,14 +107,14 @@ def test_a_stored_map_is_read_as_it_was_written(drawn):
     ],
 )
 def test_a_broken_map_is_one_line(drawn, tmp_path, break_it):
-    (tmp_path / FILE).write_text(break_it(json.loads((drawn[0] / FILE).read_text())))
+    (tmp_path / MAP_FILE).write_text(break_it(json.loads((drawn[0] / MAP_FILE).read_text())))
     with pytest.raises(SpecError, match=r"map\.json: not a map .*make it again with `wanbench map`"):
         map_on_page(tmp_path)
 
 
 def test_a_broken_map_costs_the_page_nothing_else(tmp_path):
     folder = write_run(tmp_path / "t", small_sweep())
-    (folder.path / FILE).write_text("{")
+    (folder.path / MAP_FILE).write_text("{")
     content = content_of(folder, folder.path / "report.html")
     assert content.map is None
     assert any("not a map" in line for line in content.unreadable)
@@ -133,7 +133,7 @@ def test_the_page_begins_at_the_users_network_and_its_corners_are_grid_points(dr
 def test_a_page_without_a_map_has_none_and_one_with_a_map_has_its_sliders(drawn, tmp_path):
     folder = write_run(tmp_path / "t", small_sweep())
     assert 'id="map-rtt"' not in page(folder, folder.path / "report.html")
-    shutil.copy(drawn[0] / FILE, folder.path)
+    shutil.copy(drawn[0] / MAP_FILE, folder.path)
     text = page(folder, folder.path / "report.html")
     assert re.search(r'id="map-rtt"[^>]*max="2" value="1"', text)
     assert "ssgd on direct is best on 50 % of the map" in text

@@ -11,10 +11,12 @@ from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixtu
 from legible import assert_nothing_overlaps
 from written_run import write_run
 
-from wanbench.harness.analysis.beside import lay_beside
+from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, frame, pivots
 from wanbench.harness.show import papers
-from wanbench.harness.show.figures import draw_all, scalability_bars, scalability_by_rtt
+from wanbench.harness.show.figures import draw_all
+from wanbench.harness.show.figures.bars import scalability_bars
+from wanbench.harness.show.figures.curves import scalability_by_rtt
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import drawing
 

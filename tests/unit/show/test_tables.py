@@ -12,9 +12,9 @@ import pytest
 import synthetic_rows
 
 from wanbench.harness.analysis.summary import COLUMNS
-from wanbench.harness.show.grid import sent, size
-from wanbench.harness.show.headline import headline
+from wanbench.harness.show.best import best_text
 from wanbench.harness.show.tables import as_table, objects_as_csv, render, write_parquet
+from wanbench.harness.text import sent, size
 
 WIDE = 250
 
@@ -191,7 +191,7 @@ def test_bytes_of_scaled_messages_are_shown_beside_those_of_the_workload(megabyt
 def test_the_best_algorithms_name_the_bytes_of_the_workload(scale, text):
     for row in (scaled := synthetic_rows.latency_sweep(reps=1)):
         row.update(payload_scale=scale, payload_bytes=round(4 * 23 * 100e6 * scale), steps_total=23)
-    found = headline(scaled, WIDE)
+    found = best_text(scaled, WIDE)
     assert text in found
     assert ("unscaled" in found, f"are × {scale}" in found) == (scale != 1, scale != 1)
 

@@ -8,7 +8,7 @@ from legible import assert_nothing_overlaps
 
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
-from wanbench.harness.show.papers import Figure
+from wanbench.harness.show.papers import PaperFigure
 from wanbench.harness.show.papers.trend import trend_drawing
 
 TOPK = {"kind": "topk", "ratio": 0.1}
@@ -34,7 +34,7 @@ def rows():
 
 def wanted(**change):
     given = {"x": "params.staleness", "y": ["accuracy"], "series": "params.compression", "title": "T", **change}
-    return Figure(name="f", run="r", kind="trend", **given)
+    return PaperFigure(name="f", run="r", kind="trend", **given)
 
 
 def curves(figure):

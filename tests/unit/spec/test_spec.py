@@ -9,6 +9,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.axes import points
 from wanbench.harness.spec.experiment import Spec, parse_assignment
 from wanbench.harness.spec.library import builtin_names, find, read
+from wanbench.harness.spec.tables import NetworkTable
 from wanbench.workloads.compute.optim import SGDConfig
 from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE
 
@@ -39,8 +40,7 @@ def test_the_spec_that_the_refusals_are_made_from_is_a_good_one():
         (
             'rate = "1Gbit"',
             "zzz = 1",
-            "network.zzz: unknown key; known keys: "
-            "jitter, loss, loss_burst, place, profile, rate, rate_scale, rtt, rtt_scale, tcp",
+            f"network.zzz: unknown key; known keys: {', '.join(sorted(NetworkTable.model_fields))}",
         ),
         ("[sweep]", "[comms]\n[sweep]", "comms: unknown key; did you mean 'comm'?"),
         (

@@ -6,9 +6,7 @@ import pytest
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.rep.train import schedule_of
-from wanbench.harness.spec.timeline import KINDS
-from wanbench.harness.spec.trace import VALUES, read_trace
+from wanbench.harness.spec.timeline import KINDS, VALUES, read_trace
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.netprofiles import UnitError
 
@@ -197,7 +195,7 @@ def test_whatever_a_change_cannot_compute_is_an_error_of_the_timeline(error, mon
     (cell,) = swept(edited() + '\n[[timeline]]\nat = "5s"\nrtt = 2.0\n')
     monkeypatch.setattr("wanbench.harness.timeline.edits._impaired", fail)
     with pytest.raises(TimelineError, match=f"^timeline.0: {error}$"):
-        schedule_of(cell).check()
+        cell.repetition(0).schedule.check()
 
 
 def test_a_trace_that_a_spreadsheet_saved_is_read(tmp_path, monkeypatch):
@@ -209,7 +207,7 @@ def test_a_trace_that_a_spreadsheet_saved_is_read(tmp_path, monkeypatch):
 
 def test_a_trace_can_end_bursts_of_loss():
     (cell,) = swept(edited() + '\n[[timeline]]\nat = "1s"\ntrace = [{ time_s = 0, loss_pct = 1, loss_burst = 0 }]\n')
-    schedule_of(cell).check()
+    cell.repetition(0).schedule.check()
     assert cell.changes[0].value[0]["loss_burst"] == 0
 
 

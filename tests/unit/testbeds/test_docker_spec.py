@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from small_spec import cells, edited, refusal, swept
 
-from wanbench.harness.rep.train import group_of
 from wanbench.harness.testbeds.base import Group
 from wanbench.harness.testbeds.docker.testbed import host_options, image_name, options
+from wanbench.harness.testbeds.group import group_of
 
 END = 'rtt = ["10ms"]\n'
 
@@ -19,7 +19,7 @@ def test_limits_are_part_of_the_cell_and_reach_the_group():
     table = '\n[run]\ntestbed = "docker"\n\n[containers]\nimage = "mine"\nmemory = "1GiB"\ncpuset = ["0", "1-2"]\n'
     for cell in cells(edited((END, END + table))):  # with the one-worker cell, to which the others are compared
         assert cell.containers.plain() == {"image": "mine", "memory": "1GiB", "cpuset": ["0", "1-2"]}
-        group = group_of(cell)
+        group = group_of(cell.repetition(0))
         assert (group.image, group.memory_bytes, group.cpuset) == ("mine", 2**30, ("0", "1-2"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from wanbench.harness.testbeds.hosts import host_names
+from wanbench.harness.testbeds.group import host_names
 
 
 def test_a_host_name_has_site_and_rank():

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.trace import read_trace
+from wanbench.harness.spec.timeline import read_trace
 from wanbench.harness.timeline.convert import convert
 
 

@@ -8,7 +8,7 @@ import statistics
 import pytest
 from small_spec import GOOD, edited, refusal, swept
 
-from wanbench.harness.plan.losses import changes_of, deadline_s
+from wanbench.harness.plan.repetition import changes_of, deadline_s
 from wanbench.harness.timeline.failures import FailureRates, failures
 
 NS = 1e9

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
-from wanbench.harness.plan.load import expected_seconds
-from wanbench.harness.rep.stragglers import Stragglers
-from wanbench.harness.rep.train import jobs, network_of, patience_s, schedule_of
+from wanbench.harness.rep.train import Stragglers
 from wanbench.harness.testbeds.base import Event, TimelineRecord
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
@@ -30,7 +28,7 @@ def cell_of(*entries: str):
 
 
 def resolved_of(*entries: str, **steps: int):
-    return schedule_of(cell_of(*entries)).resolved({int(step[1:]): at for step, at in steps.items()})
+    return cell_of(*entries).repetition(0).schedule.resolved({int(step[1:]): at for step, at in steps.items()})
 
 
 # ---------------------------------------------------------------- states
@@ -97,7 +95,7 @@ def test_changes_at_the_same_time_are_applied_in_the_order_of_the_spec():
 
 
 def test_on_a_uniform_profile_a_rate_changes_the_sites_links_and_keeps_the_buffers():
-    before = network_of(cell_of(AT_5 + "rate = 0.5"))
+    before = cell_of(AT_5 + "rate = 0.5").emulated_network
     halved = resolved_of(AT_5 + "where = 1\nrate = 0.5").moment(5 * S).network
     assert [queue.rate_bytes_per_s for queue in halved.up] == [1000 * MBIT, 500 * MBIT, 1000 * MBIT]
     assert [queue.buffer_bytes for queue in halved.down] == [queue.buffer_bytes for queue in before.down]
@@ -110,11 +108,11 @@ def test_on_a_named_profile_a_rate_changes_the_paths_and_payload_scale_applies()
     text = edited(('rate = "1Gbit"', 'profile = "world4"'), ('rtt = ["10ms"]\n', ""), ("[2]", "[4]"),
                   ('step_time = "10ms"', 'step_time = "10ms"\npayload_scale = 0.1'))  # fmt: skip
     (cell,) = swept(text + '\n[[timeline]]\nat = "1s"\nwhere = "tokyo -> us-west-2"\nrate = "20Mbit"\n')
-    network = schedule_of(cell).resolved({}).moment(S).network
+    network = cell.repetition(0).schedule.resolved({}).moment(S).network
     changed = {
         (network.sites[a], network.sites[b]): link.queue.rate_bytes_per_s
         for (a, b), link in network.links.items()
-        if link != network_of(cell).links[a, b]
+        if link != cell.emulated_network.links[a, b]
     }
     assert changed == {("tokyo", "oregon"): pytest.approx(2 * MBIT)}
 
@@ -126,7 +124,7 @@ def test_background_traffic_reduces_the_rate():
 
 def test_a_change_after_a_step_has_no_time_before_that_step_has_ended():
     entry = 'at = "8 steps"\nfor = "1s"\ncut = true'
-    assert schedule_of(cell_of(entry)).awaited_steps == (8,)
+    assert cell_of(entry).repetition(0).schedule.awaited_steps == (8,)
     assert resolved_of(entry).times == ()
     assert resolved_of(entry, s8=3 * S).times == (3 * S, 4 * S)
 
@@ -200,7 +198,7 @@ def test_the_outages_of_a_long_trace_visit_each_line_once(tmp_path, monkeypatch)
     lines = "".join(f"{line},{line % 7},{100 * (line % 2)}\n" for line in range(1000))
     (tmp_path / "long.csv").write_text(f"time_s,rtt_ms,loss_pct\n{lines}")
     monkeypatch.chdir(tmp_path)
-    schedule = schedule_of(cell_of('at = "1s"\ntrace = "long.csv"'))
+    schedule = cell_of('at = "1s"\ntrace = "long.csv"').repetition(0).schedule
     assert schedule.resolved({}) is schedule.resolved({})
     calls = []
     monkeypatch.setattr("wanbench.harness.timeline.schedule._Known.holds", lambda span, at: calls.append(at) or True)
@@ -262,11 +260,13 @@ def test_patience_includes_the_time_of_every_outage_in_any_notation(what):
             ('for = "120s"\nevery = "200s"\ntimes = 2', None),
         )
     )
-    assert [patience_s(cell) - patience_s(plain) for cell in (cut, twice)] == pytest.approx([240, 480])
-    assert expected_seconds(cut) - expected_seconds(plain) == pytest.approx(120)
+    assert [cell.repetition(0).patience_s - plain.repetition(0).patience_s for cell in (cut, twice)] == pytest.approx(
+        [240, 480]
+    )
+    assert cut.expected_seconds - plain.expected_seconds == pytest.approx(120)
     endless = cell_of(f'at = "2s"\nwhere = 1\n{what}')
     finite_s = 2 * 60 if "time_s = 60" in what else 0
-    assert 0 < patience_s(endless) - patience_s(plain) - finite_s <= 120
+    assert 0 < endless.repetition(0).patience_s - plain.repetition(0).patience_s - finite_s <= 120
 
 
 def test_the_lines_of_a_trace_with_full_loss_count_as_outage():
@@ -294,7 +294,7 @@ def test_a_timeline_is_part_of_a_cell_but_not_of_its_one_worker_cell():
 
 
 def test_only_the_job_of_a_straggler_has_slowdowns():
-    todo = jobs(cell_of('at = "2s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = 1\nslow = 3.0'), 0, "")
+    todo = cell_of('at = "2s"\nfor = "1s"\nevery = "3s"\ntimes = 2\nwhere = 1\nslow = 3.0').repetition(0).jobs
     assert [job.slow for job in todo] == [
         [],
         [{"factor": 3.0, "at_step": None, "begin_ns": b, "end_ns": b + S} for b in (2 * S, 5 * S)],
@@ -309,7 +309,7 @@ def test_a_slowdown_of_several_workers_has_the_time_of_the_last_one_and_none_if_
     names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
-    corrected = Stragglers(cell.changes, network_of(cell), cell.profile, slowed_ns).events(
+    corrected = Stragglers(cell.changes, cell.emulated_network, cell.profile, slowed_ns).events(
         TimelineRecord([*events, other], {}, 10 * S)
     )
     assert [(event.actual_s, event.at_ns) for event in corrected[:4]] == [
@@ -320,7 +320,7 @@ def test_a_slowdown_of_several_workers_has_the_time_of_the_last_one_and_none_if_
 
 
 def test_only_rank_0_reports_awaited_steps():
-    todo = jobs(cell_of('at = "7 steps"\ncut = true', 'at = "1 step"\nrtt = 2.0'), 0, "")
+    todo = cell_of('at = "7 steps"\ncut = true', 'at = "1 step"\nrtt = 2.0').repetition(0).jobs
     assert [tuple(job.told_steps) for job in todo] == [(1, 7, todo[0].steps), (todo[0].steps,), (todo[0].steps,)]
 
 

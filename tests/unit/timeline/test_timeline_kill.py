@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,9 +17,9 @@ from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, play_timeline, watch
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change, changes_of, described
-from wanbench.harness.timeline.file import read_timeline, schedule_for_program
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
+from wanbench.workloads.process.finished import FinishedProgram
 
 S = 1_000_000_000
 FOR_A_WHILE = 'at = "20ms"\nfor = "30ms"\nwhere = 1\nkill = true'
@@ -132,7 +133,11 @@ class Handle:
 
 
 def finished(rank):
-    return rank, {"cmd": "program", "event": "finished"}
+    return rank, {
+        "cmd": "program",
+        "event": "finished",
+        **dict.fromkeys(field.name for field in fields(FinishedProgram)),
+    }
 
 
 def exited(rank, code=0, process=0):
@@ -253,7 +258,7 @@ def test_the_one_worker_cell_of_a_command_has_no_kill():
     alone, together = sorted(expand(Spec.from_toml(f"{COMMAND}[[timeline]]\n{FOR_A_WHILE}\n", "k.toml"), "k.toml"),
                              key=lambda cell: cell.workers)  # fmt: skip
     assert not alone.changes
-    assert program_of(alone, 0, Path("s")).schedule is None
-    timeline = program_of(together, 0, Path("s")).schedule
+    assert program_of(alone.repetition(0), Path("s")).schedule is None
+    timeline = program_of(together.repetition(0), Path("s")).schedule
     assert timeline is not None
     assert timeline.restarts() == [0, 1, 0]

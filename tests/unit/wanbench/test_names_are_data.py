@@ -30,12 +30,9 @@ from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
 from wanbench.harness.cli.options import named
 from wanbench.harness.emulators.plan import build
-from wanbench.harness.gate.annotations import commands
-from wanbench.harness.gate.junit import as_junit
-from wanbench.harness.gate.summary import as_markdown
+from wanbench.harness.gate.output import as_annotations, as_junit, as_markdown
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.plan.cell import CommandCell
-from wanbench.harness.rep.group import group_environments
 from wanbench.harness.rep.program import Program
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.report import page
@@ -131,7 +128,7 @@ def programs_cell(profile: str, names: list[str]) -> CommandCell:
 def test_hierarchical_groups_the_processes_of_a_site_whatever_its_name(names):
     with folder() as made:
         cell = programs_cell(profiles(made, names)[0], names)
-        told = group_environments(cell)
+        told = cell.repetition(0).group
     for each in told:
         read = group_settings({**each, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "8"})
         assert read.sites == tuple(site for site in [names[0], *names] for _ in range(2))
@@ -211,7 +208,7 @@ def executed(program: str) -> dict[str, object]:
 def plainly():
     with folder() as made:
         _, cell = advice(profiles(made, PLAIN)[0])
-        return [structure(text) for text in (trial(cell, 0.5, 0.1), snippet(cell))]
+        return [structure(text) for text in (trial(cell, 0.5), snippet(cell))]
 
 
 @settings(SAME, max_examples=60)
@@ -219,7 +216,7 @@ def plainly():
 def test_a_program_that_advise_writes_does_the_same_whatever_its_sites_are_called(plainly, names):
     with folder() as made:
         question, cell = advice(profiles(made, names)[0])
-        programs = [trial(cell, 0.5, 0.1), snippet(cell)]
+        programs = [trial(cell, 0.5), snippet(cell)]
         assert [structure(text) for text in programs] == plainly
         found = executed(programs[0])
         assert found["SITES"] == names
@@ -305,8 +302,10 @@ def test_a_cell_is_named_in_annotations_junit_and_markdown_as_it_is_written(text
 
     finding = Judgement(text, Verdict.REGRESSED, text="slower")
     report = Report("e", "main", (finding,))
-    assert all(line.startswith("::error file=s.toml,") and "\n" not in line for line in commands(report, "s.toml"))
-    (line,) = [line for line in commands(report, "s.toml") if "%3A" not in line.split("::")[1]][-1:]
+    assert all(
+        line.startswith("::error file=s.toml,") and "\n" not in line for line in as_annotations(report, "s.toml")
+    )
+    (line,) = [line for line in as_annotations(report, "s.toml") if "%3A" not in line.split("::")[1]][-1:]
     sent = line.split("::", 2)[2]
     assert sent.replace("%0A", "\n").replace("%0D", "\r").replace("%25", "%").startswith(f"{text}: ")
     (case,) = ElementTree.fromstring(as_junit(report)).iter("testcase")
@@ -335,13 +334,13 @@ def cells_of(row: str) -> list[str]:
 @given(st.lists(NAMES, min_size=1, max_size=2), NAMES)
 def test_a_name_on_a_command_line_is_in_quotes_if_it_has_a_mark(names, rest):
     quoted = ",".join('"' + each.replace('"', '""') + '"' for each in names)
-    assert named(f"{quoted}={rest}", "=@") == (names, "=", rest)
+    assert named(f"{quoted}={rest}") == (names, rest)
 
 
 def test_a_plain_name_needs_no_quotes():
-    assert named("home,london=ping.txt", "=@") == (["home", "london"], "=", "ping.txt")
-    assert named("home , a@host=1", "=@") == (["home", "a"], "@", "host=1")
-    assert named("home", "=@") == ([], "", "home")
+    assert named("home,london=ping.txt") == (["home", "london"], "ping.txt")
+    assert named("home , a@host=1=2") == (["home", "a@host"], "1=2")
+    assert named("home") == ([], "home")
 
 
 @pytest.mark.parametrize("odd", ["a\nb", "a\rb", "a\tb", "\x1b[31m", "a\x00", "a\u2028b", "a\u202eb"])
@@ -355,8 +354,7 @@ def test_a_name_with_a_newline_or_a_control_character_is_refused_in_one_line(odd
 
 
 def test_the_profile_that_measure_writes_holds_any_name():
-    from wanbench.harness.measure.profile import profile_toml
-    from wanbench.harness.measure.readings import Reading
+    from wanbench.harness.measure.profile import Reading, profile_toml
 
     names = ['London, "UK"', "東京\\"]
     text = profile_toml("n", {(names[0], names[1]): [Reading(rtt_ms=80.0, source="ping 'x'")]}, {}, {})

@@ -5,6 +5,8 @@
 
 The second round begins when the first chunks are averaged. A rank's messages to the workers of one site are one message
 here, so a round has N x sites messages and not N^2.
+
+Its all-gather pushes each rank's whole vector to all others at once, in half a round trip.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
-from wanbench.workloads.comm.chunks import chunk_count
+from wanbench.workloads.comm.blocks import chunk_count
 
 PAIRS = "direct pairs"  # the connections of all operations of `direct`
 FRAME_BYTES = 16  # the header of a chunk on its socket
@@ -71,6 +73,33 @@ class Direct(Plan):
         latest = np.zeros(self.network.sites, np.int64)
         latest[self._reached] = np.maximum.reduceat(arrival[self._by_site], self._starts)
         return latest[self._site]
+
+
+class PushGather(Plan):
+    """The all-gather of `workloads.comm.direct`, and its one-shot all-reduce, in which each rank averages all vectors.
+
+    A rank's messages to the workers of one site are one message here.
+
+    Args:
+        members, pairs: see `Direct`.
+    """
+
+    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, pairs: str = PAIRS) -> None:
+        super().__init__(network, nbytes)
+        members, self._pairs = self.ranks if members is None else members, pairs
+        self._member, to, flows = pushed(network, members)
+        self._slots = len(self.ranks) * network.sites
+        payload, src = (nbytes + FRAME_BYTES) * flows, members[self._member]
+        self._route = Route(network, src, to, payload, index=src * network.sites + to, flows=flows)
+        self._to, self._site = to, network.site_of[members]
+
+    def rounds(self, ready: Ints, channel: int) -> Rounds:
+        """The rounds of one operation."""
+        sockets = self.network.connections(self._pairs, channel, self._slots)
+        arrival = yield Round(self._route, ready[self._member], sockets)
+        latest = np.zeros(self.network.sites, np.int64)
+        np.maximum.at(latest, self._to, arrival)
+        return np.maximum(ready, latest[self._site])
 
 
 def pushed(network: VirtualNetwork, members: Ints) -> tuple[Ints, Ints, Ints]:

@@ -23,8 +23,6 @@ _NOTE_BYTES = 48
 
 
 class Gloo(Plan):
-    """See the module."""
-
     operations_per_channel = GLOO_OPERATIONS_PER_CHANNEL
     paced, asks = False, True
 
@@ -59,3 +57,15 @@ class Gloo(Plan):
             arrival = yield Round(self._data, begin, data)
             posted = np.maximum(begin, np.roll(arrival, 1))
         return posted
+
+
+class GlooGather(Gloo):
+    """The all-gather: a ring of N - 1 hops, each of which waits for the receiver's "ready" note (as measured)."""
+
+    def _cut(self, count: int) -> tuple[int, int]:
+        return count - 1, self.nbytes
+
+    def rounds(self, ready: Ints, channel: int) -> Rounds:
+        """The rounds of one operation."""
+        count = len(self.ranks)
+        return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))

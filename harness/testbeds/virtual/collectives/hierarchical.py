@@ -16,8 +16,6 @@ from wanbench.harness.testbeds.virtual.queues import Ints
 
 
 class Hierarchical(Plan):
-    """See the module."""
-
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
         self._sites, leaders, self._site = np.unique(network.site_of, return_index=True, return_inverse=True)

@@ -13,12 +13,10 @@ from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Roun
 from wanbench.harness.testbeds.virtual.collectives.direct import FRAME_BYTES
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.queues import Ints
-from wanbench.workloads.comm.chunks import chunk_count
+from wanbench.workloads.comm.blocks import chunk_count
 
 
 class Ring(Plan):
-    """See the module."""
-
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
         count = len(self.ranks)
@@ -46,3 +44,10 @@ class Ring(Plan):
             first = np.maximum(ready, begun[self._before])
             last = np.maximum(ready, arrival[self._before])
         return last
+
+
+class RingGather(Ring):
+    """The all-gather: N - 1 hops, each forwards the vector of the hop before."""
+
+    def _cut(self, count: int) -> tuple[int, int]:
+        return count - 1, self.nbytes

@@ -13,7 +13,7 @@ from virtual_world import NO_RAMP, on_the_wire, star
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.workloads.comm import connecting
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.direct import DirectComm
@@ -25,11 +25,11 @@ from wanbench.workloads.compute.phantom import Phantom
 
 
 def on_direct(world_size, body):
-    listeners = [connecting.listen("127.0.0.1") for _ in range(world_size)]
+    listeners = [mesh.listen("127.0.0.1") for _ in range(world_size)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
 
     def one(rank):
-        link = connecting.connect(listeners[rank], rank, addresses, connections=2, timeout_s=10)
+        link = mesh.connect(listeners[rank], rank, addresses, connections=2, timeout_s=10)
         comm = DirectComm(link, timeout_s=10)
         try:
             return body(comm)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
@@ -33,9 +32,9 @@ def trained(algorithm, *, steps, step_s=STEP_S, shuffle=None):
     (cell,) = swept(edited(*SPEC, ("ssgd = {}", algorithm)))
     each = [
         replace(job, steps=steps, workload={**job.workload, "step_time": f"{step_s[job.rank]}s"})
-        for job in jobs(cell, 0, "")
+        for job in cell.repetition(0).jobs
     ]
-    return simulate(each, network_of(cell), Tcp(ramp=False), shuffle=shuffle)
+    return simulate(each, cell.emulated_network, Tcp(ramp=False), shuffle=shuffle)
 
 
 def ends_s(run, folder, totals=TOTALS, period=PERIOD):

@@ -6,7 +6,6 @@ import pytest
 from on_relay import expand
 from small_spec import GOOD
 
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -36,7 +35,7 @@ def scalability(tmp_path, monkeypatch):
         changes = {"network.profile": file, "workload.params": PARAMS, "sweep.workers": [3]}
         spec = Spec.from_toml(GOOD, "x.toml").override(changes, drop=("network.rate", "sweep.rtt"))
         (cell,) = (cell for cell in expand(spec, "x.toml") if not cell.is_baseline)
-        outcome = simulate(jobs(cell, 0, ""), network_of(cell), Tcp(slow_start_after_idle=False)).outcomes[0]
+        outcome = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(slow_start_after_idle=False)).outcomes[0]
         return STEP_S * cell.window / ((outcome.window_end_ns - outcome.window_begin_ns) / 1e9)
 
     return of

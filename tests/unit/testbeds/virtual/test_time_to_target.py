@@ -20,7 +20,7 @@ def row_of(tmp_path, algorithm, target, rtt):
     folder.mkdir()
     changes = [VIRTUAL, DIGITS, ("ssgd = {}", algorithm), ('10ms"]', f'{rtt}"]')]
     (cell,) = swept(edited(*changes, ("[algorithms]", LONG.format(target=target))))
-    return measure(cell, 0, VirtualTestbed().open_slot(""), folder, folder, None)
+    return measure(cell.repetition(0), VirtualTestbed().open_slot(""), folder, folder, None)
 
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, *(pytest.param(each, marks=pytest.mark.long) for each in MORE)])

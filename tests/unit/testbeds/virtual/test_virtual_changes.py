@@ -14,7 +14,7 @@ from small_spec import edited, swept
 from virtual_world import MS, NO_RAMP, star
 
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.rep.train import jobs, measure, network_of, schedule_of
+from wanbench.harness.rep.train import measure
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
@@ -126,8 +126,8 @@ def cell_of(algorithms: str, timeline: str, **more: str):
 
 def step_times(cell) -> dict[int, list[float]]:
     """The duration of each step in seconds, by rank."""
-    changing = ChangingNetwork(schedule_of(cell))
-    steps = simulate(jobs(cell, 0, ""), network_of(cell), Tcp(), changing=changing).steps
+    changing = ChangingNetwork(cell.repetition(0).schedule)
+    steps = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), changing=changing).steps
     columns = steps._columns
     found: dict[int, list[float]] = {}
     for rank, step_s in zip(columns["rank"], columns["step_time_s"], strict=True):
@@ -158,7 +158,7 @@ def test_push_sum_with_a_limited_wait_continues(kind):
 def test_a_repetition_that_fails_by_an_endless_cut_names_it(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
     with pytest.raises(RepFailed) as caught:
-        measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+        measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert str(caught.value).endswith(
         "waits for a peer that does not take part; cut off by the timeline: worker 3 since 1 s"
     )
@@ -167,7 +167,7 @@ def test_a_repetition_that_fails_by_an_endless_cut_names_it(tmp_path):
 @pytest.mark.parametrize("kind", ["sgp = { wait = '200ms' }", "rps = { deadline = '200ms' }", "adpsgd = {}"])
 def test_an_algorithm_that_continues_without_a_peer_completes_in_an_endless_cut(kind, tmp_path):
     cell = cell_of(kind, '\n[[timeline]]\nat = "1s"\nwhere = 3\ncut = true\n')
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert row["status"] == "ok"
     assert row["step_time_s"] < 1
 
@@ -185,7 +185,7 @@ def test_a_worker_becomes_slow_at_its_next_step_and_the_row_has_that_time(at, tm
     everyone = "".join(f'\n[[timeline]]\nat = "0s"\nwhere = {rank}\nslow = 2.0\n' for rank in (0, 1, 3))
     straggler = f'\n[[timeline]]\nat = "{at}"\nfor = "0.32s"\nwhere = 2\nslow = 3.0\n'
     cell = cell_of("adpsgd = {}", everyone + straggler, **{"tensors = 2": "tensors = 2\nstep_cv = 0.0"})
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     mine = steps[steps["rank"] == 2].sort_values("step")
     begins_ns = [0, *mine["end_ns"].tolist()]
@@ -200,7 +200,9 @@ def test_a_worker_becomes_slow_at_its_next_step_and_the_row_has_that_time(at, tm
 
 def test_a_slowdown_after_the_end_of_a_worker_has_no_actual_time(tmp_path):
     straggler = '\n[[timeline]]\nat = "1000s"\nwhere = 2\nslow = 3.0\n[[timeline]]\nat = "1s"\nslow = 2.0\n'
-    row = measure(cell_of("ssgd = {}", straggler), 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(
+        cell_of("ssgd = {}", straggler).repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None
+    )
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
         ("everywhere: compute × 2", False),
         ("worker 2: compute × 3", True),
@@ -209,7 +211,7 @@ def test_a_slowdown_after_the_end_of_a_worker_has_no_actual_time(tmp_path):
 
 def test_a_change_after_a_step_happens_when_rank_0_has_ended_that_step(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "10 steps"\nfor = "1s"\nrtt = "100ms"\n')
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     began, ended = row["events"]
     assert (began["what"], ended["what"]) == ("everywhere: rtt 100ms", "everywhere: rtt as before")
     assert began["asked_s"] == began["actual_s"] == pytest.approx(10 * 0.11, rel=0.1)
@@ -219,9 +221,9 @@ def test_a_change_after_a_step_happens_when_rank_0_has_ended_that_step(tmp_path)
 
 def test_a_change_after_the_end_of_training_has_no_actual_time(tmp_path):
     cell = cell_of("ssgd = {}", '\n[[timeline]]\nat = "1000s"\ncut = true\n')
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert [(event["asked_s"], event["actual_s"]) for event in row["events"]] == [(1000.0, None)]
-    steady = measure(cell_of("ssgd = {}", ""), 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    steady = measure(cell_of("ssgd = {}", "").repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert row["step_time_s"] == steady["step_time_s"]
 
 
@@ -231,7 +233,7 @@ def test_pending_changes_are_listed_even_if_no_network_can_have_them_together(tm
         '\n[[timeline]]\nat = "5 steps"\nfor = "2000s"\ntraffic = "600Mbit"\n'
         '\n[[timeline]]\nat = "1000s"\ntraffic = "600Mbit"\n',
     )
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert [(event["what"], event["actual_s"] is None) for event in row["events"]] == [
         ("everywhere: traffic 600Mbit", False),
         ("everywhere: traffic 600Mbit", True),

@@ -9,14 +9,13 @@ import torch
 from small_spec import edited, swept
 from virtual_world import MS, star
 
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
+from wanbench.workloads.comm.base import Terms
 from wanbench.workloads.comm.blocks import PAYLOAD_BYTES, WIRE_HEADER_BYTES
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
 ELEMENTS = PAYLOAD_BYTES // 4
@@ -131,8 +130,8 @@ VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[train]\nlr = 0.1\nunt
 def outcomes(algorithm, loss="0%", **changed):
     changes = [DIGITS, VIRTUAL, ("ssgd = {}", algorithm), ("workers = [2]", f'workers = [4]\nloss = ["{loss}"]')]
     (cell,) = swept(edited(*changes))
-    changed_jobs = [replace(job, **changed) for job in jobs(cell, 0, "")]
-    return [*simulate(changed_jobs, network_of(cell), Tcp()).outcomes.values()]
+    changed_jobs = [replace(job, **changed) for job in cell.repetition(0).jobs]
+    return [*simulate(changed_jobs, cell.emulated_network, Tcp()).outcomes.values()]
 
 
 def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
@@ -145,7 +144,7 @@ def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
     """
     few = {"steps": 5, "window_begin": 0, "window_steps": 5}
     averaging, rps, sharing, ssgd = (
-        [(o.final_loss, [e["accuracy"] for e in o.evaluations], o.replica_spread) for o in outcomes(text, **few)]
+        [(o.final_loss, [e.accuracy for e in o.evaluations], o.replica_spread) for o in outcomes(text, **few)]
         for text in ("localsgd = { period = 1 }", "rps = {}", "gradient-sharing = {}", "ssgd = {}")
     )
     assert rps == [(pytest.approx(loss, rel=1e-5), accuracy, 0.0) for loss, accuracy, _ in averaging]
@@ -158,6 +157,6 @@ def test_with_loss_both_learn_and_the_replicas_of_rps_stay_closer():
     for found in (rps, sharing):
         lost, expected = (sum(o.total[name] for o in found) for name in ("blocks_lost", "blocks_expected"))
         assert lost / expected == pytest.approx(0.1, abs=0.02)
-        assert found[0].evaluations[-1]["accuracy"] > 0.8
+        assert found[0].evaluations[-1].accuracy > 0.8
     spreads = [max(o.replica_spread for o in found) for found in (rps, sharing)]
     assert 0 < 2 * spreads[0] < spreads[1]

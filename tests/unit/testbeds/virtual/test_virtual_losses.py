@@ -6,7 +6,7 @@ import pytest
 from algorithm_examples import KINDS, written
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import jobs, measure, network_of, schedule_of
+from wanbench.harness.rep.train import measure
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -35,14 +35,14 @@ def cell_of(algorithm: str, *kills: str, learns: bool = False):
 
 
 def trained(cell, rep=0, shuffle=None):
-    changing = ChangingNetwork(schedule_of(cell, rep))
-    return simulate(jobs(cell, rep, ""), network_of(cell), Tcp(), changing=changing, shuffle=shuffle)
+    changing = ChangingNetwork(cell.repetition(rep).schedule)
+    return simulate(cell.repetition(rep).jobs, cell.emulated_network, Tcp(), changing=changing, shuffle=shuffle)
 
 
 def members(done, seen_by=None):
     """The members of each later epoch, as one worker saw them: by default the lowest at the end."""
     rank = min(done.outcomes) if seen_by is None else seen_by
-    return [list(epoch["members"]) for epoch in done.outcomes[rank].epochs]
+    return [list(epoch.members) for epoch in done.outcomes[rank].epochs]
 
 
 def test_the_others_go_on_without_a_dead_worker_and_take_it_back():
@@ -50,8 +50,8 @@ def test_the_others_go_on_without_a_dead_worker_and_take_it_back():
     assert members(done) == [[0, 1, 3], [0, 1, 2, 3]]
     assert sorted(done.outcomes) == [0, 1, 2, 3]
     (_, back) = done.outcomes[0].epochs
-    assert back["steps"][2] is None  # it comes back without a model
-    assert done.outcomes[2].epochs[0]["step"] == back["step"]
+    assert back.steps[2] is None  # it comes back without a model
+    assert done.outcomes[2].epochs[0].step == back.step
 
 
 def test_the_lowest_rank_can_die_and_the_next_one_decides():
@@ -92,7 +92,7 @@ def test_recovery_takes_the_round_trips_of_the_protocol():
     """
     done = trained(cell_of("ssgd = {}", 'at = "2.05s"\nwhere = 3'))
     (epoch,) = done.outcomes[0].epochs
-    seconds = (epoch["ended_ns"] - epoch["begun_ns"]) / 1e9
+    seconds = (epoch.ended_ns - epoch.begun_ns) / 1e9
     late = STEP_S + RTT_S  # until the last one notices, at the end of what it does
     assert 1.5 * RTT_S + 3 * RTT_S / 2 + RTT_S / 2 <= seconds <= 1.5 * RTT_S + 3 * RTT_S / 2 + RTT_S + late
 
@@ -132,7 +132,7 @@ def test_losses_do_not_depend_on_the_order_of_workers_at_equal_times(kind):
 
 def test_a_row_says_what_was_lost(tmp_path):
     cell = cell_of("ssgd = {}", 'at = "2s"\nwhere = 2\nfor = "3s"')
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert row["membership_changes"] == 2
     assert row["steps"] == 60
     away = 240 - row["counted_steps"]

@@ -12,7 +12,7 @@ from virtual_world import ends, star
 
 from wanbench.harness.emulators.plan import TCP_HEADER_BYTES
 from wanbench.harness.testbeds.virtual.tcp import SEGMENT_BYTES
-from wanbench.workloads.comm.chunks import chunk_bytes
+from wanbench.workloads.comm.blocks import chunk_bytes
 
 WORKERS, RATE, NBYTES = 4, 1e7, 1_200_000
 ONE_WAY_S = {(a, b): 0.01 * (1 + a + 2 * b) for a in range(WORKERS) for b in range(WORKERS) if a != b}

@@ -8,8 +8,8 @@ from statistics import median
 import numpy as np
 import pytest
 
+from wanbench.harness.testbeds.virtual.bbr import RoundTrips
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
-from wanbench.harness.testbeds.virtual.round_trips import RoundTrips
 from wanbench.harness.testbeds.virtual.tcp import Load
 
 S = 1e9  # of nanoseconds

@@ -7,7 +7,7 @@ import pytest
 
 from wanbench.harness.plan.pacing import ROOM
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
-from wanbench.harness.testbeds.virtual.packets import MIN_TIMEOUT_NS
+from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
 
 MS = 1_000_000

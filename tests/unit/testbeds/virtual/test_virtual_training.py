@@ -13,7 +13,7 @@ from on_relay import expand
 from small_spec import GOOD, edited
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.rep.train import jobs, measure, network_of
+from wanbench.harness.rep.train import measure
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.kernel import SimulationError
 from wanbench.harness.testbeds.virtual.simulate import simulate
@@ -29,7 +29,7 @@ def cell_of(*changes):
 
 
 def simulated(cell, *, shuffle=None, rep=0):
-    return simulate(jobs(cell, rep, ""), network_of(cell), Tcp(), shuffle=shuffle)
+    return simulate(cell.repetition(rep).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
 def rows_of(run):
@@ -54,7 +54,7 @@ def make_dropout(rank, world_size, seed, batch_size):
 def test_the_order_of_workers_changes_no_loss_and_no_row(algorithm):
     cell = cell_of(DIGITS, ("ssgd = {}", algorithm), ("workers = [2]", "workers = [4]"))
     plain, shuffled = simulated(cell), simulated(cell, shuffle=5)
-    assert [row["loss"] for row in rows_of(plain)] == [row["loss"] for row in rows_of(shuffled)]
+    assert [row.loss for row in rows_of(plain)] == [row.loss for row in rows_of(shuffled)]
     assert rows_of(plain) == rows_of(shuffled)
     assert plain.outcomes == shuffled.outcomes
 
@@ -71,7 +71,7 @@ def test_a_users_model_draws_as_if_its_worker_were_alone():
 def test_real_gradients_learn():
     cell = cell_of(DIGITS, ("[algorithms]", '[train]\nuntil = "150 steps"\nlr = 0.1\n[algorithms]'))
     outcome = simulated(cell).outcomes[0]
-    assert outcome.evaluations[-1]["accuracy"] > 0.8
+    assert outcome.evaluations[-1].accuracy > 0.8
     assert outcome.replica_spread < 1e-6
 
 
@@ -79,7 +79,7 @@ def test_synchronous_methods_learn_alike():
     ssgd, dts = (
         simulated(cell_of(DIGITS, ("ssgd = {}", text))) for text in ("ssgd = {}", "dts = { delay = 0, period = 1 }")
     )
-    losses = [[row["loss"] for row in rows_of(run)] for run in (ssgd, dts)]
+    losses = [[row.loss for row in rows_of(run)] for run in (ssgd, dts)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -87,20 +87,20 @@ def test_phantoms_take_as_long_as_real_vectors():
     tables = ('name = "digits-cnn"\n', "params = 38_282\n")
     real, phantom = (simulated(cell_of((DIGITS[0], table), ("10ms", "20ms"))) for table in tables)
     for a, b in zip(rows_of(real), rows_of(phantom), strict=True):
-        assert b["loss"] is None
-        assert b["end_ns"] == pytest.approx(a["end_ns"], rel=0.02)
+        assert b.loss is None
+        assert b.end_ns == pytest.approx(a.end_ns, rel=0.02)
     assert phantom.outcomes[0].replica_spread is None
 
 
 def test_a_step_without_communication_takes_exactly_its_compute_time():
     run = simulated(cell_of(("ssgd = {}", "local = {}")))
     for row in rows_of(run):
-        assert row["overhead_s"] == row["stall_s"] == 0.0
+        assert row.overhead_s == row.stall_s == 0.0
 
 
 def test_the_files_and_columns_of_a_repetition(tmp_path):
     cell = cell_of()
-    row = measure(cell, 0, VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
     assert {path.name for path in tmp_path.iterdir()} == {"steps.parquet", "messages.parquet", "network.json"}
     steps = pd.read_parquet(tmp_path / "steps.parquet")
     assert list(steps.columns) == [
@@ -125,10 +125,10 @@ def test_repetitions_differ_by_their_seed_and_repeat_exactly():
 
 def test_the_error_of_a_users_model_names_its_worker():
     cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n'))
-    first, second = jobs(cell, 0, "")
+    first, second = cell.repetition(0).jobs
     broken = [first, type(second)(**{**second.to_json(), "kind": "ssgd", "params": {"delay": 1}})]
     with pytest.raises(SimulationError) as caught:
-        simulate(broken, network_of(cell), Tcp())
+        simulate(broken, cell.emulated_network, Tcp())
     assert caught.value.rank == 1
     assert str(caught.value).startswith("algorithm 'ssgd' has no parameter 'delay'")
 
@@ -136,8 +136,8 @@ def test_the_error_of_a_users_model_names_its_worker():
 def test_a_single_worker_needs_no_network():
     cells = expand(Spec.from_toml(edited(VIRTUAL), "x.toml"), "x.toml")
     (alone,) = [cell for cell in cells if cell.is_baseline]
-    network = network_of(alone)
+    network = alone.emulated_network
     assert isinstance(network, EmulatedNetwork)
-    outcome = simulate(jobs(alone, 0, ""), network, Tcp()).outcomes[0]
-    assert outcome.window["stall_ns"] == 0
+    outcome = simulate(alone.repetition(0).jobs, network, Tcp()).outcomes[0]
+    assert outcome.window.stall_ns == 0
     assert "virtual" not in GOOD

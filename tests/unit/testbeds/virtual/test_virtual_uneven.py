@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.rep.train import jobs, measure, network_of
+from wanbench.harness.rep.train import measure
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -36,13 +36,13 @@ def cell_of(algorithm, *arguments, **more):
 def row_of(cell, folder):
     testbed = VirtualTestbed()
     try:
-        return measure(cell, 0, testbed.open_slot(None), folder, folder, None)
+        return measure(cell.repetition(0), testbed.open_slot(None), folder, folder, None)
     finally:
         testbed.close()
 
 
 def by_rank(cell):
-    outcomes = simulate(jobs(cell, 0, ""), network_of(cell), Tcp()).outcomes
+    outcomes = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp()).outcomes
     return [outcomes[rank] for rank in range(cell.workers)]
 
 
@@ -53,7 +53,7 @@ def step_times(cell):
 
 def test_each_worker_computes_for_its_own_time_in_every_step():
     cell = cell_of("ssgd")
-    computed_s = [each.window["compute_ns"] / 1e9 / cell.window for each in by_rank(cell)]
+    computed_s = [each.window.compute_ns / 1e9 / cell.window for each in by_rank(cell)]
     assert computed_s == pytest.approx([0.3, 0.39, 0.78, 1.71], rel=0.01)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.rep.train import jobs, network_of
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -22,7 +21,7 @@ def cells():
 
 def scalability(cell):
     """The scalability on the simulated clock."""
-    outcome = simulate(jobs(cell, 0, ""), network_of(cell), Tcp(slow_start_after_idle=False)).outcomes[0]
+    outcome = simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(slow_start_after_idle=False)).outcomes[0]
     return STEP_S * cell.window / ((outcome.window_end_ns - outcome.window_begin_ns) / 1e9)
 
 

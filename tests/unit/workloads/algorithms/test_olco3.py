@@ -89,7 +89,7 @@ def two_way(inner, count=40, numel=10, workers=3):
         for v in mine:
             exchange = averager.begin(v)
             means.append(exchange.wait().clone())
-            sent.append(exchange.sent.clone())
+            sent.append(exchange.own.clone())
         return torch.stack(means), torch.stack(sent), averager.residual, averager._compressor._residual
 
     return run_replicas(workers, body)

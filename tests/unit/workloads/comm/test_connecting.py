@@ -11,25 +11,24 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from wanbench.workloads.comm import connecting
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.mesh import Mesh
 
 LOCALHOST = "127.0.0.1"
-HELLO = connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 2, 0)
+HELLO = mesh._HELLO.pack(bytes(mesh.TOKEN_BYTES), 2, 0)
 GARBAGE = {
     "nothing": b"",
     "half a hello": HELLO[:20],
     "another protocol": b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n" + bytes(64),
-    "another token": connecting._HELLO.pack(b"x" * connecting.TOKEN_BYTES, 2, 0),
-    "a rank that does not exist": connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 99, 0),
-    "a connection that does not exist": connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 2, 99),
+    "another token": mesh._HELLO.pack(b"x" * mesh.TOKEN_BYTES, 2, 0),
+    "a rank that does not exist": mesh._HELLO.pack(bytes(mesh.TOKEN_BYTES), 99, 0),
+    "a connection that does not exist": mesh._HELLO.pack(bytes(mesh.TOKEN_BYTES), 2, 99),
 }
 
 
 def listeners(count: int) -> tuple[list[socket.socket], list[tuple[str, int]]]:
-    made = [connecting.listen(LOCALHOST) for _ in range(count)]
+    made = [mesh.listen(LOCALHOST) for _ in range(count)]
     return made, [listener.getsockname()[:2] for listener in made]
 
 
@@ -42,14 +41,14 @@ def test_strangers_keep_nobody_waiting(says):
             stranger.sendall(GARBAGE[says])
         began = time.monotonic()
 
-        def join(rank: int) -> Mesh:
-            return connecting.connect(listening[rank], rank, addresses, connections=1, timeout_s=20.0)
+        def join(rank: int) -> mesh.Mesh:
+            return mesh.connect(listening[rank], rank, addresses, connections=1, timeout_s=20.0)
 
         with ThreadPoolExecutor(2) as pool:
             meshes = list(pool.map(join, range(2)))
         assert time.monotonic() - began < 15.0  # less than the time limit
-    for mesh in meshes:
-        mesh.close()
+    for joined in meshes:
+        joined.close()
 
 
 @pytest.mark.parametrize("says", GARBAGE)
@@ -60,8 +59,8 @@ def test_a_rank_that_says_something_else_than_hello_is_named_by_all_ranks(says):
 
     def join(rank: int) -> str:
         with pytest.raises(CommError) as caught:  # noqa: PT012  connecting or the first operation fails
-            mesh = connecting.connect(listening[rank], rank, addresses, connections=1, timeout_s=0.5)
-            comm = DirectComm(mesh, timeout_s=10.0)
+            joined = mesh.connect(listening[rank], rank, addresses, connections=1, timeout_s=0.5)
+            comm = DirectComm(joined, timeout_s=10.0)
             try:
                 comm.all_reduce(torch.ones(3)).wait()
             finally:
@@ -82,11 +81,11 @@ def test_of_silent_strangers_only_a_bounded_number_is_open_and_they_keep_no_peer
         for _ in range(300):
             strangers.enter_context(socket.create_connection(address))
         peer, before, opened = strangers.enter_context(socket.socket()), len(os.listdir("/proc/self/fd")), [0]
-        joining = pool.submit(connecting.connect, listener, 0, [address, (LOCALHOST, 1)], connections=1, timeout_s=20.0)
+        joining = pool.submit(mesh.connect, listener, 0, [address, (LOCALHOST, 1)], connections=1, timeout_s=20.0)
         peer.connect(address)  # behind all of them
         while len(opened) < 30:
             opened.append(len(os.listdir("/proc/self/fd")) - before)
             time.sleep(0.01)
-        peer.sendall(connecting._HELLO.pack(bytes(connecting.TOKEN_BYTES), 1, 0))
+        peer.sendall(mesh._HELLO.pack(bytes(mesh.TOKEN_BYTES), 1, 0))
         joining.result().close()
     assert 10 < max(opened) < 140

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from wanbench.workloads.comm import datagram
-from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError, Terms
 from wanbench.workloads.comm.blocks import HEADER, PAYLOAD_BYTES, WIRE_HEADER_BYTES
 from wanbench.workloads.comm.datagram import Datagrams, bind
-from wanbench.workloads.comm.exchange import Terms
 from wanbench.workloads.process.tun import udp_overflows
 
 LOCALHOST, TOKEN = "127.0.0.1", 77

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 import torch
 
-from wanbench.workloads.comm import connecting, direct, mesh, tensors
+from wanbench.workloads.comm import direct, mesh, tensors
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 
@@ -25,13 +25,11 @@ LOCALHOST = "127.0.0.1"
 def connected(world_size: int, connections: int = 1, timeout_s: float = 10.0, **more: Any) -> list[DirectComm]:
     """Return the comm of each rank, over loopback."""
     paces = more.pop("paces", None)
-    listeners = [connecting.listen(LOCALHOST) for _ in range(world_size)]
+    listeners = [mesh.listen(LOCALHOST) for _ in range(world_size)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
 
     def one(rank: int) -> DirectComm:
-        link = connecting.connect(
-            listeners[rank], rank, addresses, connections=connections, timeout_s=timeout_s, paces=paces
-        )
+        link = mesh.connect(listeners[rank], rank, addresses, connections=connections, timeout_s=timeout_s, paces=paces)
         return DirectComm(link, timeout_s=timeout_s, **more)
 
     with ThreadPoolExecutor(world_size) as pool:
@@ -338,14 +336,12 @@ def test_a_silent_peer_is_a_timeout(group):
 
 
 def test_the_error_names_the_ranks_that_did_not_connect():
-    listeners = [connecting.listen(LOCALHOST) for _ in range(3)]
+    listeners = [mesh.listen(LOCALHOST) for _ in range(3)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
     messages: queue.Queue[str] = queue.Queue()
 
     def join(rank: int) -> None:
-        messages.put(
-            failure(lambda: connecting.connect(listeners[rank], rank, addresses, connections=1, timeout_s=0.2))
-        )
+        messages.put(failure(lambda: mesh.connect(listeners[rank], rank, addresses, connections=1, timeout_s=0.2)))
 
     threads = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]  # rank 2 never connects
     for thread in threads:
@@ -360,10 +356,10 @@ def test_the_error_names_the_ranks_that_did_not_connect():
 
 
 def test_connecting_to_a_rank_that_is_gone_is_an_error_at_once():
-    gone, listener = connecting.listen(LOCALHOST), connecting.listen(LOCALHOST)
+    gone, listener = mesh.listen(LOCALHOST), mesh.listen(LOCALHOST)
     addresses = [gone.getsockname()[:2], listener.getsockname()[:2]]
     gone.close()
-    message = failure(lambda: connecting.connect(listener, 1, addresses, connections=1, timeout_s=5.0))
+    message = failure(lambda: mesh.connect(listener, 1, addresses, connections=1, timeout_s=5.0))
     assert message == "direct: rank 1 has no connection to ranks [0]: [Errno 111] Connection refused"
 
 
@@ -415,10 +411,10 @@ def test_a_group_that_failed_can_be_closed_and_leaves_nothing():
 
 def test_a_failed_connect_leaves_no_descriptor():
     before = resources()
-    listeners = [connecting.listen(LOCALHOST) for _ in range(2)]
+    listeners = [mesh.listen(LOCALHOST) for _ in range(2)]
     addresses = [listener.getsockname()[:2] for listener in listeners]
     # Rank 1 of three connects to rank 0 and then waits for rank 2, which never connects.
-    failure(lambda: connecting.connect(listeners[1], 1, [*addresses, (LOCALHOST, 1)], connections=1, timeout_s=0.05))
+    failure(lambda: mesh.connect(listeners[1], 1, [*addresses, (LOCALHOST, 1)], connections=1, timeout_s=0.05))
     listeners[0].close()
     assert resources() == before
 

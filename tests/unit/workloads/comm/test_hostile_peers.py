@@ -20,7 +20,7 @@ import pytest
 import torch
 from collectives import COLLECTIVES, NUMEL, Collective
 
-from wanbench.workloads.comm import connecting, mesh
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.hierarchical import HierarchicalComm, members_of
@@ -103,7 +103,7 @@ class World:
         self._links: dict[str, Links] = {name: {rank: {} for rank in ranks} for name in self._meshes}
         for name, members in self._meshes.items():
             for low, high in combinations(members, 2):
-                with connecting.listen(LOCALHOST) as listener:
+                with mesh.listen(LOCALHOST) as listener:
                     self._links[name][low][high] = socket.create_connection(listener.getsockname())
                     self._links[name][high][low], _ = listener.accept()
         self.sockets = {name: links[what.victim] for name, links in self._links.items()}

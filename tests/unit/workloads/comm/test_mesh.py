@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from wanbench.workloads.comm import connecting, mesh
+from wanbench.workloads.comm import mesh
 
 LOCALHOST = "127.0.0.1"
 
@@ -23,7 +23,7 @@ def pair(connections: int = 1, **more: Any) -> Iterator[tuple[mesh.Mesh, mesh.Me
     """Two ranks that are connected and not started; `more` is for the first."""
     ends: dict[int, dict[tuple[int, int], socket.socket]] = {0: {}, 1: {}}
     for index in range(connections):
-        with connecting.listen(LOCALHOST) as listener:
+        with mesh.listen(LOCALHOST) as listener:
             ends[0][1, index] = socket.create_connection(listener.getsockname())
             ends[1][0, index], _ = listener.accept()
     near, far = mesh.Mesh(0, 2, ends[0], connections, **more), mesh.Mesh(1, 2, ends[1], connections)

@@ -1,14 +1,17 @@
 """Each collective while one rank is killed, stopped or slow: an error that names it on all others, and no hang.
 
-Ranks are processes. The rank that fails sends slowly, so it always fails in the middle of the operation.
+Ranks are processes. The rank that fails sends slowly, so it always fails in the middle of the operation. Most of the
+time is waiting, so several collectives run at a time.
 """
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
-import pytest
 from collectives import COLLECTIVES
 from failing_ranks import Outcome, ranks
 
@@ -16,6 +19,15 @@ LIMIT_S, UNLIMITED_S = 1.5, 30.0
 # For the words of a rank that knows better, and for a host that is busy; much less than UNLIMITED_S.
 SLACK_S = 15.0
 MIDDLE_S, PAUSE_S = 0.2, 0.5
+AT_A_TIME = 4
+
+
+def check_all(check: Callable[[str, str], None], collectives: Iterable[str], folder: Path) -> None:
+    """Call `check(collective, rendezvous)` for each collective."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        checks = [pool.submit(check, each, str(folder / each)) for each in collectives]
+    for each in checks:
+        each.result()
 
 
 def others(collective: str) -> list[int]:
@@ -30,10 +42,13 @@ def check_named(outcomes: list[Outcome], victim: int, within_s: float) -> None:
         assert outcome.left == []
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_a_killed_rank_is_named_at_once_on_every_other_rank(collective, tmp_path):
+def test_a_killed_rank_is_named_at_once_on_every_other_rank(tmp_path):
+    check_all(check_killed, COLLECTIVES, tmp_path)
+
+
+def check_killed(collective: str, rendezvous: str) -> None:
     victim, survivors = COLLECTIVES[collective].victim, others(collective)
-    with ranks(collective, str(tmp_path / "group"), UNLIMITED_S) as group:
+    with ranks(collective, rendezvous, UNLIMITED_S) as group:
         group.say([*survivors, victim], "go")
         time.sleep(MIDDLE_S)
         group.signal(victim, signal.SIGKILL)
@@ -42,10 +57,13 @@ def test_a_killed_rank_is_named_at_once_on_every_other_rank(collective, tmp_path
         check_named(group.hear(survivors), victim, MIDDLE_S + SLACK_S)
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_a_stopped_rank_is_named_within_the_time_limit_and_told_when_it_goes_on(collective, tmp_path):
+def test_a_stopped_rank_is_named_within_the_time_limit_and_told_when_it_goes_on(tmp_path):
+    check_all(check_stopped, COLLECTIVES, tmp_path)
+
+
+def check_stopped(collective: str, rendezvous: str) -> None:
     victim, survivors = COLLECTIVES[collective].victim, others(collective)
-    with ranks(collective, str(tmp_path / "group"), LIMIT_S) as group:
+    with ranks(collective, rendezvous, LIMIT_S) as group:
         group.say([*survivors, victim], "go")
         time.sleep(MIDDLE_S)
         group.signal(victim, signal.SIGSTOP)
@@ -60,11 +78,14 @@ def test_a_stopped_rank_is_named_within_the_time_limit_and_told_when_it_goes_on(
         assert outcomes[-1].left == []
 
 
-@pytest.mark.parametrize("collective", ["two-phase all_reduce", "ring", "hierarchical, a member fails"])
-def test_a_rank_that_is_slow_but_in_time_is_no_error(collective, tmp_path):
+def test_a_rank_that_is_slow_but_in_time_is_no_error(tmp_path):
+    check_all(check_slow, ["two-phase all_reduce", "ring", "hierarchical, a member fails"], tmp_path)
+
+
+def check_slow(collective: str, rendezvous: str) -> None:
     victim, survivors = COLLECTIVES[collective].victim, others(collective)
     everyone = sorted([*survivors, victim])
-    with ranks(collective, str(tmp_path / "group"), UNLIMITED_S) as group:
+    with ranks(collective, rendezvous, UNLIMITED_S) as group:
         group.say(everyone, "go")
         time.sleep(MIDDLE_S)
         group.signal(victim, signal.SIGSTOP)

@@ -6,13 +6,14 @@ import json
 import socket
 import time
 from contextlib import suppress
+from dataclasses import asdict
 
 import pytest
 from members import members, until
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.membership import Minority
-from wanbench.workloads.comm.reception import PORT, Join
+from wanbench.workloads.comm.regrouping import PORT, Join
 
 
 def agreed(group, living, steps=7, epoch=1):
@@ -141,7 +142,7 @@ def test_nothing_is_left_after_many_epochs(tmp_path):
 
 
 def test_strangers_at_the_port_are_hung_up_on_and_change_nothing(tmp_path):
-    other = json.dumps(Join("another job", 1, 0, 0, 1).to_json()).encode()
+    other = json.dumps(asdict(Join("another job", 1, 0, 0, 1))).encode()
     with members(2, tmp_path) as group:
         for words in (b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b"[1]\n", other + b"\n", b"\xff\n", bytes(2 << 20)):
             with socket.create_connection((group[0].address, PORT), timeout=10) as stranger, suppress(ConnectionError):

@@ -60,11 +60,11 @@ def averaged(setting, count, *, workers=3, in_flight=1, shapes=SHAPES, given=vec
             if len(under_way) == in_flight:
                 exchange = under_way.pop(0)
                 means.append(exchange.wait().clone())
-                sent.append(exchange.sent.clone())
+                sent.append(exchange.own.clone())
                 averager.done(exchange)
         for exchange in under_way:
             means.append(exchange.wait().clone())
-            sent.append(exchange.sent.clone())
+            sent.append(exchange.own.clone())
         residual = torch.zeros(mine.shape[1]) if averager.residual is None else averager.residual
         return torch.stack(means), torch.stack(sent), residual, mine
 

@@ -19,8 +19,7 @@ import torch.distributed as dist
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.group import register
-from wanbench.workloads.group.elsewhere import Elsewhere
-from wanbench.workloads.group.group import WanGroup
+from wanbench.workloads.group.group import Elsewhere, WanGroup
 
 T = TypeVar("T")
 SUM = dist.ReduceOp.SUM

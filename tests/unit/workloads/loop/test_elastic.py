@@ -8,11 +8,10 @@ import torch
 
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Replica
-from wanbench.workloads.comm.alone import Alone
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.local import run_replicas
-from wanbench.workloads.comm.membership import Minority, View, is_majority
+from wanbench.workloads.comm.membership import Alone, Minority, View, is_majority
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import SGD, AdamW, AdamWConfig, SGDConfig
 from wanbench.workloads.loop.elastic import Elastic

@@ -12,8 +12,8 @@ from wanbench.workloads.algorithms import registry
 from wanbench.workloads.comm.local import LocalComm, run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.task import Task
-from wanbench.workloads.loop.job import Job
-from wanbench.workloads.loop.train import Outcome, make_optimizer, train, warm_up
+from wanbench.workloads.loop.job import Job, Outcome, StepRow
+from wanbench.workloads.loop.train import Hooks, make_optimizer, train, warm_up
 
 COMPUTE_NS, OVERHEAD_NS, STALL_NS, EVALUATION_NS = 10_000_000, 1_000_000, 7_000_000, 1_000_000_000
 NUMEL = 6
@@ -109,7 +109,7 @@ class Trained:
     outcome: Outcome
     task: ToyTask
     comm: MeteredComm
-    rows: list[dict] = field(default_factory=list)
+    rows: list[StepRow] = field(default_factory=list)
 
 
 JOB = Job(
@@ -128,7 +128,7 @@ def trained(learns: bool = True, **changes) -> list[Trained]:
         task = ToyTask(comm, clock, slow_steps=job.window_begin, learns=learns)
         metered = MeteredComm(TollComm(comm, clock), clock)
         algorithm, rows = registry.create(job.kind, job.params), []
-        outcome = train(mine, task, algorithm, make_optimizer(mine), metered, clock, rows.append)
+        outcome = train(mine, task, algorithm, make_optimizer(mine), metered, clock, Hooks(rows.append))
         return Trained(outcome, task, metered, rows)
 
     return run_replicas(job.world_size, body, timeout_s=10.0)
@@ -149,31 +149,31 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind["kind"] for kind i
 @every_kind
 def test_each_step_has_one_row_whose_parts_add_up_to_the_nanosecond(kind):
     for rank, result in enumerate(trained(**kind)):
-        assert [(row["rank"], row["step"]) for row in result.rows] == [(rank, step) for step in range(JOB.steps)]
+        assert [(row.rank, row.step) for row in result.rows] == [(rank, step) for step in range(JOB.steps)]
         end_ns = 5_000_000_000
         for row in result.rows:
-            parts = [round(row[name] * 1e9) for name in ("compute_s", "stall_s", "overhead_s")]
-            assert sum(parts) == round(row["step_time_s"] * 1e9) == row["end_ns"] - end_ns
+            parts = [round(getattr(row, name) * 1e9) for name in ("compute_s", "stall_s", "overhead_s")]
+            assert sum(parts) == round(row.step_time_s * 1e9) == row.end_ns - end_ns
             assert parts[2] == OVERHEAD_NS
-            end_ns = row["end_ns"]
+            end_ns = row.end_ns
 
 
 def test_a_synchronous_step_stalls_once_for_each_bucket():
     for row in trained(kind="ssgd", params={})[0].rows:
-        assert row["stall_s"] == 2 * STALL_NS / 1e9
-        assert (row["messages_sent"], row["payload_bytes"]) == (2, BYTES)
+        assert row.stall_s == 2 * STALL_NS / 1e9
+        assert (row.messages_sent, row.payload_bytes) == (2, BYTES)
 
 
 def test_a_delayed_step_stalls_only_when_an_average_is_due():
     rows = trained()[0].rows  # D = 4, p = 2: issued after steps 1, 3, 5, ...; applied after 5, 7, 9, ...
-    assert [row["step"] for row in rows if row["messages_sent"]] == list(range(1, 26, 2))
-    assert [row["step"] for row in rows if row["stall_s"]] == list(range(5, 26, 2))
-    assert {row["stall_s"] for row in rows} == {0.0, STALL_NS / 1e9}
+    assert [row.step for row in rows if row.messages_sent] == list(range(1, 26, 2))
+    assert [row.step for row in rows if row.stall_s] == list(range(5, 26, 2))
+    assert {row.stall_s for row in rows} == {0.0, STALL_NS / 1e9}
 
 
 def test_an_algorithm_without_buckets_gets_none():
     for rows in (result.rows for result in trained(kind="sparse", params={"period": 1})):
-        assert {row["messages_sent"] for row in rows} == {1}
+        assert {row.messages_sent for row in rows} == {1}
 
 
 # ---------------------------------------------------------------- the window
@@ -184,20 +184,20 @@ def test_an_algorithm_without_buckets_gets_none():
 def test_the_window_is_the_sum_of_its_rows_and_nothing_else(kind, eval_every):
     for result in trained(**kind, eval_every=eval_every):
         outcome, inside = result.outcome, result.rows[6:18]
-        assert outcome.window_begin_ns == result.rows[5]["end_ns"]
-        assert outcome.window_end_ns == result.rows[17]["end_ns"]
+        assert outcome.window_begin_ns == result.rows[5].end_ns
+        assert outcome.window_end_ns == result.rows[17].end_ns
         for key, name in (("compute_ns", "compute_s"), ("stall_ns", "stall_s")):
-            assert outcome.window[key] == sum(round(row[name] * 1e9) for row in inside)
+            assert getattr(outcome.window, key) == sum(round(getattr(row, name) * 1e9) for row in inside)
         for key in ("payload_bytes", "messages_sent"):
-            assert outcome.window[key] == sum(row[key] for row in inside)
+            assert getattr(outcome.window, key) == sum(getattr(row, key) for row in inside)
 
 
 def test_the_slow_steps_that_fill_the_pipeline_are_outside_the_window():
     result = trained()[0]
-    assert result.rows[5]["compute_s"] == 10 * COMPUTE_NS / 1e9
+    assert result.rows[5].compute_s == 10 * COMPUTE_NS / 1e9
     window_ns = result.outcome.window_end_ns - result.outcome.window_begin_ns
     assert window_ns == 12 * (COMPUTE_NS + OVERHEAD_NS) + 6 * STALL_NS
-    assert result.outcome.window["compute_ns"] == 12 * COMPUTE_NS
+    assert result.outcome.window.compute_ns == 12 * COMPUTE_NS
 
 
 @pytest.mark.parametrize("eval_every", [0, 1, 3])
@@ -210,7 +210,7 @@ def test_the_pipeline_is_full_when_the_window_begins_and_stays_so(eval_every):
 
 
 def steps_of(result):
-    return [evaluation["step"] for evaluation in result.outcome.evaluations]
+    return [evaluation.step for evaluation in result.outcome.evaluations]
 
 
 def test_evaluations_are_every_eval_every_steps_and_at_both_ends():
@@ -223,18 +223,18 @@ def test_evaluations_are_every_eval_every_steps_and_at_both_ends():
 
 def test_evaluations_have_the_time_at_which_their_step_ended():
     result = trained(eval_every=5)[0]
-    ends = [5_000_000_000, *(row["end_ns"] for row in result.rows)]
+    ends = [5_000_000_000, *(row.end_ns for row in result.rows)]
     *during, last = result.outcome.evaluations
-    assert [evaluation["end_ns"] for evaluation in during] == [ends[evaluation["step"]] for evaluation in during]
-    assert last["end_ns"] > ends[-1], "the last follows the drain"
-    assert [evaluation["accuracy"] for evaluation in during] == [step / 100 for step in (0, 5, 10, 15, 20, 25)]
+    assert [evaluation.end_ns for evaluation in during] == [ends[evaluation.step] for evaluation in during]
+    assert last.end_ns > ends[-1], "the last follows the drain"
+    assert [evaluation.accuracy for evaluation in during] == [step / 100 for step in (0, 5, 10, 15, 20, 25)]
 
 
 @every_kind
 def test_evaluations_change_no_row_and_no_time(kind):
     for with_evaluations, without in zip(trained(**kind, eval_every=1), trained(**kind), strict=True):
         assert with_evaluations.rows == without.rows
-        assert replace(with_evaluations.outcome, evaluations=()) == replace(without.outcome, evaluations=())
+        assert replace(with_evaluations.outcome, evaluations=[]) == replace(without.outcome, evaluations=[])
         assert torch.equal(with_evaluations.task.w, without.task.w)
 
 
@@ -264,23 +264,23 @@ def test_diloco_is_evaluated_as_of_its_last_outer_step():
 @pytest.mark.parametrize(("steps", "messages"), [(26, 13), (25, 13), (24, 12)])
 def test_totals_count_every_step_and_the_final_drain(steps, messages):
     for result in trained(steps=steps):
-        assert result.outcome.total["messages_sent"] == messages
-        assert result.outcome.total["payload_bytes"] == messages * BYTES
-        assert result.outcome.total["stall_ns"] == messages * STALL_NS
-        in_rows = sum(row["stall_s"] for row in result.rows) * 1e9
-        assert result.outcome.total["stall_ns"] > in_rows, "the drain waits for what no step has waited for"
-        assert result.outcome.total["compute_ns"] == (6 * 10 + steps - 6) * COMPUTE_NS
+        assert result.outcome.total.messages_sent == messages
+        assert result.outcome.total.payload_bytes == messages * BYTES
+        assert result.outcome.total.stall_ns == messages * STALL_NS
+        in_rows = sum(row.stall_s for row in result.rows) * 1e9
+        assert result.outcome.total.stall_ns > in_rows, "the drain waits for what no step has waited for"
+        assert result.outcome.total.compute_ns == (6 * 10 + steps - 6) * COMPUTE_NS
 
 
 def test_the_final_loss_is_the_mean_over_the_last_tenth_of_the_steps():
     assert trained(steps=26)[0].outcome.final_loss == pytest.approx((25 + 26) / 2)
-    assert [row["loss"] for row in trained()[0].rows[:3]] == [1.0, 2.0, 3.0]
+    assert [row.loss for row in trained()[0].rows[:3]] == [1.0, 2.0, 3.0]
 
 
 def test_without_a_model_there_is_no_loss_and_no_accuracy():
     result = trained(learns=False, eval_every=3)[0]
-    assert (result.outcome.final_loss, result.outcome.evaluations) == (None, ())
-    assert {row["loss"] for row in result.rows} == {None}
+    assert (result.outcome.final_loss, result.outcome.evaluations) == (None, [])
+    assert {row.loss for row in result.rows} == {None}
 
 
 @pytest.mark.parametrize("kind", KINDS[1:], ids=[kind["kind"] for kind in KINDS[1:]])
@@ -296,11 +296,11 @@ def test_replicas_that_never_communicate_drift_apart_and_the_spread_shows_it():
 
 def test_a_lone_worker_sends_nothing_and_never_stalls_on_a_peer():
     (alone,) = trained(world_size=1, kind="local", params={})
-    assert alone.outcome.total["stall_ns"] == 0
+    assert alone.outcome.total.stall_ns == 0
     assert alone.outcome.replica_spread == 0.0
     (synchronous,) = trained(world_size=1, kind="ssgd", params={})
     for result in (alone, synchronous):
-        assert result.outcome.total["messages_sent"] == result.outcome.total["payload_bytes"] == 0
+        assert result.outcome.total.messages_sent == result.outcome.total.payload_bytes == 0
 
 
 # ---------------------------------------------------------------- the parts

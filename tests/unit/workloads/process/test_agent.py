@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wanbench.harness.rep import launcher
-from wanbench.workloads.process import agent
+from wanbench.workloads.process import agent, control
 
 HOSTS = ("oregon-0", "tokyo-1")
 
@@ -25,7 +25,7 @@ def workers(tmp_path):
     variables = launcher.prepare(tmp_path / "launcher", HOSTS, 2, contained=False)
     listeners = []
     for host in HOSTS:
-        listeners.append(agent.listen(launcher.sockets(tmp_path / "launcher") / host))
+        listeners.append(control.listen(launcher.sockets(tmp_path / "launcher") / host))
         environment = {**os.environ, "WHERE": host}
         arguments = (listeners[-1], environment, str(tmp_path / "cwd"))
         threading.Thread(target=agent.serve, args=arguments, daemon=True).start()

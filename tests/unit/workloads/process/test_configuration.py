@@ -7,7 +7,7 @@ import random
 import pytest
 
 from wanbench.workloads.process.configuration import first_change
-from wanbench.workloads.process.netlink import attribute, attributes
+from wanbench.workloads.process.namespace import attribute, attributes
 
 DEVICE = ("wan0", "device", "up with MTU 1500", b"1000")
 QDISC = ("wan0", "qdisc", "noqueue", b"")

@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 
-from wanbench.workloads.process.connections import congestion_in_use, congestion_windows
+from wanbench.workloads.process.training import congestion_in_use, congestion_windows
 
 
 def test_connections_are_found_among_all_descriptors_and_none_stays_open(tmp_path):

@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanbench.harness.emulators.base import EmulatorError
-from wanbench.harness.emulators.relay.emulator import RelayEmulator
+from wanbench.harness.emulators.emulator import EmulatorError, RelayEmulator
 from wanbench.harness.testbeds.base import WorkerDied
-from wanbench.harness.testbeds.docker.door import Door
+from wanbench.harness.testbeds.docker.containers import Door
 from wanbench.harness.testbeds.slot import Worker
 from wanbench.workloads.process import control
 from wanbench.workloads.process.control import Channel, ControlError

@@ -12,9 +12,17 @@ from itertools import count
 
 import pytest
 
-from wanbench.workloads.process import heartbeat, shortage
-from wanbench.workloads.process.heartbeat import PAUSED, STOPPED, THROTTLED, Heartbeat, Losses, Lost
-from wanbench.workloads.process.shortage import Swapping, Throttling
+from wanbench.workloads.process import heartbeat
+from wanbench.workloads.process.heartbeat import (
+    PAUSED,
+    STOPPED,
+    THROTTLED,
+    Heartbeat,
+    Losses,
+    Lost,
+    Swapping,
+    Throttling,
+)
 
 S = 1_000_000_000
 
@@ -129,13 +137,13 @@ def test_short_losses_are_not_kept_and_of_very_many_the_longest_are():
 @pytest.fixture
 def cgroups(tmp_path, monkeypatch):
     """A tree of cgroups, and the function that puts this process into one of them."""
-    monkeypatch.setattr(shortage, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(heartbeat, "_CGROUPS", tmp_path)
     numbers = count()
 
     def enter(lines: str) -> None:
         file = tmp_path / f"cgroup-{next(numbers)}"
         file.write_text(lines)
-        monkeypatch.setattr(shortage, "_OWN", file)
+        monkeypatch.setattr(heartbeat, "_OWN", file)
 
     return enter
 

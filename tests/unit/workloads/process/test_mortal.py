@@ -21,7 +21,7 @@ import faulthandler, os, signal, socket, time
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.membership import Minority
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import mortal
+from wanbench.workloads.process import training
 from wanbench.workloads.process.control import Channel
 faulthandler.register(signal.SIGUSR1, all_threads=False)
 
@@ -37,7 +37,7 @@ def train(channel, job, before):
     TRAIN
 
 channel = Channel(socket.socket(fileno=3))
-mortal.run(channel, Job(**channel.recv()["job"]), train, lambda: {"counted": 1})
+training.run_mortal(channel, Job(**channel.recv()["job"]), train, lambda: {"counted": 1})
 """
 KILL = {"cmd": "kill", "again": True, "due_ns": 1}
 KILL_FOR_GOOD = {"cmd": "kill", "again": False, "due_ns": 1}

@@ -1,0 +1,218 @@
+"""The best algorithm in every case of a run, its gain and its cost: a sentence and a table. Pure for a given width."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from wanbench.harness.analysis.best import TIE_SHARE, NetworkStandings, Standing, networks
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, axis_value, provenance
+from wanbench.harness.results.rules import ACCURACY_BAND
+from wanbench.harness.show.figures.names import data_set
+from wanbench.harness.show.grid import fitted, left_out, width_of_output
+from wanbench.harness.text import plain, sent, some
+
+_NAMED = 6
+_DROP = ("parameters", "equally fast", "sent per step\nper worker")
+_ALSO = 2
+_TITLES = {
+    "best": "best algorithm",
+    "scalability": "scalability",
+    "speed_up": "speed-up\nover ssgd",
+    "accuracy": "accuracy\nagainst ssgd",
+    "target": "time\nto target",
+    "sent": "sent per step\nper worker",
+    "also": "equally fast",
+    "params": "parameters",
+}
+_NOTHING = {"-", "none", "not measured"}
+
+_CHOSEN = {"collective", "channels", "tcp"}  # the user's choice on any network, as the algorithm is
+
+# What a run varies besides the algorithm, if it is no network.
+_PLURALS = {
+    "workers": "numbers of workers",
+    "channels": "numbers of channels",
+    "tcp": "TCP settings",
+    "payload_scale": "payload scales",
+    "mtbf_s": "rates of failure",
+    "mttr_s": "times to repair",
+    "timeline": "timelines",
+    "workload": "workloads",
+    "collective": "collectives",
+    "emulator": "emulators",
+    "testbed": "testbeds",
+    "hosts": "hosts",
+}
+_SPEED_ALONE = (
+    "This run does not train a model, so it does not show what speed costs in accuracy; a workload that learns does "
+    "(`wanbench list workloads`)."
+)
+
+Row = Mapping[str, str]  # of the table: the text of each column, by the keys of `_TITLES` and "where"
+
+
+def best_text(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> str:
+    """A sentence, a table with a line per network, and the meaning of its columns; "" if nothing can be compared yet.
+
+    Args:
+        rows: one per repetition. width: in characters; None: that of the terminal.
+    """
+    rows = list(rows)
+    try:
+        standings = networks(rows)
+    except AnalysisError:
+        return ""
+    width = width or width_of_output()
+    best = [best_row(network, _ALSO) for network in standings]
+    titles = best_titles(standings, best)
+    lines = [[row[column] for column in titles] for row in best]
+    table, dropped = fitted([*titles.values()], lines, _DROP, width)
+    note = f"{best_note(standings)}{_scaled(rows)} {left_out(dropped, '`wanbench report` shows them.')}"
+    return f"{best_sentence(standings)}\n\n{table}\n{textwrap.fill(note, width, break_on_hyphens=False)}\n".lstrip()
+
+
+def _scaled(rows: Iterable[Mapping[str, Any]]) -> str:
+    """How the bytes sent relate to those of the model."""
+    scales = sorted({row["payload_scale"] for row in rows if row.get("payload_scale") not in (None, 1)})
+    return f" Messages, rates and bytes sent are × {some([f'{scale:g}' for scale in scales], _ALSO)}." if scales else ""
+
+
+def best_sentence(cases: Sequence[NetworkStandings]) -> str:
+    """The fastest algorithm, in how many cases it is, and what a choice besides it gains; "" if there is none."""
+    wins = Counter(network.best.algorithm for network in cases if network.best is not None)
+    if not wins:
+        return ""
+    (first, count), *others = wins.most_common()
+    if len(cases) == 1:
+        name = _network_name(cases[0])
+        where = f"{'at' if name.startswith('RTT') else 'on'} {name}"
+    elif count == len(cases):
+        where = f"on {'both' if count == 2 else f'all {count}'} {_varied(cases)[1]}"
+    else:
+        where = f"on {count} of {len(cases)} {_varied(cases)[1]}"
+        where = "; ".join([where, *(f"{name} on {times}" for name, times in others)])
+    kind, unequal = "fastest", _not_compared(cases)
+    if _inaccurate(cases) and not unequal:
+        kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
+    testbeds = {testbed for network in cases if network.best is not None for testbed in network.testbeds}
+    return f"{first} is {kind} {where} ({provenance(testbeds)}).{unequal}{_gap(cases)}"
+
+
+def _not_compared(cases: Sequence[NetworkStandings]) -> str:
+    """ " Accuracy of dts-d20-p20 not compared: 160 steps, ssgd 60."; "" if the best trained equally long."""
+    best = {(s.algorithm, s.not_compared) for network in cases if (s := network.best) is not None and s.not_compared}
+    return "".join(f" Accuracy of {name} {why}." for name, why in sorted(best))
+
+
+def _gap(cases: Sequence[NetworkStandings]) -> str:
+    """ " With ssgd, RTT 1 ms, gloo and ring are 16.6 times as fast as direct."; "" if nothing is chosen, or equal."""
+    cells: dict[tuple[Any, ...], dict[Any, float]] = {}
+    for network in cases:
+        for axis in _CHOSEN & network.where.keys():
+            others = tuple(axis_value(name, value) for name, value in network.where.items() if name != axis)
+            for standing in network.standings:
+                times = cells.setdefault((axis, standing.algorithm, *others), {})
+                times[axis_value(axis, network.where[axis])] = standing.step_time_s
+    ratio, (_, *where), times = max(
+        ((max(times.values()) / min(times.values()), cell, times) for cell, times in cells.items()),
+        default=(1.0, ("",), {}),
+    )
+    if ratio <= 1 + TIE_SHARE:
+        return ""
+    fast = [name for name, seconds in times.items() if seconds <= min(times.values()) * (1 + TIE_SHARE)]
+    faster = f"{' and '.join(fast)} {'is' if len(fast) == 1 else 'are'} {ratio:.3g} times as fast"
+    return f" With {', '.join(where)}, {faster} as {max(times, key=lambda name: times[name])}."
+
+
+def _varied(cases: Sequence[NetworkStandings]) -> tuple[str, str]:
+    """What the run varies besides the algorithm: as the title of a column, and as a plural."""
+    axes = list(cases[0].where) if cases else []
+    if not set(axes) & {*_PLURALS}:
+        return "network", "networks"
+    titles = [AXIS_TITLES.get(axis, axis).partition(" (")[0] for axis in axes]
+    if len(axes) > 1:
+        return ", ".join(titles), f"combinations of {', '.join(titles[:-1])} and {titles[-1]}"
+    return titles[0], _PLURALS[axes[0]]
+
+
+def best_titles(cases: Sequence[NetworkStandings], rows: Sequence[Row]) -> dict[str, str]:
+    """Titles of the columns that have something to show. Without accuracy, no algorithm is "best"."""
+    titles = {"where": _varied(cases)[0]} | {
+        column: title
+        for column, title in _TITLES.items()
+        if column == "best" or any(row[column] not in _NOTHING for row in rows)
+    }
+    return titles if "accuracy" in titles else titles | {"best": "fastest algorithm"}
+
+
+def best_row(network: NetworkStandings, most: int = sys.maxsize) -> Row:
+    """The row of a network, which names at most so many algorithms that are equally fast."""
+    row, best = dict.fromkeys(_TITLES, "-") | {"where": _network_name(network)}, network.best
+    if best is None:
+        return row | {"params": "no one-worker cell to compare with" if network.standings else "no valid result"}
+    reference = next((s for s in network.standings if s.kind == "ssgd"), None)
+    return row | {
+        "best": best.algorithm,
+        "params": ", ".join(f"{k} = {plain(v)}" for k, v in best.params.items()) or "none",
+        "scalability": _spread(best),
+        "speed_up": "-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}×",
+        "accuracy": _accuracy(best),
+        "target": "-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
+        "sent": sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
+        "also": some([s.algorithm for s in network.as_fast if s is not best], most) or "-",
+    }
+
+
+def _spread(standing: Standing) -> str:
+    if standing.repeats == 1 or f"{standing.low:.3f}" == f"{standing.high:.3f}":
+        return f"{standing.scalability:.3f}"
+    return f"{standing.scalability:.3f} ({standing.low:.3f} to {standing.high:.3f})"
+
+
+def _accuracy(standing: Standing) -> str:
+    if standing.accuracy is None:
+        return "not measured"
+    if standing.change is None:
+        return standing.not_compared or f"{100 * standing.accuracy:.2f} %, no ssgd"
+    points, _, interval = standing.change_text.partition(" ")
+    return f"{points} points {interval}".rstrip()
+
+
+def best_note(cases: Sequence[NetworkStandings]) -> str:
+    """The definition of "fastest", and the algorithms that are left out."""
+    standings = [standing for network in cases for standing in network.standings]
+    text = (
+        "Fastest: the highest scalability. Algorithms within 1 % of it, or with overlapping repetitions, are "
+        "equally fast; the table names the least stale of them, then the one that sends the least. "
+    )
+    if any(s.time_to_target_s is not None for s in standings):
+        text = (
+            "Fastest: the shortest time to the target; of those within 1 %, the least stale, then the one that sends "
+            "the least. "
+        )
+    trained = sorted({s.workload for s in standings if s.accuracy is not None})
+    if not any(s.change is not None for s in standings):
+        return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)
+    text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
+    if any(s.paired is not None and s.paired.pairs > 2 for s in standings):
+        text += "; the mean over equal seeds, with its 95 % interval"
+    unequal = sorted({s.algorithm for s in standings if s.not_compared})
+    if unequal:
+        text += f". Not compared, after other numbers of steps than ssgd: {some(unequal, _NAMED)}"
+    points, slower = f"{100 * ACCURACY_BAND:g} points less accurate than ssgd", _inaccurate(cases)
+    if slower:
+        return f"{text}. Left out where they are more than {points}: {some(slower, _NAMED)}."
+    return f"{text}. No {'other ' * bool(unequal)}algorithm is more than {points}."
+
+
+def _inaccurate(cases: Sequence[NetworkStandings]) -> list[str]:
+    return sorted({s.algorithm for network in cases for s in network.standings if not s.accurate})
+
+
+def _network_name(network: NetworkStandings) -> str:
+    """The swept axes of a network and their values, or its name if nothing but the algorithm is swept."""
+    return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or network.name

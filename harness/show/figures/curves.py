@@ -1,0 +1,211 @@
+"""Curves of a measure, one for each algorithm: scalability against RTT, with the step-time law as a thin line, and
+goodput against the time between failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
+from wanbench.harness.results.scalability import formula
+from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
+from wanbench.harness.show.figures.hover import note
+from wanbench.harness.show.figures.layout import End, Sheet, label_ends, least_in, marked, strip_in
+from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, INK, PAGE_IN, Style, as_line, looks_of, wanbench_style
+from wanbench.harness.text import percent
+
+_LAW_POINTS = 240
+_COLUMN: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (1, 2)), "zorder": 1}
+_LABEL_GAP_IN = 0.27
+_APART = 0.03  # of two runs of an algorithm, about the size of a marker
+_DASHED: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (3, 2)), "marker": ""}
+_MARGIN = 1.25  # of the logarithmic axis of failures, on both sides
+
+Line = Mapping[str, Any]
+
+
+@wanbench_style()
+def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+    """The figure of one pivot whose column axis is `rtt_ms`.
+
+    Args:
+        pivot: median, minimum and maximum of every cell; points without a valid repetition are left out.
+        run_name: shown at the caption's beginning.
+        width_in: `PAGE_IN` or `COLUMN_IN`.
+        progress: of a run that is not finished, "14 of 42 cells".
+    """
+    looks, names = looks_of(pivot), names_of(pivot)
+    if width_in <= COLUMN_IN:
+        names = {label: name.replace(" + ", "\n+ ") for label, name in names.items()}
+    text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
+    ends = marked(_ends(pivot, "scalability", looks, names), "{:g} ms")
+    labels = [end.text for end in ends]
+    height_in = max(2.7 if width_in > COLUMN_IN else 2.1, least_in(labels))
+    sheet = Sheet(width_in, height_in, titled(pivot, speed(pivot)), text, _entries(pivot), right_in=strip_in(labels))
+    axes = sheet.axes()
+    _scale(axes, [float(rtt) for rtt in pivot.columns], sheet.axes_in[0])
+    for label, look in looks.items():
+        _law(axes, [pivot.lines[label, rtt] for rtt in pivot.columns if (label, rtt) in pivot.lines], look)
+        for rtt, value in _curve(axes, pivot, label, "scalability", pivot.columns, look):
+            law = pivot.lines[label, rtt]["predicted_scalability"]
+            text = f"{label}, RTT {rtt:g} ms: scalability {value:.3f}"
+            note(axes, rtt, value, text + (f", law {law:.3f}" if law > 0 else ""))
+        _beside(axes, pivot, label, look)
+    axes.set_ylim(0, 1.06)
+    axes.set_yticks(np.linspace(0, 1, 6))
+    axes.set_ylabel(f"scalability  {formula(pivot.lines.values())}")
+    axes.set_xlabel("round-trip time (ms)")
+    if (column := column_of(pivot)) is not None:
+        axes.axvline(column, **_COLUMN)
+    label_ends(axes, ends, sheet.axes_in)
+    return sheet.figure
+
+
+@wanbench_style()
+def goodput_by_mtbf(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+    """The figure of one pivot whose column axis is `mtbf_s`: what is left of the throughput of machines that fail.
+
+    Args:
+        pivot: median, minimum and maximum of every cell; those without losses are the unit, and are not drawn.
+        run_name, width_in, progress: as for `scalability_by_rtt`.
+    """
+    looks = looks_of(pivot)
+    ends = marked(_ends(pivot, "goodput", looks, names_of(pivot)), "{:g} s")
+    labels = [end.text for end in ends]
+    text = caption(pivot, run_name, "1: the same algorithm without failures", progress)
+    sheet = Sheet(
+        width_in, max(2.7, least_in(labels)), titled(pivot, _kept(pivot)), text, {}, right_in=strip_in(labels)
+    )
+    axes = sheet.axes()
+    axes.set_xscale("log")
+    times = sorted({x for label in looks for x, _ in _points(pivot.lines, label, "goodput")})
+    axes.set_xlim(times[0] / _MARGIN, times[-1] * _MARGIN)
+    axes.set_xticks(times, [f"{x:g}" for x in times])
+    axes.set_xticks([], minor=True)
+    for label, look in looks.items():
+        for mtbf, value in _curve(axes, pivot, label, "goodput", times, look):
+            note(axes, mtbf, value, f"{label}, a failure every {mtbf:g} s: goodput {value:.3f}")
+    axes.set_ylim(bottom=0)
+    axes.axhline(1, color="0.7", linewidth=0.6, zorder=1)
+    axes.set_ylabel("goodput")
+    axes.set_xlabel("mean time between failures of a machine (s)")
+    label_ends(axes, ends, sheet.axes_in)
+    return sheet.figure
+
+
+def _kept(pivot: Pivot) -> str | None:
+    """ "With a failure every 200 s a machine, SSGD keeps 74 % of its throughput; DTS 81 %"; None if not known."""
+    first = {label: points[0] for label in pivot.algorithms if (points := _points(pivot.lines, label, "goodput"))}
+    if not first:
+        return None
+    often = min(x for x, _ in first.values())
+    here = {label: value for label, (x, value) in first.items() if x == often}
+    names = names_of(pivot)
+    least, most = min(here, key=lambda label: here[label]), max(here, key=lambda label: here[label])
+    text = f"With a failure every {often:g} s a machine, {names[least]} keeps {percent(here[least])} of its throughput"
+    return text if least == most else f"{text}; {names[most]} {percent(here[most])}"
+
+
+def _points(lines: Mapping[tuple[str, Any], Line], label: str, measure: str) -> list[tuple[float, float]]:
+    """(x, value) of the cells of an algorithm that have one, by x."""
+    points = [(x, float(cell[measure])) for (name, x), cell in lines.items() if name == label and not absent(x)]
+    return sorted((float(x), value) for x, value in points if not math.isnan(value))
+
+
+def _curve(
+    axes: Axes, pivot: Pivot, label: str, measure: str, columns: Sequence[Any], look: Style
+) -> list[tuple[Any, float]]:
+    """The curve of medians, interrupted at a cell without a valid repetition; returns what can be pointed at."""
+    cells = [pivot.lines.get((label, x), {}) for x in columns]
+    middle, low, high = (
+        np.array([cell.get(name, math.nan) for cell in cells], dtype=float)
+        for name in (measure, f"{measure}_min", f"{measure}_max")
+    )
+    axes.plot(columns, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **as_line(look))
+    if any(cell.get("repeats", 0) > 1 for cell in cells):
+        axes.errorbar(
+            columns, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
+            elinewidth=0.7, capsize=1.6, capthick=0.7 if measure == "scalability" else None, zorder=3,
+        )  # fmt: skip
+    return [(x, value) for x, value, cell in zip(columns, middle, cells, strict=True) if cell.get("repeats")]
+
+
+def _ends(pivot: Pivot, measure: str, looks: Mapping[str, Style], names: Mapping[str, str]) -> list[End]:
+    """The last valid point of every curve, and of a curve of the other run if it ends elsewhere."""
+    ends = []
+    for label, look in looks.items():
+        own = _points(pivot.lines, label, measure)
+        if own:
+            ends.append(End(names[label], as_line(look), *own[-1], f"{own[-1][1]:.2f}"))
+        other = _points(pivot.beside.lines, label, measure) if pivot.beside else []
+        if other and not (own and own[-1][0] == other[-1][0] and abs(own[-1][1] - other[-1][1]) < _APART):
+            ends.append(End(_other(names[label], pivot), _thin(look), *other[-1], f"{other[-1][1]:.2f}"))
+    return ends
+
+
+def _other(name: str, pivot: Pivot) -> str:
+    """The name of a curve of the other run: "ssgd, simulated"; beside the same kind of network, "ssgd, my-run"."""
+    assert pivot.beside is not None
+    own = provenance(each["testbed"] for each in pivot.lines.values())
+    return f"{name}, {pivot.beside.run if pivot.beside.network == own else pivot.beside.network}"
+
+
+def _entries(pivot: Pivot) -> dict[str, Artist]:
+    """A legend that tells the two runs apart; nothing for a single run."""
+    if pivot.beside is None:
+        return {}
+    own: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 3.8}
+    network = provenance(each["testbed"] for each in pivot.lines.values())
+    name = f"{pivot.beside.run}, {pivot.beside.network}"
+    return {network: Line2D([], [], **own), name: Line2D([], [], color=INK, **_DASHED)}
+
+
+def _thin(look: Style) -> dict[str, Any]:
+    return {"color": look.colour, **_DASHED}
+
+
+def _beside(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
+    """The curve of the other run."""
+    points = _points(pivot.beside.lines, label, "scalability") if pivot.beside else []
+    if not points or pivot.beside is None:
+        return
+    axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
+    for rtt, value in points:
+        note(axes, rtt, value, f"{label}, {pivot.beside.run}, RTT {rtt:g} ms: scalability {value:.3f}")
+
+
+def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
+    """Zero and a second on one axis: linear up to the smallest RTT, then logarithmic; ticks at the RTTs of the run."""
+    positive = [rtt for rtt in rtts if rtt > 0]
+    if positive and max(positive) > 8 * min(positive):
+        axes.set_xscale("symlog", linthresh=min(positive), linscale=0.6)
+    transform = axes.xaxis.get_transform()
+    low, high = transform.transform([min(rtts), max(rtts)])
+    margin = 0.03 * (high - low) or 0.5
+    axes.set_xlim(*transform.inverted().transform([low - margin, high + margin]))
+    kept: list[float] = []
+    per_in = (high - low + 2 * margin) / width_in
+    for rtt in sorted(rtts):
+        here = float(transform.transform([rtt])[0])
+        if not kept or here - float(transform.transform([kept[-1]])[0]) >= _LABEL_GAP_IN * per_in:
+            kept.append(rtt)
+    axes.set_xticks(kept, [f"{rtt:g}" for rtt in kept])
+    axes.set_xticks([], minor=True)
+
+
+def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
+    transform = axes.xaxis.get_transform()
+    low, high = transform.transform([lines[0]["rtt_ms"], lines[-1]["rtt_ms"]])
+    rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
+    values = law_curve(lines[0], rtts)
+    if values is None:  # no recorded inputs: the predictions of the cells themselves
+        rtts, values = [each["rtt_ms"] for each in lines], [each["predicted_scalability"] for each in lines]
+    axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)
