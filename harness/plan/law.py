@@ -17,7 +17,7 @@ Stragglers: a synchronous step takes as long as that of the slowest worker; with
 how much of this remains (`staleness`), unless it is too little to matter.
 
 The law is an alpha-beta model of the steady state. It ignores jitter, loss, TCP's window and the host's CPU. Where they
-can matter, cells have no prediction (`limits`).
+can matter, cells have no prediction (`conditions.why_unknown`).
 
 Pure arithmetic: standard library only, so that planning and the command line start fast.
 """

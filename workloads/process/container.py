@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from wanbench.workloads import imported
-from wanbench.workloads.process import machine
+from wanbench.workloads.process import isolation
 from wanbench.workloads.process.control import Channel, dial, text
 from wanbench.workloads.process.namespace import become_user
 
@@ -89,10 +89,10 @@ def _serve(channel: Channel, name: str, *, trains: bool) -> None:
         assignment = channel.recv()
         if assignment is None:
             return
-        if not machine.owns_processes():
+        if not isolation.owns_processes():
             raise RuntimeError("the worker is not process 1 of its container; start it without init and pid settings")
         if assignment["hosts"]:
-            machine.write_hosts({socket.gethostname(): assignment["address"]} | assignment["hosts"])
+            isolation.write_hosts({socket.gethostname(): assignment["address"]} | assignment["hosts"])
         address, congestion = text(assignment, "address"), assignment["congestion"]
         descriptor, routed = worker.open_attachment(text(assignment, "attachment"), address, congestion)
         become_user(assignment["uid"], assignment["gid"])

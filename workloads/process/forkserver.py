@@ -3,7 +3,7 @@
     python -m wanbench.workloads.process.forkserver FD PARENT_PID MODULE[,MODULE...] [--namespaces]
 
 It imports every MODULE. Each child runs `serve_forked(socket, request)` of the first. With --namespaces it can make
-namespaces, and has a PID namespace of its own (`workloads.process.machine`).
+namespaces, and has a PID namespace of its own (`workloads.process.isolation`).
 The parent limits torch to one thread and never runs a torch operation, because the children of a parent that has run
 one hang. When it dies, its children die too. When the controller dies, it ends too, and kills all that its children
 left behind.
@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any
 
 from wanbench.workloads import imported
-from wanbench.workloads.process import machine
+from wanbench.workloads.process import isolation
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.descendants import adopt_orphans
 from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent
@@ -129,7 +129,7 @@ def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
     if sys.argv[4:] != ["--namespaces"]:
         return serve()
     try:
-        return machine.run_inside(serve, lambda pid: os.write(tell, _PID.pack(pid)))
+        return isolation.run_inside(serve, lambda pid: os.write(tell, _PID.pack(pid)))
     except NamespaceError as error:
         Channel(sock).send({"error": str(error), "kind": type(error).__name__})
         return 1

@@ -74,7 +74,7 @@ class Heartbeat:
     """The thread, which used 0.4 % of a core on a busy host.
 
     Args:
-        programs: also watch the other processes of this machine (`process.machine`).
+        programs: also watch the other processes of this machine (`process.isolation`).
     """
 
     def __init__(self, *, programs: bool = False) -> None:

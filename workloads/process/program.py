@@ -29,7 +29,7 @@ from wanbench.workloads.process import agent, configuration
 from wanbench.workloads.process.control import Channel, ControlError, dial, listen, text
 from wanbench.workloads.process.finished import Counters, FinishedProgram, Processor
 from wanbench.workloads.process.heartbeat import Heartbeat
-from wanbench.workloads.process.machine import kill_programs
+from wanbench.workloads.process.isolation import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
 
 _CHUNK = 1 << 16

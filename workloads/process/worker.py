@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import configuration, machine, namespace, probing, program, tun
+from wanbench.workloads.process import configuration, isolation, namespace, probing, program, tun
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
 from wanbench.workloads.process.finished import Counters
 
@@ -39,14 +39,14 @@ def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
     Args:
         request: `address`; `attachment`, the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself;
             `congestion` of all connections to peers or None, only used if this side makes the device; `name` of this
-            host; `hosts`, the address of each name; `private_tmp`, as in `machine.enter`.
+            host; `hosts`, the address of each name; `private_tmp`, as in `isolation.enter`.
     """
     channel = Channel(sock)
     address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     try:
         namespace.enter_private_network()
-        machine.enter(request["name"], request["hosts"], request["private_tmp"])
+        isolation.enter(request["name"], request["hosts"], request["private_tmp"])
         descriptor, routed = open_attachment(attachment, address, congestion)
         namespace.drop_privileges()
     except (OSError, ValueError, RuntimeError) as error:

@@ -20,7 +20,7 @@ from wanbench.workloads.process.control import Channel
 WAIT_S = 30.0
 WORKER = """
 import socket, sys
-from wanbench.workloads.process import machine, namespace, program
+from wanbench.workloads.process import isolation, namespace, program
 from wanbench.workloads.process.control import Channel
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 def work():
@@ -30,7 +30,7 @@ def work():
         pass
     return 0
 namespace.become_namespace_root()
-sys.exit(machine.run_inside(work, lambda pid: print(pid, flush=True)))
+sys.exit(isolation.run_inside(work, lambda pid: print(pid, flush=True)))
 """
 # This script leaves a process in another session, which writes its id to a file.
 LEAVING = """

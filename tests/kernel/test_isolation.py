@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from test_namespace import become_nobody
 
-from wanbench.workloads.process import machine, namespace, tun
+from wanbench.workloads.process import isolation, namespace, tun
 from wanbench.workloads.process.descendants import adopt_orphans
 
 ADDRESS = "10.99.0.4"
@@ -40,7 +40,7 @@ def in_a_machine(request, tmp_path):
                     open_tun_to_all(tmp_path / "tun")
                     become_nobody()
                 namespace.become_namespace_root()
-                status = machine.run_inside(lambda: _work(look, write, private_tmp), lambda pid: None)
+                status = isolation.run_inside(lambda: _work(look, write, private_tmp), lambda pid: None)
             finally:
                 os._exit(status)
         os.close(write)
@@ -57,14 +57,14 @@ def open_tun_to_all(device):
     os.mknod(device, stat.S_IFCHR, Path("/dev/net/tun").stat().st_rdev)
     device.chmod(0o666)
     namespace.unshare(machine._CLONE_NEWNS, "new mount namespace")
-    machine._mount("none", Path("/"), "", machine._MS_REC | machine._MS_SLAVE)
-    machine._mount(str(device), Path("/dev/net/tun"), "", machine._MS_BIND)
+    isolation._mount("none", Path("/"), "", isolation._MS_REC | isolation._MS_SLAVE)
+    isolation._mount(str(device), Path("/dev/net/tun"), "", isolation._MS_BIND)
 
 
 def _work(look, write, private_tmp):
     try:
         namespace.enter_private_network()
-        machine.enter("tokyo-3", HOSTS, private_tmp)
+        isolation.enter("tokyo-3", HOSTS, private_tmp)
         device = tun.open_tun("wan0", ADDRESS)
         namespace.lead_outside("wan0", ADDRESS)
         namespace.drop_privileges()
@@ -197,7 +197,7 @@ def test_programs_can_be_killed_and_others_started(in_a_machine):
             for command in (["sleep", "1000"], ["sh", "-c", "sleep 1000 & exit"]):
                 subprocess.Popen(command)
             found.append(len(list(Path("/proc").glob("[0-9]*"))) > 2)
-            machine.kill_programs()
+            isolation.kill_programs()
             found.append(len(list(Path("/proc").glob("[0-9]*"))))
         return found
 
@@ -226,7 +226,7 @@ def _adopt_a_machine_and_end_it():
     keeper = os.fork()
     if keeper == 0:
         namespace.become_namespace_root()
-        machine.run_inside(lambda: time.sleep(1000) or 0, lambda worker: os.write(write, b"x"))
+        isolation.run_inside(lambda: time.sleep(1000) or 0, lambda worker: os.write(write, b"x"))
     os.read(read, 1)
     os.kill(keeper, signal.SIGKILL)
     end()
