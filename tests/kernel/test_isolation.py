@@ -56,7 +56,7 @@ def open_tun_to_all(device):
     """Let every user of this process's mount namespace use TUN devices, as on most hosts."""
     os.mknod(device, stat.S_IFCHR, Path("/dev/net/tun").stat().st_rdev)
     device.chmod(0o666)
-    namespace.unshare(machine._CLONE_NEWNS, "new mount namespace")
+    namespace.unshare(isolation._CLONE_NEWNS, "new mount namespace")
     isolation._mount("none", Path("/"), "", isolation._MS_REC | isolation._MS_SLAVE)
     isolation._mount(str(device), Path("/dev/net/tun"), "", isolation._MS_BIND)
 

@@ -1,7 +1,7 @@
 """End what a process started, even what left it: a program that forks twice and makes a session of its own.
 
 The kernel gives such orphans to the nearest ancestor that asks for them, so they are found, and end with it. Workers on
-an emulated network have more: a PID namespace each, whose processes the kernel ends itself (`machine`).
+an emulated network have more: a PID namespace each, whose processes the kernel ends itself (`isolation`).
 """
 
 from __future__ import annotations
