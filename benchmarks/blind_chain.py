@@ -211,7 +211,7 @@ def _iperf(a: int, others: Sequence[int]) -> list[str]:
 
 def advised(network: Network, profile: Path, folder: Path) -> tuple[Path, Mapping[str, Any]]:
     """Ask for advice. Return the folder of its run, and the answer."""
-    question = ["advise", str(profile), "--workload", network.workload, "--no-emulate"]
+    question = ["advise", str(profile), "--workload", network.workload, "--emulate", "0"]
     command = [str(_BIN / "wanbench"), *question, "--json", "--out", str(folder / "results")]
     run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     (found,) = (folder / "results").glob("advise-*")

@@ -395,7 +395,7 @@ def _emulated(found: Answer) -> str:
     if emulated.why_not:
         return f"no: {emulated.why_not}"
     if not emulated.measured:
-        return "no (--no-emulate); step times are simulated"
+        return "no (--emulate 0); step times are simulated"
     compared = []
     own = emulated.ssgd is not None and all(each.name != emulated.ssgd.name for each in emulated.measured)
     for each in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:

@@ -34,7 +34,11 @@ from wanbench.harness.errors import SpecError
 @click.option("--memory", metavar="SIZE", help="Largest memory of a worker for parameters and messages, e.g. 2GiB.")
 @click.option("--exclude", multiple=True, metavar="KIND", help="Leave out an algorithm. Repeatable.")
 @click.option(
-    "--emulate", type=click.IntRange(0, 10), default=3, show_default=True, help="Number of settings to emulate."
+    "--emulate",
+    type=click.IntRange(0, 10),
+    default=3,
+    show_default=True,
+    help="Number of settings to emulate; 0 takes seconds instead of minutes.",
 )
 @click.option(
     "--budget",
@@ -44,7 +48,6 @@ from wanbench.harness.errors import SpecError
     metavar="MINUTES",
     help="Time on this host for learn.toml, which measures the accuracy of the fastest settings with your own model.",
 )
-@click.option("--no-emulate", is_flag=True, help="Same as --emulate 0: seconds instead of minutes.")
 @json_option
 @question_options
 def command(profile: str, workload: str, workers: int | None, out: Path, as_json: bool, **options: Any) -> None:
@@ -55,7 +58,7 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
     the learning library (`wanbench list learning`). The same command resumes.
 
     \b
-    Example:  wanbench advise world4 --no-emulate
+    Example:  wanbench advise world4 --emulate 0
               wanbench advise home-fibre --workload params=125e6,tensors=148,step_time=400ms
               wanbench advise uniform --rtt 80ms --rate 1Gbit --workers 8 --workload my_pkg.model:make
     """
@@ -71,8 +74,8 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
         )
         question = ask(_network(profile, options), workload, workers, limits)
         library = Library.for_question(question, options["proxy"], out)
-        emulate = 0 if options["no_emulate"] else options["emulate"]
-        ranking = search(question, library, Options(out, emulate, options["fresh"], partial(click.echo, err=True)))
+        say = partial(click.echo, err=True)
+        ranking = search(question, library, Options(out, options["emulate"], options["fresh"], say))
         advice = answer(ranking, options["budget"])
         written = write(advice, out / question.spec.name)
         if as_json:

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     help="testbed, emulator, collective, hosts ...; default: testbed, or run if there are two.",
 )
 @click.option("--format", "form", type=click.Choice(("table", "md", "csv", "json")), default="table", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="Sort by ratio; -ratio puts the largest first.")
 @click.option("--no-figures", is_flag=True, help="Print the table only.")
 @across_hosts_option
 @out_option
-def command(run_source: str, head_source: str | None, as_json: bool, form: str, out: Path, **options: Any) -> None:
+def command(run_source: str, head_source: str | None, form: str, out: Path, **options: Any) -> None:
     """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
 
     Step times are medians in seconds, with the minimum and maximum of the repetitions. With HEAD, the cells of two runs
@@ -47,7 +46,6 @@ def command(run_source: str, head_source: str | None, as_json: bool, form: str, 
     """
     from wanbench.harness.results.store import open_run
 
-    form = "json" if as_json else form
     folder = open_run(run_source, out)
     if head_source is not None and head_source.endswith(".jsonl"):
         _print_trial(folder.path, head_source, form == "json")

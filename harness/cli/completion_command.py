@@ -57,9 +57,10 @@ def papers(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 def designs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in designs, and files."""
-    from wanbench.harness.learning.design import names
+    from wanbench.harness.learning.design import DESIGNS
+    from wanbench.harness.spec.library import builtin_names
 
-    return [CompletionItem(incomplete, type="file"), *beginning(names(), incomplete)]
+    return [CompletionItem(incomplete, type="file"), *beginning(builtin_names(DESIGNS), incomplete)]
 
 
 def beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -168,7 +168,7 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     """Run the command on its network, and return the exit code."""
     from wanbench.harness.plan.cell import CommandCell
     from wanbench.harness.plan.plan import make
-    from wanbench.harness.rep.command import Own
+    from wanbench.harness.rep.command import Attended
     from wanbench.harness.rep.program import assign_gpus
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.attend import attend
@@ -189,10 +189,10 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     folder = RunFolder.new(options["out"], name)
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}, TCP {cell.tcp.congestion}")  # fmt: skip
-    own = Own(cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
+    attended = Attended(_say, cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
-        return attend(cell, own, folder, _say)
+        return attend(cell, attended, folder)
 
 
 def _timeout(text: str | None) -> float | None:

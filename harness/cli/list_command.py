@@ -80,9 +80,10 @@ def _experiments() -> dict[str, str]:
 
 
 def _designs() -> dict[str, str]:
-    from wanbench.harness.learning.design import load, names
+    from wanbench.harness.learning.design import DESIGNS, load
+    from wanbench.harness.spec.library import builtin_names
 
-    return {name: load(name).description for name in names()}
+    return {name: load(name).description for name in builtin_names(DESIGNS)}
 
 
 def _learning(as_json: bool) -> None:

@@ -137,6 +137,7 @@ def _experiment(name: str) -> tuple[str, object]:
 
 
 def _design(name: str) -> tuple[str, object]:
-    from wanbench.harness.learning import design
+    from wanbench.harness.learning.design import DESIGNS, load
+    from wanbench.harness.spec.library import read
 
-    return design.text(name), design.load(name).plain()
+    return read(name, DESIGNS), load(name).plain()

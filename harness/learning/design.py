@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +10,15 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Name
+from wanbench.harness.spec.library import read
 from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.tables import Table
 from wanbench.netprofiles import FileError, did_you_mean
-from wanbench.netprofiles.user_file import parse_toml, read_text
+from wanbench.netprofiles.user_file import parse_toml
 
 BASE = "base"
 REFERENCE = "ssgd"  # what every method is compared with
-_BUILT_IN = Path(__file__).parent / "designs"
+DESIGNS = Path(__file__).parent / "designs"  # those that ship with the package
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=40)]
 Rates = Annotated[list[float], Field(min_length=1)]
@@ -125,27 +125,10 @@ class Design(Table):
         return parse({**self.plain(), "settings": {k: dict(v) for k, v in kept.items()}, "conditions": []}, self.name)
 
 
-def names() -> list[str]:
-    """Designs that ship with the package."""
-    return sorted(path.stem for path in _BUILT_IN.glob("*.toml"))
-
-
 def load(source: str) -> Design:
     """Read a built-in design by name, or a TOML file. Raises: SpecError."""
     try:
-        return parse(parse_toml(text(source)), source)
-    except FileError as error:
-        raise SpecError(f"{source}: {error}") from None
-
-
-def text(source: str) -> str:
-    """The text of a design, by name or path. Raises: SpecError."""
-    path = _BUILT_IN / f"{source}.toml" if source in names() else Path(source)
-    if not os.path.exists(path):  # false for a name that is too long
-        near = did_you_mean(source, names(), f"built-in designs: {', '.join(names())}")
-        raise SpecError(f"{source}: no such file and no such design{near}")
-    try:
-        return read_text(path, "TOML")
+        return parse(parse_toml(read(source, DESIGNS)), source)
     except FileError as error:
         raise SpecError(f"{source}: {error}") from None
 

@@ -20,6 +20,7 @@ from typing import Any
 from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition
+from wanbench.harness.process import child
 from wanbench.harness.rep import launcher, pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
@@ -42,10 +43,11 @@ ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
 
 @dataclass(frozen=True)
-class Own:
-    """Settings of a program that no spec has.
+class Attended:
+    """A program that its user watches: it gets the user's signals, can fail, and has settings that no spec has.
 
     Attributes:
+        say: prints one line for the user.
         cwd: working folder. environment: variables in addition to those that torchrun sets.
         mounts: folders of the host that containers see. gpus: those of each worker, as in `Group`.
         private_tmp: whether each worker has a /tmp of its own. stdin: descriptor of the input of rank 0, or None.
@@ -53,6 +55,7 @@ class Own:
         launches: whether it runs once, and starts processes on other workers itself.
     """
 
+    say: Callable[[str], None]
     cwd: Path
     environment: Mapping[str, str]
     mounts: tuple[FolderMount, ...] = ()
@@ -68,19 +71,14 @@ class Own:
         fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
         return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
 
-
-@dataclass(frozen=True)
-class Attended:
-    """How to run a program that its user watches: it gets the user's signals, and can fail.
-
-    Attributes:
-        say: prints one line for the user.
-        group: its workers.
-    """
-
-    say: Callable[[str], None]
-    group: Group
-    own: Own
+    def group(self, repetition: CommandRepetition, control: Path) -> Group:
+        """Its workers. `control` is the folder of files that they share with the controller."""
+        inside = contained(repetition.testbed)
+        return replace(
+            group_of(repetition, self.mounts),
+            gpus=self.gpus if inside else (),
+            private_tmp=(control, self.cwd, *child.folders()) if self.private_tmp and not inside else None,
+        )
 
 
 def measure(
@@ -123,7 +121,7 @@ def run(
         with HostMeter() as meter:
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
-        limit_s, key = (attended.own.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
+        limit_s, key = (attended.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
         failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
         if failure is not None and attended is None:
             raise failure
@@ -179,9 +177,9 @@ def _files_of(repetition: CommandRepetition, stem: Path, attended: Attended | No
     """The program, with the files that its processes share, which are removed at the end."""
     program = program_of(repetition, stem)
     if attended is not None:
-        program = attended.own.fitted(program)
+        program = attended.fitted(program)
     try:
-        if attended is not None and attended.own.launches:
+        if attended is not None and attended.launches:
             made = Path(f"{stem}-launcher")
             variables = launcher.prepare(made, program.hosts, program.processes, contained=program.contained)
             program = replace(program, launcher=made, environment={**variables, **program.environment})
@@ -208,7 +206,7 @@ def _execute(
     attended: Attended | None,
 ) -> Ended:
     """Prepare the workers and run the program to its end. Raises: as `run`."""
-    group = group_of(repetition) if attended is None else attended.group
+    group = group_of(repetition) if attended is None else attended.group(repetition, door.parent)
     handles = slot.prepare(group)
     ended = Ended(tcp=set_tcp(handles, dict(group.tcp)))
     slot.emulator.apply(repetition.network, seed=repetition.seed)
@@ -216,7 +214,7 @@ def _execute(
     meter.start()
     say = attended.say if attended is not None else lambda line: None
     outputs = to_files_and_terminal if attended is not None else to_files
-    limit_s = repetition.timeout_s if attended is None else attended.own.timeout_s
+    limit_s = repetition.timeout_s if attended is None else attended.timeout_s
     signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,

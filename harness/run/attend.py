@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,9 +12,8 @@ from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
-from wanbench.harness.process import child
 from wanbench.harness.process.priority import processors_awake
-from wanbench.harness.rep import command
+from wanbench.harness.rep.command import Attended, run
 from wanbench.harness.rep.fidelity import CHANGED
 from wanbench.harness.rep.measure import SINGLE_PACKETS, probe_network
 from wanbench.harness.rep.program import Ended
@@ -27,7 +25,6 @@ from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import brief
 from wanbench.harness.testbeds import contained, opened
 from wanbench.harness.testbeds.base import Slot, WorkerDied
-from wanbench.harness.testbeds.group import group_of
 from wanbench.harness.testbeds.slot import WorkerSlot
 from wanbench.harness.text import size
 
@@ -43,19 +40,20 @@ _CAUSES = {
 _COUNTED = {"hook": "optimizer.step()", "step": "wanbench.step()"}
 
 
-def attend(cell: CommandCell, own: command.Own, folder: RunFolder, say: Callable[[str], None]) -> int:
+def attend(cell: CommandCell, attended: Attended, folder: RunFolder) -> int:
     """Run the program to its end, copy its output to ours, and return its status (128 + n after signal n, 124 if late).
 
     SIGINT and SIGTERM are passed on to all processes. Processes that still run ten seconds later are killed, as are
     all others when one process fails.
 
     Args:
-        folder: receives the row, as in any run. say: prints one line for the user.
+        folder: receives the row, as in any run.
 
     Raises:
         Interrupted: while it waits for the host. HostError: the testbed or the emulator does not start.
         CellsFailed: it ended while the program ran. SpecError: the workers cannot find the program.
     """
+    say = attended.say
     with (
         control_folder() as control,
         host_turn(say) as turn,
@@ -65,7 +63,7 @@ def attend(cell: CommandCell, own: command.Own, folder: RunFolder, say: Callable
         slot = testbed.open_slot(cell.emulator or "")
         part = folder.begin(cell, 0)
         with _explained(cell):
-            row, ended, reported = _measured(cell, own, slot, part, control, say)
+            row, ended, reported = _measured(cell, attended, slot, part, control)
     code = code_hash(row["sources"] or {})
     known: Any = {"run": folder.name, "code": code, **host_facts(cell), "turn": turn}
     row |= known
@@ -102,20 +100,14 @@ def _explained(cell: CommandCell) -> Iterator[None]:
 
 
 def _measured(
-    cell: CommandCell, own: command.Own, slot: Slot, part: Path, control: Path, say: Callable[[str], None]
+    cell: CommandCell, attended: Attended, slot: Slot, part: Path, control: Path
 ) -> tuple[Row, Ended, list[str]]:
     """Probe the idle network, then run the program on it. Also return what was wrong with the network."""
-    repetition, inside = cell.repetition(0), contained(cell.testbed)
-    group = replace(
-        group_of(repetition, own.mounts),
-        gpus=own.gpus if inside else (),
-        private_tmp=(control, own.cwd, *child.folders()) if own.private_tmp and not inside else None,
-    )
-    report = probe_network(repetition, slot, group) if cell.workers > 1 else None
+    repetition = cell.repetition(0)
+    report = probe_network(repetition, slot, attended.group(repetition, control)) if cell.workers > 1 else None
     for line in differences(report, cell.emulator) if report else ():
-        say(line)
-    attended = command.Attended(say, group, own)
-    row, ended = command.run(repetition, cast(WorkerSlot, slot), part, control, report, attended)
+        attended.say(line)
+    row, ended = run(repetition, cast(WorkerSlot, slot), part, control, report, attended)
     return row, ended, report["reasons"] if report else []
 
 

@@ -1,4 +1,7 @@
-"""The built-in experiments, and the text of a spec by path or name."""
+"""Files by path, or by the name of one that ships with the package: specs, and the designs of `learn`.
+
+A folder of built-in files is named after what they are, in the plural.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,29 @@ from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import read_text
 
 MOST_BYTES = 1 << 20  # of a spec
-_BUILT_IN = Path(__file__).parent / "experiments"
+EXPERIMENTS = Path(__file__).parent / "experiments"
 
 
-def builtin_names() -> list[str]:
-    """Experiments that ship with the package."""
-    return sorted(path.stem for path in _BUILT_IN.glob("*.toml"))
+def builtin_names(folder: Path = EXPERIMENTS) -> list[str]:
+    """What ships with the package."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def find(source: str) -> Path:
+def find(source: str, folder: Path = EXPERIMENTS) -> Path:
     """The file of a path or a built-in name. Raises: SpecError."""
-    if source in builtin_names():
-        return _BUILT_IN / f"{source}.toml"
+    names, kind = builtin_names(folder), folder.name
+    if source in names:
+        return folder / f"{source}.toml"
     path = Path(source)
     if os.path.exists(path):  # false for a name that is too long
         return path
-    hint = did_you_mean(source, builtin_names(), f"built-in experiments: {', '.join(builtin_names())}")
-    raise SpecError(f"{source}: no such file and no such experiment{hint}")
+    hint = did_you_mean(source, names, f"built-in {kind}: {', '.join(names)}")
+    raise SpecError(f"{source}: no such file and no such {kind.removesuffix('s')}{hint}")
 
 
-def read(source: str) -> str:
-    """The text of a spec, by path or built-in name. Raises: SpecError."""
+def read(source: str, folder: Path = EXPERIMENTS) -> str:
+    """The text of a file, by path or built-in name. Raises: SpecError."""
     try:
-        return read_text(find(source), "TOML", MOST_BYTES)
+        return read_text(find(source, folder), "TOML", MOST_BYTES)
     except FileError as error:
         raise SpecError(f"{source}: {error}") from None

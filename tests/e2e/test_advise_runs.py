@@ -28,7 +28,7 @@ def test_the_order_is_taken_from_what_was_emulated_and_the_trial_runs_as_predict
 
     def tried():
         bench.run("exec", *network, "--", sys.executable, "trial.py")
-        return bench.run("compare", str(folder), "steps.jsonl", "--json")
+        return bench.run("compare", str(folder), "steps.jsonl", "--format", "json")
 
     result = patiently(tried, lambda run: abs(json.loads(run.out)["difference"]) > 0.1)
     assert json.loads(result.out)["cause"] == ""

@@ -155,7 +155,7 @@ def test_a_new_axis_and_a_new_value_measure_only_the_new_cells(simulated_too):
 def test_the_simulation_agrees_with_the_emulation(smoke, simulated_too):
     """Check `compare --by testbed` on a small scale; the large crosscheck is a benchmark."""
     _, bench = smoke
-    result = bench.run("compare", "smoke", "--out", "out", "--json")
+    result = bench.run("compare", "smoke", "--out", "out", "--format", "json")
     assert result.code == 0, result.err
     pairs = json.loads(result.out)["pairs"]
     assert [(pair["base"], pair["head"]) for pair in pairs] == [("netns", "virtual")] * 4

@@ -8,7 +8,7 @@ import json
 import pytest
 from few_settings import FEW, FEWEST
 
-SMALL = ("--workload", "params=20000,tensors=2,step_time=20ms", "--no-emulate")
+SMALL = ("--workload", "params=20000,tensors=2,step_time=20ms", "--emulate", "0")
 UNIFORM = ("uniform", "--rtt", "40ms", "--rate", "20Mbit", "--workers", "3")
 
 
@@ -59,7 +59,7 @@ def make(rank, world_size, seed, batch_size):
 
 def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_evidence(bench):
     (bench.folder / "mine.py").write_text(MODEL)
-    question = ("advise", *UNIFORM, "--workload", "mine:make", "--no-emulate", *FEW)
+    question = ("advise", *UNIFORM, "--workload", "mine:make", "--emulate", "0", *FEW)
     first = bench.run(*question, "--budget", "1")
     design = bench.folder / "results" / "advise-40ms-20Mbit-mine-make" / "learn.toml"
     assert f"wanbench learn {design.relative_to(bench.folder)}" in " ".join(first.out.split())
@@ -99,7 +99,7 @@ def test_a_wrong_question_has_one_clear_line_and_a_target_that_is_never_reached_
     bench, arguments, reason
 ):
     workload = () if "--workload" in arguments else SMALL[:2]
-    run = bench.run("advise", *arguments, *workload, "--no-emulate", *FEWEST)
+    run = bench.run("advise", *arguments, *workload, "--emulate", "0", *FEWEST)
     if reason is None:
         assert run.code == 0, run.err
         assert "advised     the same" in run.out

@@ -58,10 +58,6 @@ class Epochs:
         """The fabric of the present epoch."""
         return self._epoch.fabric
 
-    def of(self, rank: int) -> VirtualMembership:
-        """The membership as one worker sees it."""
-        return VirtualMembership(self, rank)
-
     def _begin(self, number: int, members: list[int]) -> _Epoch:
         fabric = self._make(members, number)
         return _Epoch(number, members, fabric, MemoryGroup(len(members), fabric))
@@ -73,7 +69,7 @@ class Epochs:
         if rank not in self._alive:
             return False
         self._simulation.kill(rank)
-        self._leave(rank)
+        self.leave(rank)
         self._tell(rank, f"rank {rank} closed the connection")
         return True
 
@@ -119,12 +115,7 @@ class Epochs:
         assert asking.view is not None, "it was woken with one"
         return asking.view
 
-    def close(self, rank: int) -> None:
-        self._leave(rank)
-
-    # ---------------------------------------------------------------- the protocol
-
-    def _leave(self, rank: int) -> None:
+    def leave(self, rank: int) -> None:
         """Go on without a worker. Those that were about to join it try the next one."""
         if rank not in self._alive:  # a killed worker closes its membership, too
             return
@@ -135,6 +126,8 @@ class Epochs:
             for other, asking in self._asking.items():
                 asking.joined_ns = self._joined_ns(other)
         self._decide()
+
+    # ---------------------------------------------------------------- the protocol
 
     def _announce(self, rank: int, joined_ns: int) -> None:
         """A worker that returns ends the epoch: for the one that decides, or, if it is that itself, for all others."""
@@ -232,7 +225,7 @@ class VirtualMembership:
         return self._epochs.regroup(self._rank, steps)
 
     def close(self) -> None:
-        self._epochs.close(self._rank)
+        self._epochs.leave(self._rank)
 
 
 class EpochFabric(SimulatedFabric):

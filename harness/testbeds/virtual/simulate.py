@@ -24,7 +24,7 @@ from wanbench.harness.testbeds.base import Trained
 from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
-from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs
+from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs, VirtualMembership
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.timeline.edits import TimelineError
@@ -199,7 +199,7 @@ class _Workers:
             emit = self._changing.watch_steps(job, emit)
             if not job.returned:
                 warm = partial(self._changing.worker_began, job.world_size)
-        membership = None if self._epochs is None else self._epochs.of(job.rank)
+        membership = None if self._epochs is None else VirtualMembership(self._epochs, job.rank)
         comm: Comm
         if job.returned:
             comm = Alone()

@@ -100,8 +100,8 @@ def test_the_report_says_whether_hosts_are_kept_apart_or_pooled(run, tmp_path):
 def test_cells_of_hosts_that_differ_are_compared_host_by_host_or_pooled(run, few, tmp_path):
     run(5.0)
     write(tmp_path / "results" / "again", few(5.0))
-    apart = wanbench("compare", "shared", "again", "--no-figures", "--json")
-    pooled = wanbench("compare", "shared", "again", "--no-figures", "--json", "--across-hosts")
+    apart = wanbench("compare", "shared", "again", "--no-figures", "--format", "json")
+    pooled = wanbench("compare", "shared", "again", "--no-figures", "--format", "json", "--across-hosts")
     assert [len(json.loads(result.stdout)["pairs"]) for result in (apart, pooled)] == [8, 4]
     assert apart.stderr.startswith(APART)
     assert pooled.stderr.startswith(POOLED)
@@ -109,7 +109,7 @@ def test_cells_of_hosts_that_differ_are_compared_host_by_host_or_pooled(run, few
 
 def test_two_hosts_are_compared_with_each_other(run):
     run(5.0)
-    result = wanbench("compare", "shared", "--by", "hosts", "--no-figures", "--json")
+    result = wanbench("compare", "shared", "--by", "hosts", "--no-figures", "--format", "json")
     assert {(pair["base"], pair["head"]) for pair in json.loads(result.stdout)["pairs"]} == {(FAST, SLOW)}
     assert result.stderr == ""
 

@@ -7,6 +7,7 @@ import pytest
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import design as designs
 from wanbench.harness.learning.campaign import Rates, grid, spec_of, timed, trials, tuning
+from wanbench.harness.spec.library import builtin_names
 from wanbench.workloads.algorithms import registry
 
 SMALL = {
@@ -38,7 +39,7 @@ def small(**changes):
     return designs.parse({**SMALL, **changes}, "small.toml")
 
 
-@pytest.mark.parametrize("name", designs.names())
+@pytest.mark.parametrize("name", builtin_names(designs.DESIGNS))
 def test_every_cell_of_a_built_in_design_can_run(name):
     design = designs.load(name)
     for condition in (design.base, *design.conditions):
