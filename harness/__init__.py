@@ -2,7 +2,9 @@
 
 Rooms, from the top floor down; each uses only the rooms below it
     cli/           one file per command, imported when it is called
+    advise/        which algorithm, with which settings and which collective, on a network, for a model
     gate/          `wanbench check`: did scalability regress?
+    learning/      loss and accuracy by step, recorded once for many settings
     api.py         the same in Python: run, Run
     run/           one invocation: schedule, progress, checks of this host
     rep/           one repetition: a training or a program, measured and judged

@@ -40,7 +40,7 @@ _FEW: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "halos": {"period": (8,)},
 }
 _USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
-_WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
+WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
     """Every setting: those of the learning library, then all others. No two have the same label."""
     found = {setting.identity: setting for setting in recorded}
     for kind in registry.kinds():
-        if kind in _WITHOUT:
+        if kind in WITHOUT:
             continue
         for params in _grid(kind):
             try:

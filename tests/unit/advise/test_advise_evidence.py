@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from wanbench.harness.advise.candidates import Setting, settings, with_setting
+from wanbench.harness.advise.candidates import WITHOUT, Setting, settings, with_setting
 from wanbench.harness.advise.evidence import Library, Tier, more_steps
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import weighed
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.spec.experiment import Spec
+from wanbench.workloads.algorithms import registry
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
 
@@ -164,6 +165,11 @@ def test_methods_without_a_recording_are_considered_and_their_accuracy_is_unknow
     assert {"period": 50, "staleness": 1, "compression": "none"} in eager
     found = weighed([cell("sparseloco", period=10), cell("eager-diloco", period=10)], Library((), True, Limits()))
     assert [each.evidence.tier for each in found] == [Tier.UNKNOWN, Tier.UNKNOWN]
+
+
+def test_every_algorithm_is_considered_or_left_out_by_name():
+    """A kind with a required parameter that has no values would be left out silently."""
+    assert {one.kind for one in settings(())} == set(registry.kinds()) - set(WITHOUT)
 
 
 def test_of_several_proxies_all_must_have_recorded_a_setting_and_the_least_favourable_counts():
