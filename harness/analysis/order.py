@@ -7,10 +7,13 @@ from typing import Any
 
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
+CONDITIONS = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms")
+"""The columns of a path that a sweep can set: axes of tables and figures, and what `wanbench check` compares."""
+
 # The axes besides the algorithm, the preferred for the columns of a table first.
 AXES = (
-    "rtt_ms", "workers", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "payload_scale",
-    "channels", "workload", "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
+    "rtt_ms", "workers", "profile", *CONDITIONS[1:], "tcp", "payload_scale", "channels", "workload", "collective",
+    "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
 )  # fmt: skip
 
 _KINDS = [*BUILT_IN]

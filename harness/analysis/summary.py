@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value
+from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
@@ -28,7 +28,6 @@ Row = Mapping[str, Any]
 COLUMNS = SHOWN
 
 _TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
-_NETWORK_AXES = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms")
 
 AXIS_TITLES = {
     "rtt_ms": "RTT (ms)",
@@ -70,7 +69,7 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     full.sort(key=_row_order)
     names = dict.fromkeys([*SHOWN, "hosts", *(key for row in full for key in row)])
     table = pd.DataFrame(full, columns=list(names), dtype=object)
-    for name in (*MEASURES, *_NETWORK_AXES, "predicted_step_time_s", "payload_scale"):
+    for name in (*MEASURES, *CONDITIONS, "predicted_step_time_s", "payload_scale"):
         table[name] = pd.to_numeric(table[name]).astype(float)
     return table
 
@@ -149,7 +148,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     found = []
     for name in AXES:
         given = ["algorithm"]
-        if name in _NETWORK_AXES:
+        if name in CONDITIONS:
             given += ["workers", "profile", "payload_scale"]
         elif name == "mttr_s":
             given += ["mtbf_s"]

@@ -325,8 +325,8 @@ def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> 
         trains = [single]
         if rate is not None:
             trains.append(burst_train(rate, min(queue.buffer_bytes for queue in network.queues(*pair)), at))
-        shares = [share for impairment, _ in link.impairments() if (share := impairment.share(link))]
-        if shares:
+        shares = [impairment.share(link) for impairment, _ in link.impairments()]
+        if shares := [share for share in shares if share * _RARE_PACKETS >= _EVENTS_TO_SEE]:
             trains.extend(_rare_trains(min(shares), rate, len(pairs), rare_ns))
         src, dst = pair
         flows.append(Flow(ranks[src][0], (ranks[dst][-1],), link.delay_ns, tuple(trains)))
@@ -433,14 +433,12 @@ def _burst_starts(network: EmulatedNetwork, pairs: Sequence[Pair], after_ns: int
 def _rare_trains(share: float, rate: float | None, paths: int, start_ns: int) -> list[Train]:
     """Return trains of small packets, 50 ms each at no more than half the rate, that should see five events.
 
-    Return no train if 5000 packets are too few. At a low rate, send only as many packets as fit into one second.
+    At a low rate, send only as many packets as fit into one second.
 
     Args:
         share: events per packet (`Impairment.share`).
     """
     packets = math.ceil(_EVENTS_TO_SEE / share)
-    if packets > _RARE_PACKETS:
-        return []
     per_ms = _RARE_PACKETS_PER_MS / paths
     if rate is not None:
         per_ms = min(per_ms, rate / 2 / _SMALL_BYTES / 1e3)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wanbench.harness.analysis.order import CONDITIONS
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
@@ -21,8 +22,8 @@ Row = Mapping[str, Any]
 
 # If these columns differ, the times cannot be compared.
 _SAME_CELL = (
-    "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile", "rtt_ms",
-    "rtt_max_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp", "steps", "seed",
+    "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile",
+    "rtt_ms", "rtt_max_ms", *CONDITIONS[1:], "tcp", "steps", "seed",
 )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ class Observation:
         link: configured values.
         row: measured values.
         samples: number of delays in them.
-        copies: packets that arrived once more, of `row.sent`.
+        copies: packets that arrived once more, of `row.sent`. The receiver does not wait for a copy of the last one.
         paths: number of paths judged together; intervals hold for all of them.
     """
 

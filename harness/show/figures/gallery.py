@@ -14,7 +14,7 @@ import pandas as pd
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import lay_beside
-from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value
+from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     COLUMNS,
     AnalysisError,
@@ -54,7 +54,7 @@ from wanbench.harness.text import shown
 
 # Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
-_NETWORK_AXES = {"rtt_ms", "profile", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "tcp"}
+_NETWORK_AXES = {*CONDITIONS, "profile", "tcp"}
 _TIMELINE_ROWS = 6
 _LONGEST = 60  # of a value in the name of a file
 

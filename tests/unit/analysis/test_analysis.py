@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import synthetic_rows
 
+from wanbench.harness.analysis.order import CONDITIONS
 from wanbench.harness.analysis.summary import (
+    AXIS_TITLES,
     AnalysisError,
     axes_of,
     axis_value,
@@ -21,6 +23,8 @@ from wanbench.harness.analysis.summary import (
     provenance,
     records,
 )
+from wanbench.harness.results.columns import SHOWN
+from wanbench.netprofiles.path import EFFECTS
 
 
 def only(rows, **wanted):
@@ -30,6 +34,12 @@ def only(rows, **wanted):
 def summary(rows, **wanted):
     (line,) = only(records(cells(frame(rows))), **wanted)
     return line
+
+
+def test_every_impairment_with_a_column_is_an_axis_with_a_title():
+    columns = {effect.column for effect in EFFECTS} & set(SHOWN)
+    assert columns <= set(CONDITIONS)
+    assert set(CONDITIONS) <= AXIS_TITLES.keys()
 
 
 def test_a_frame_computes_scalability_that_was_not_stored():

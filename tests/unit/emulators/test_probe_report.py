@@ -1,7 +1,10 @@
 """The probe's schedule of packets for a network, and its verdict on the packets that arrived."""
 
+import dataclasses
+
 import pytest
 
+from wanbench.harness.emulators.impairments.jitter import Jitter
 from wanbench.harness.emulators.impairments.loss import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.probe import (
@@ -246,6 +249,13 @@ def test_loss_is_probed_only_if_enough_packets_can_be_lost():
     assert loss_packets(0.001) == 5000
     assert loss_packets(0.01, burst=5) == 2500
     assert loss_packets(0.0001) == 0
+
+
+def test_an_event_too_rare_to_see_does_not_hide_another(monkeypatch):
+    monkeypatch.setattr(Jitter, "share", lambda self, link: 0.0001)
+    link = Link(50 * MS, MS, 0.01, UNLIMITED)
+    net = dataclasses.replace(network(2), links={(0, 1): link})
+    assert sum(train["packets"] for train in flows_of(net, [(0, 1)], 0)[0].trains[1:]) == 500
 
 
 def test_two_workers_of_a_site_saturate_its_uplink_together():
