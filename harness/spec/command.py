@@ -84,10 +84,9 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
         named = any(key == name for argument in command for name in _placeholders(argument, where))
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
-            near = did_you_mean(key, ["workers", *SHORT_AXES])
             raise SpecError(
-                f"{where}: sweep.{key}: nothing reads this axis{near or ';'} put {{{key}}} into workload.command, or "
-                f"read {variable(key)} in the script"
+                f"{where}: sweep.{key}: nothing reads this axis; put {{{key}}} into workload.command, or read "
+                f"{variable(key)} in the script{did_you_mean(key, ['workers', *SHORT_AXES])}"
             )
 
 

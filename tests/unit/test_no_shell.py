@@ -45,7 +45,7 @@ def offences(path: Path) -> list[str]:
 
 
 def test_no_shell_is_started_and_nothing_is_unpickled():
-    assert len(SOURCES) > 400
+    assert len(SOURCES) > 350
     assert [line for path in SOURCES for line in offences(path)] == []
 
 

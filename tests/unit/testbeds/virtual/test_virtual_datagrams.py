@@ -155,7 +155,7 @@ def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
 def test_with_loss_both_learn_and_the_replicas_of_rps_stay_closer():
     rps, sharing = (outcomes(text, "10%") for text in ("rps = {}", "gradient-sharing = {}"))
     for found in (rps, sharing):
-        lost, expected = (sum(o.total[name] for o in found) for name in ("blocks_lost", "blocks_expected"))
+        lost, expected = (sum(getattr(o.total, name) for o in found) for name in ("blocks_lost", "blocks_expected"))
         assert lost / expected == pytest.approx(0.1, abs=0.02)
         assert found[0].evaluations[-1].accuracy > 0.8
     spreads = [max(o.replica_spread for o in found) for found in (rps, sharing)]
