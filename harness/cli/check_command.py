@@ -116,7 +116,7 @@ def _judged(plan: Plan, cells: list[Cell], request: SpecRequest, options: dict[s
         partial=bool(request.only),
         code=own_code(cells),
     )
-    work.check(only_claims=not (options["aa"] or options["base"] or options["baseline"]))
+    work.check(only_claims=not options["aa"] and options["base"] is None and options["baseline"] is None)
     if options["aa"]:
         return measure_noise(work)
     if not (work.code or options["allow_no_code"]):
@@ -125,7 +125,7 @@ def _judged(plan: Plan, cells: list[Cell], request: SpecRequest, options: dict[s
             'program (command = ["python", "train.py"]), model ("my_pkg.train:make") or algorithm, or allow it with '
             "--allow-no-code"
         )
-    if options["base"]:
+    if options["base"] is not None:  # an empty one is a variable that is not set, and refused as a revision
         report = compare(work, options["base"], options["head"] or ".", out)
     elif options["baseline"]:
         report = against_baseline(work, options["baseline"], accept=options["accept"])

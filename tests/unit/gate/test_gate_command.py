@@ -60,6 +60,12 @@ def test_a_requirement_without_a_cell_is_refused_before_anything_is_measured(spe
     assert not spec.with_name("results").exists()
 
 
+def test_an_empty_base_is_refused_although_requirements_could_be_checked_without_one(spec):
+    spec.write_text(SPEC + REQUIRE.format(min=0.01))
+    said = refused(*CHECK, "--base", "")
+    assert said.startswith("wanbench: --base : neither a run folder nor a revision")
+
+
 def test_an_unknown_key_of_the_gate_is_answered_with_a_similar_one(spec):
     spec.write_text(SPEC + "\n[gate]\nmax_slowdwn = 0.1\n")
     assert refused(*CHECK) == "wanbench: t.toml: gate.max_slowdwn: unknown key; did you mean 'max_slowdown'?"
