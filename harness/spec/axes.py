@@ -105,13 +105,13 @@ def _check_axis(key: str, where: str, command: bool) -> None:
     """Check that an axis is a short name, a dotted key of a cell's table, or a command's own. Raises: SpecError."""
     if command and is_commands_own(key):
         return
-    table, dot, _ = key.partition(".")
+    table, dot, rest = key.partition(".")
     names = (*_OWN, *SHORT_AXES)
     if not dot and key not in names:
         hint = did_you_mean(key, names, f"expected a dotted key or one of {', '.join(sorted(names))}")
         raise SpecError(f"{where}: sweep.{key}: unknown axis{hint}")
     if dot and table not in _TABLES:
-        near = did_you_mean(table, _TABLES, f"expected a key of {', '.join(_TABLES)}")
+        near = did_you_mean(table, _TABLES, f"expected a key of {', '.join(_TABLES)}", ending=f".{rest}")
         raise SpecError(f"{where}: sweep.{key}: cannot be swept{near}")
     if key == "run.repeats":
         raise SpecError(f"{where}: sweep.{key}: applies to all cells; set it in [run]")

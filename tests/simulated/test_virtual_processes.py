@@ -137,3 +137,11 @@ def test_a_short_experiment_starts_no_process(bench):
         time.sleep(0.3)  # it would need longer to import torch
     assert command.wait().code == 0
     assert servers == set()
+
+
+def test_processes_start_without_anything_imported(bench, spec):
+    """Commands of tests are forked from a process that has imported the libraries; a user's are not."""
+    result = bench.start(
+        "run", spec, "--jobs", "2", "--out", "cold", "--no-figures", program=EAGER, close_fds=True
+    ).wait()
+    assert result.code == 0, result.err

@@ -19,7 +19,7 @@ profiles = ["lan"]
 workload = { name = "digits-cnn" }
 network = { rtt = "1ms" }
 train = { batch_size = 8, until = "12 steps", eval_every = 6 }
-tune = { lr = [0.1] }
+tune = { lr = [0.01, 0.1] }
 
 [settings]
 ssgd = {}

@@ -33,20 +33,26 @@ def test_it_learns(kind, params):
     assert outcome.evaluations[-1].accuracy > 0.3  # a tenth is chance
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"osgp", "adpsgd"}])
-def test_phantoms_send_the_same_and_take_the_same_time_as_real_vectors(kind):
+# PowerSGD needs matrices, which a workload by numbers has not.
+WITHOUT_MATRICES = [(kind, params) for kind, params in EXAMPLES if "powersgd" not in str(params)]
+ALIKE = [(kind, params) for kind, params in WITHOUT_MATRICES if kind not in {"osgp", "adpsgd"}]
+
+
+@pytest.mark.parametrize(("kind", "params"), ALIKE, ids=str)
+def test_phantoms_send_the_same_and_take_the_same_time_as_real_vectors(kind, params):
     tables = (DIGITS[1], "params = 38_282\n")
     workers = 3 if kind == "sgp" else 2
-    runs = [simulated(cell_of(kind, (DIGITS[0], table), rtt="20ms", workers=workers)) for table in tables]
+    cells = [cell_of(kind, (DIGITS[0], table), params=params, rtt="20ms", workers=workers) for table in tables]
+    runs = [simulated(cell) for cell in cells]
     for real, phantom in zip(*(run.steps.first_rank for run in runs), strict=True):
         assert phantom.messages_sent == real.messages_sent
         assert phantom.payload_bytes == pytest.approx(real.payload_bytes, rel=0.001)
         assert phantom.end_ns == pytest.approx(real.end_ns, rel=0.05)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_switching_order_of_workers_changes_no_row(kind):
-    cell = cell_of(kind, NUMBERS, rtt="60ms")
+@pytest.mark.parametrize(("kind", "params"), WITHOUT_MATRICES, ids=str)
+def test_the_switching_order_of_workers_changes_no_row(kind, params):
+    cell = cell_of(kind, NUMBERS, params=params, rtt="60ms")
     plain, shuffled = simulated(cell), simulated(cell, shuffle=7)
     assert plain.steps.first_rank == shuffled.steps.first_rank
     assert plain.outcomes == shuffled.outcomes
@@ -76,11 +82,17 @@ def test_overlap_sgp_sends_no_faster_than_its_messages_travel(delay):
     )
 
 
+UNPREDICTED = {
+    "sgp", "osgp", "dpsgd", "ecdpsgd", "adpsgd", "rps", "gradient-sharing", "async-local-sgd", "halos",
+    "overlap-localsgd", "sparseloco",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prediction_is_right_or_absent(kind):
     cell = cell_of(kind, ("params = 1000\ntensors = 2\n", "params = 400_000\ntensors = 2\nstep_cv = 0.0\n"), rtt="60ms")
     known = cell.predicted_step_time_s
-    assert (known is not None) == cell.algorithm().promises.lawful
+    assert (known is None) == (kind in UNPREDICTED)
     if known is not None:
         outcome = simulated(cell).outcomes[0]
         measured = (outcome.window_end_ns - outcome.window_begin_ns) / 1e9 / cell.window

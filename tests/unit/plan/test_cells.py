@@ -187,7 +187,7 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
             '"train.lrr" = [0.1]',
             "x.toml (sweep): train.lrr: unknown key; did you mean 'lr'?",
         ),
-        ("workers = [2]", '"trian.lr" = [0.1]', "x.toml: sweep.trian.lr: cannot be swept; did you mean 'train'?"),
+        ("workers = [2]", '"trian.lr" = [0.1]', "x.toml: sweep.trian.lr: cannot be swept; did you mean 'train.lr'?"),
         (
             "workers = [2]",
             '"gate.require" = [1]',

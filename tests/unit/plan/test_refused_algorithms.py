@@ -36,6 +36,10 @@ PARAMETERS = [
         "period = 2, max_wait = 'soon'",
         "max_wait: 'soon' is not a quantity; a delay is a number and one of ns, us, ms, s, such as '80ms'",
     ),
+    ("cocod", "period = 0", f"period = 0; expected {COUNT}"),
+    ("eager-diloco", "period = 2, staleness = -1", f"staleness = -1; expected {OR_NONE}"),
+    ("async-local-sgd", "period = 0", f"period = 0; expected {COUNT}"),
+    ("halos", "period = 8, merges = 0", f"merges = 0; expected {COUNT}"),
     ("halos", "period = 8, mixing = 1.5", "mixing = 1.5; expected a number, from 0 to 1"),
     ("olco3", "staleness = 1, period = 1, two_way = true", "two_way = True; expected a compression as well"),
     ("sgp", "wait = '0s'", "wait = '0s'; expected more than 0, or 'forever'"),
@@ -112,6 +116,16 @@ BOUNDED = [
     for name, item in registry.find(kind).parameters().items()
     if "bound" in item.metadata
 ]
+
+
+def test_every_number_has_a_bound():
+    numbers = {
+        (kind, name)
+        for kind in registry.kinds()
+        for name, item in registry.find(kind).parameters().items()
+        if str(item.type) in {"int", "float"}
+    }
+    assert numbers == {(kind, name) for kind, name, _ in BOUNDED}
 
 
 @pytest.mark.parametrize(("kind", "name", "bound"), BOUNDED)

@@ -50,7 +50,7 @@ def test_synchronous_sgd_has_every_property_except_the_one_that_buckets_break():
     assert check(SSGD) == [*BASICS[:3], *CLAIMS, RESUMED]
 
 
-@pytest.mark.parametrize(("kind", "params"), EXAMPLES, ids=str)
+@pytest.mark.parametrize(("kind", "params"), [("local", {}), *EXAMPLES], ids=str)
 def test_every_registered_algorithm_has_the_properties_it_claims(kind, params):
     held = check(registry.find(kind), **params)
     assert held[:3] == BASICS[:3]

@@ -36,14 +36,17 @@ def left_ns(connections, index, ready, sizes, losses, loss, ns_per_byte=80):
     return connections.stall(index, ready, load, losses, np.zeros_like(losses)).left_ns
 
 
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("paced", [True, False])
 @pytest.mark.parametrize("congestion", ["reno", "cubic"])
-def test_messages_of_a_round_take_as_long_as_if_each_connection_were_followed_by_itself(congestion, paced, lossy, loss):
+def test_messages_of_a_round_take_as_long_as_if_each_connection_were_followed_by_itself(
+    congestion, paced, lossy, loss, seed
+):
     tcp = Tcp(congestion=congestion)
-    together, apart = (Connections(tcp, COUNT, paced=paced, seed=SEED) for _ in range(2))
-    for index, ready, sizes, losses in rounds(SEED, lossy=lossy):
+    together, apart = (Connections(tcp, COUNT, paced=paced, seed=seed) for _ in range(2))
+    for index, ready, sizes, losses in rounds(seed, lossy=lossy):
         left = left_ns(together, index, ready, sizes, losses, loss)
         alone = [
             left_ns(apart, index[k : k + 1], ready[k : k + 1], sizes[k : k + 1], losses[k : k + 1], loss)[0]

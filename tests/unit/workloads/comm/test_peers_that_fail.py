@@ -26,8 +26,8 @@ def check_all(check: Callable[[str, str], None], collectives: Iterable[str], fol
     """Call `check(collective, rendezvous)` for each collective."""
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         checks = [pool.submit(check, each, str(folder / each)) for each in collectives]
-    for each in checks:
-        each.result()
+    if errors := [error for done in checks if (error := done.exception()) is not None]:
+        raise BaseExceptionGroup("collectives", errors)
 
 
 def others(collective: str) -> list[int]:
