@@ -76,7 +76,7 @@ class EmulatorStats:
         read_lag_*_ms: the longest time that a packet can have waited to be read, over turns of the loop.
         overdue_pct: share of the period during which some packet was late, or can have waited to be read, by more
             than 1 ms. The emulator cannot have lengthened a step by more than this share.
-        cpu_s, cpu_us_per_packet: processor time of the emulator.
+        cpu_s: processor time of the emulator.
         pauses: begin and end in ns, on the workers' clock, of times in which the emulator's process did not run
             although it had to; empty for netem, which is part of the kernel.
         changed: what is not as the emulator has set it, in words; None if all is. The relay keeps its network itself.
@@ -100,7 +100,6 @@ class EmulatorStats:
     read_lag_max_ms: float | None
     overdue_pct: float | None
     cpu_s: float | None
-    cpu_us_per_packet: float | None
     pauses: tuple[tuple[int, int], ...] = ()
     changed: str | None = None
 

@@ -56,7 +56,6 @@ _UNKNOWN = (
     "read_lag_max_ms",
     "overdue_pct",
     "cpu_s",
-    "cpu_us_per_packet",
 )
 
 

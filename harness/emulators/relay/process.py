@@ -161,7 +161,6 @@ class Meter:
             "overdue_pct": self._overdue_ns / 1e9 / seconds * 100,
             "pauses": [(lost.begin_ns, lost.end_ns) for lost in self._pauses.all()],
             "cpu_s": cpu_s,
-            "cpu_us_per_packet": cpu_s / self._packets * 1e6 if self._packets else None,
         }
         if reset:
             self.reset()

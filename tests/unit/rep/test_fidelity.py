@@ -32,7 +32,7 @@ def stats(**fields) -> EmulatorStats:
         "offload": True, "bytes": 10**6, "not_ipv4": 0, "paths": (),
         "sites": (), "lateness_p50_ms": 0.1, "lateness_p99_ms": 0.5, "lateness_max_ms": 50.0,
         "read_lag_p99_ms": 0.5, "read_lag_max_ms": 50.0, "overdue_pct": 1.3, "cpu_s": 1.0,
-        "cpu_us_per_packet": 10.0, **fields,
+        **fields,
     }  # fmt: skip
     return EmulatorStats(**{**given, "drops": {**drops, **fields.get("drops", {})}})
 
