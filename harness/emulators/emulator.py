@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -237,6 +238,8 @@ class Emulator:
 
     def close(self) -> None:
         """End the process, and with it the network that it built. A second call does nothing."""
+        with suppress(OSError):
+            self._control.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer, with the lock
         with self._lock:
             self._control.close()
             try:
