@@ -423,8 +423,8 @@ class TrainingCell(Cell):
         """Identity of the same cell without losses of workers; None if it has none."""
         if not self.loses_workers:
             return None
-        others = tuple(entry for entry in self.timeline if "kill" not in entry)
-        return replace(self, timeline=others, failures=FailuresTable()).key
+        timeline = tuple(entry for entry in self.timeline if "kill" not in entry)
+        return replace(self, timeline=timeline, failures=FailuresTable()).key
 
     @cached_property
     def window_begin(self) -> int:

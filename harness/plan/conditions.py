@@ -103,8 +103,8 @@ def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Un
     inside = {a == b for a, b in hops}
     if max(len(rtts), len(rates), len(inside)) <= 1:
         return None
-    known = [rate for rate in rates if rate is not None] or [1.0]
-    return Unlike(min(rtts) / max(rtts) if max(rtts) else 1.0, max(known) / min(known))
+    limits = [rate for rate in rates if rate is not None] or [1.0]
+    return Unlike(min(rtts) / max(rtts) if max(rtts) else 1.0, max(limits) / min(limits))
 
 
 def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: int) -> list[tuple[Rate | None, float]]:
@@ -288,8 +288,8 @@ def _from_slow_start(inputs: PredictInputs) -> PredictInputs:
     """With windows that double from what a pause between messages has left."""
     law = predict(inputs)
     pause_s = max(0.0, law.step_time_s * inputs.period * inputs.channels - law.wire_s)  # each channel has its own
-    left = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
-    short = max(0.0, math.log2(_piece_bytes(inputs) / max(left, _INITIAL_WINDOW)))
+    window = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
+    short = max(0.0, math.log2(_piece_bytes(inputs) / max(window, _INITIAL_WINDOW)))
     return replace(inputs, rtt_s=inputs.rtt_s * (1 + math.ceil(short)))
 
 
@@ -299,9 +299,9 @@ def _with_losses(inputs: PredictInputs, loss: float) -> PredictInputs:
     rounds = 2 * round_trips(inputs.collective, inputs.workers, inputs.message_bytes)
     sent = max(_connections(inputs), sent_bytes(inputs, inputs.message_bytes) / _SEGMENT_BYTES / rounds)
     notes = 1 if inputs.collective == "gloo" else 0  # the receiver's, in packets of their own
-    some_lost = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
-    each_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)
-    slower = replace(inputs, rtt_s=inputs.rtt_s + 2 * (some_lost + loss * pieces) * each_s)
+    lossy_share = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
+    repair_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)
+    slower = replace(inputs, rtt_s=inputs.rtt_s + 2 * (lossy_share + loss * pieces) * repair_s)
     if not inputs.rtt_s or loss * pieces * _MESSAGES_IN_A_REP < 0.5:
         return slower
     return _capped(slower, math.sqrt(1.5 / loss) * _SEGMENT_BYTES * slower.rtt_s / inputs.rtt_s)

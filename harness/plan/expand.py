@@ -93,13 +93,13 @@ class _Point:
         for _, (name, params) in self._selected(command.algorithms(self.spec, self.where)):
             yield self._command_cell(name, params), self._one_worker_command(name, params)
 
-    def _selected(self, known: Mapping[str, _Choice]) -> Iterator[tuple[str, _Choice]]:
+    def _selected(self, choices: Mapping[str, _Choice]) -> Iterator[tuple[str, _Choice]]:
         """The algorithms of this point: all, or only the value of the `algorithm` axis."""
-        wanted = self.axes.get("algorithm")
-        if wanted is not None and wanted not in known:
-            near = did_you_mean(str(wanted), known, f"labels: {', '.join(known)}")
-            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}{near}")
-        return ((label, choice) for label, choice in known.items() if wanted in {None, label})
+        selected = self.axes.get("algorithm")
+        if selected is not None and selected not in choices:
+            near = did_you_mean(str(selected), choices, f"labels: {', '.join(choices)}")
+            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {selected!r}{near}")
+        return ((label, choice) for label, choice in choices.items() if selected in {None, label})
 
     def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
         """A cell on this point's network."""

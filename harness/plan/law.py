@@ -122,8 +122,8 @@ class PredictInputs:
         if self.rate_bytes_per_s is not None and not self.rate_bytes_per_s > 0:
             raise PredictError(f"rate_bytes_per_s: expected more than 0 or None, got {self.rate_bytes_per_s}")
         if self.collective not in get_args(Collective):
-            known = ", ".join(map(repr, get_args(Collective)))
-            raise PredictError(f"collective: expected one of {known}, got {self.collective!r}")
+            names = ", ".join(map(repr, get_args(Collective)))
+            raise PredictError(f"collective: expected one of {names}, got {self.collective!r}")
         if self.step_times_s and (len(self.step_times_s) != self.workers or max(self.step_times_s) != self.step_time_s):
             raise PredictError("step_times_s: expected one for each worker, and the largest as step_time_s")
         if self.buckets is not None and (self.delay, self.period) != (0, 1):

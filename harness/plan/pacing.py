@@ -91,8 +91,8 @@ def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:
 def _between_all(sites: Iterable[int]) -> _Flows:
     """Each worker of these sites sends to all others."""
     workers = Counter(sites)
-    others = {site: count * (workers.total() - count) for site, count in workers.items()}
-    return lambda here, there: (others[here], workers[here] * workers[there], others[there])
+    flows = {site: count * (workers.total() - count) for site, count in workers.items()}
+    return lambda here, there: (flows[here], workers[here] * workers[there], flows[there])
 
 
 def _around(site_of: Sequence[int], ring: Sequence[int]) -> _Flows:

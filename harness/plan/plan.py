@@ -38,9 +38,9 @@ class Plan:
         compared: dict[str, set[int]] = {}
         for cell in self.cells:
             if isinstance(cell, TrainingCell) and cell.workers > 1 and cell.workload.learns:
-                others = {axis: value for axis, value in cell.axes.items() if axis != "algorithm"}
-                compared.setdefault(str(others), set()).add(cell.steps)
-        steps = sorted(set().union(*(each for each in compared.values() if len(each) > 1)))
+                condition = {axis: value for axis, value in cell.axes.items() if axis != "algorithm"}
+                compared.setdefault(str(condition), set()).add(cell.steps)
+        steps = sorted(set().union(*(counts for counts in compared.values() if len(counts) > 1)))
         if not steps:
             return None
         why = f"cells train {steps[0]} to {steps[-1]} steps (windows hold whole periods), which are not compared"

@@ -73,9 +73,9 @@ def expected_maximum(workers: int, cv: float, means: tuple[float, ...] = ()) -> 
         below, rise = 1.0, 0.0  # F, and its derivative over F
         for shift, count in alike.items():
             density = math.exp(-((z - shift) ** 2) / 2) / math.sqrt(2 * math.pi)
-            each = 0.5 * math.erfc((shift - z) / math.sqrt(2))
-            below *= each**count
-            rise += count * density / each
+            phi = 0.5 * math.erfc((shift - z) / math.sqrt(2))
+            below *= phi**count
+            rise += count * density / phi
         value = math.exp(sigma * z - sigma * sigma / 2) * below * rise
         total += value * (1 if i in (0, intervals) else 4 if i % 2 else 2)
     return total * h / 3

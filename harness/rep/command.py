@@ -116,7 +116,7 @@ def run(
     Raises:
         WorkerDied, TimeoutError, EmulatorError: a worker or the emulator ended, or does not answer.
     """
-    before, stem = sources.known_before(repetition.inputs), control / f"{repetition.name}-{time.monotonic_ns()}"
+    before, stem = sources.sources_before(repetition.inputs), control / f"{repetition.name}-{time.monotonic_ns()}"
     with _files_of(repetition, stem, attended) as program:
         with HostMeter() as meter:
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)

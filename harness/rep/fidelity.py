@@ -113,7 +113,7 @@ def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], s
         changed: for each worker, what its network has now, or None. sites: of the workers.
     """
     changes = sorted((rank, *change) for rank, change in changed.items() if change is not None)
-    words = [f"{place} of worker {rank} ({sites[rank]}): {what}" for rank, place, what in changes]
+    words = [f"{setting} of worker {rank} ({sites[rank]}): {what}" for rank, setting, what in changes]
     words += filter(None, [stats.changed])
     return [f"{CHANGED}: {first}" for first in words[:1]]
 
@@ -145,11 +145,11 @@ def _waits(host: Mapping[str, Any]) -> list[str]:
         reasons.append(
             f"the threads of a worker waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %"
         )
-    waited, others = host.get("program_cpu_wait_pct"), host.get("others_cpu_pct")
-    if waited is not None and others is not None and waited > CPU_WAIT_PCT and others > OTHERS_PCT:
+    waited, other_use = host.get("program_cpu_wait_pct"), host.get("others_cpu_pct")
+    if waited is not None and other_use is not None and waited > CPU_WAIT_PCT and other_use > OTHERS_PCT:
         reasons.append(
             f"a program waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %, while others used "
-            f"{others:.1f} % of all processors"
+            f"{other_use:.1f} % of all processors"
         )
     return reasons
 

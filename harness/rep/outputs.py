@@ -67,10 +67,10 @@ def to_files_and_terminal(sites: Sequence[str], processes: int, folder: Path) ->
             worker = rank // processes
             prefix = f"[{rank:{width}} {sites[worker]}] ".encode()
             file = logs.enter_context((folder / f"rank-{rank}.log").open("wb"))
-            for ours in (sys.stdout.buffer, sys.stderr.buffer):
+            for terminal in (sys.stdout.buffer, sys.stderr.buffer):
                 read, write = os.pipe()
                 descriptors.setdefault(worker, []).append(write)
-                threads.append(threading.Thread(target=_pump, args=(read, prefix, ours, file, lock), daemon=True))
+                threads.append(threading.Thread(target=_pump, args=(read, prefix, terminal, file, lock), daemon=True))
                 threads[-1].start()
         try:
             yield descriptors.__getitem__
@@ -81,15 +81,15 @@ def to_files_and_terminal(sites: Sequence[str], processes: int, folder: Path) ->
                 thread.join(_GRACE_S)
 
 
-def _pump(read: int, prefix: bytes, ours: BinaryIO, file: BinaryIO, lock: threading.Lock) -> None:
-    colours = ours.isatty()
+def _pump(read: int, prefix: bytes, terminal: BinaryIO, file: BinaryIO, lock: threading.Lock) -> None:
+    colours = terminal.isatty()
 
     def show(line: bytes) -> None:
         shown = clean(line, colours=colours)
         end = b"\x1b[0m\n" if b"\x1b" in shown else b"\n"
         with lock, suppress(OSError, ValueError):
-            ours.write(prefix + shown + end)
-            ours.flush()
+            terminal.write(prefix + shown + end)
+            terminal.flush()
 
     lines = Lines(show)
     try:

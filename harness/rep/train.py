@@ -44,7 +44,7 @@ def measure(
         HostError: workers or the emulator cannot be started.
     """
     rendezvous = control / f"{repetition.name}-{time.monotonic_ns()}"
-    before = sources.known_before(repetition.inputs)
+    before = sources.sources_before(repetition.inputs)
     with HostMeter() as meter:
         jobs = tuple(replace(job, rendezvous=str(rendezvous)) for job in repetition.jobs)
         training = Training(replace(repetition, jobs=jobs), group_of(repetition), folder, meter.start)

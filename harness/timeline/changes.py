@@ -90,8 +90,8 @@ class Change:
         return (span for span in self.spans() if whole or (span.point or {}).get("loss_pct", 0) >= 100)
 
     @property
-    def place(self) -> str:
-        """The place as readable text."""
+    def where_text(self) -> str:
+        """Where it happens, as readable text."""
         if self.where is None:
             return "everywhere"
         return f"worker {self.where}" if isinstance(self.where, int) else self.where
@@ -100,16 +100,16 @@ class Change:
     def text(self) -> str:
         """The effect as readable text: "tokyo: cut off"."""
         if self.kind == "cut":
-            return f"{self.place}: cut off"
+            return f"{self.where_text}: cut off"
         if self.kind == "kill":
-            return f"{self.place}: killed"
+            return f"{self.where_text}: killed"
         if self.kind == "trace":
             lines = "1 line" if len(self.value) == 1 else f"{len(self.value)} lines"
-            return f"{self.place}: trace of {lines} ({_digest(self.value)})"
+            return f"{self.where_text}: trace of {lines} ({_digest(self.value)})"
         if self.kind == "slow":
-            return f"{self.place}: compute × {self.value:g}"
+            return f"{self.where_text}: compute × {self.value:g}"
         value = self.value if isinstance(self.value, str) else f"× {self.value:g}"
-        return f"{self.place}: {self.kind.replace('_', '-')} {value}"
+        return f"{self.where_text}: {self.kind.replace('_', '-')} {value}"
 
     @property
     def when(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from wanbench.harness.timeline.changes import Change
 
 _NS = 1e9
-Place = str | int
+Machine = str | int
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FailureRates:
 
 def failures(
     rates: FailureRates,
-    machines: Mapping[Place, Sequence[int]],
+    machines: Mapping[Machine, Sequence[int]],
     *,
     seed: int,
     until_s: float,
@@ -45,33 +45,35 @@ def failures(
         settled_s: a worker that returned is sure to have a model again after so many seconds.
     """
     workers = {rank for ranks in machines.values() for rank in ranks}
-    drawn = sorted(failure for place in machines for failure in _of_one(rates, place, seed, until_s))
+    drawn = sorted(failure for machine in machines for failure in _of_one(rates, machine, seed, until_s))
     until: dict[int, float] = {}
     kills = []
-    for begin, end, _, place in drawn:
+    for begin, end, _, machine in drawn:
         down = {rank for rank, repaired in until.items() if repaired + settled_s > begin}
-        if workers - down - set(machines[place]):
-            until.update(dict.fromkeys(machines[place], end))
-            kills.append(_kill(place, begin, end))
+        if workers - down - set(machines[machine]):
+            until.update(dict.fromkeys(machines[machine], end))
+            kills.append(_kill(machine, begin, end))
     return tuple(kills)
 
 
-def _of_one(rates: FailureRates, place: Place, seed: int, until_s: float) -> Iterator[tuple[float, float, str, Place]]:
+def _of_one(
+    rates: FailureRates, machine: Machine, seed: int, until_s: float
+) -> Iterator[tuple[float, float, str, Machine]]:
     """Yield begin and end of each failure of one machine, in seconds, with what sorts and names it."""
-    drawing = random.Random(f"failures {seed} {place}")
+    drawing = random.Random(f"failures {seed} {machine}")
     now = drawing.expovariate(1 / rates.mtbf_s)
     while now < until_s:
         end = now + drawing.expovariate(1 / rates.mttr_s)
-        yield now, end, str(place), place
+        yield now, end, str(machine), machine
         now = end + drawing.expovariate(1 / rates.mtbf_s)
 
 
-def _kill(place: Place, begin_s: float, end_s: float) -> Change:
+def _kill(machine: Machine, begin_s: float, end_s: float) -> Change:
     begin_ns = round(begin_s * _NS)
     return Change(
         kind="kill",
         value=True,
-        where=place,
+        where=machine,
         at_ns=begin_ns,
         at_step=None,
         for_ns=max(1, round(end_s * _NS) - begin_ns),

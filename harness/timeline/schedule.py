@@ -23,7 +23,7 @@ from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.tables import Table
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, Span, resolve
-from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
+from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, ranks_of, scope_of
 from wanbench.netprofiles import FileError, Profile
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
@@ -101,7 +101,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _TimedSpan:
     """A span whose times are known, in nanoseconds since all workers began."""
 
     begin_ns: int
@@ -136,18 +136,18 @@ class Schedule:
         self.changes = tuple(changes)
         self._profile = profile
         self._edits: dict[int, list[tuple[Span, Edit]]] = {}
-        self._places: dict[int, Hashable] = {}
+        self._scopes: dict[int, Hashable] = {}
         self._latest: tuple[dict[int, int], ResolvedSchedule] | None = None
         for index, change in enumerate(changes):
             try:
                 if change.kind in ("slow", "kill"):
-                    self._places[index] = ranks_of(change.where, network, profile)
+                    self._scopes[index] = ranks_of(change.where, network, profile)
                     self._edits[index] = [(span, _unchanged) for span in change.spans()]
                     continue
-                place = self._places[index] = place_of(change.where, network, profile)
+                scope = self._scopes[index] = scope_of(change.where, network, profile)
                 uniform = profile.name == "uniform"
                 self._edits[index] = [
-                    (span, _refusing(edit_of(change, span.point, place, uniform=uniform, scale=scale)))
+                    (span, _refusing(edit_of(change, span.point, scope, uniform=uniform, scale=scale)))
                     for span in change.spans()
                 ]
             except (ValueError, OverflowError) as error:
@@ -219,7 +219,7 @@ class Schedule:
 
     def state(self, change: int) -> tuple[str, Hashable]:
         """The state that a change sets: it is back to normal when the last change with the same state has ended."""
-        return self.changes[change].kind, self._places[change]
+        return self.changes[change].kind, self._scopes[change]
 
     def resolved(self, steps: Mapping[int, int]) -> ResolvedSchedule:
         """Return the schedule of all changes whose times are known.
@@ -228,19 +228,19 @@ class Schedule:
             steps: when each awaited step ended, if it has; nanoseconds since all workers began.
         """
         if self._latest is None or self._latest[0] != steps:  # called often, and slow for a long trace
-            self._latest = dict(steps), ResolvedSchedule(self, self._known(steps))
+            self._latest = dict(steps), ResolvedSchedule(self, self._timed(steps))
         return self._latest[1]
 
-    def _known(self, steps: Mapping[int, int]) -> dict[int, list[_Known]]:
-        known: dict[int, list[_Known]] = {}
+    def _timed(self, steps: Mapping[int, int]) -> dict[int, list[_TimedSpan]]:
+        timed: dict[int, list[_TimedSpan]] = {}
         for index, edits in self._edits.items():
             change = self.changes[index]
             at = change.at_ns if change.at_step is None else steps.get(change.at_step)
             if at is None:
                 continue
             dark = {span.begin_ns for span in change.outages()}
-            known[index] = [
-                _Known(
+            timed[index] = [
+                _TimedSpan(
                     at + span.begin_ns,
                     None if span.end_ns is None else at + span.end_ns,
                     index,
@@ -249,18 +249,18 @@ class Schedule:
                 )
                 for span, edit in edits
             ]
-        return known
+        return timed
 
 
 class ResolvedSchedule:
     """The changes whose times are known. `Schedule.resolved` creates it.
 
     Args:
-        known: the disjoint spans of each change, in order. Changes are in the order of the spec.
+        spans: the disjoint spans of each change, in order. Changes are in the order of the spec.
     """
 
-    def __init__(self, schedule: Schedule, known: Mapping[int, Sequence[_Known]]) -> None:
-        self._schedule, self._known = schedule, known
+    def __init__(self, schedule: Schedule, spans: Mapping[int, Sequence[_TimedSpan]]) -> None:
+        self._schedule, self._spans_of = schedule, spans
         spans = list(self._spans())
         ends = {span.end_ns for span in spans if span.end_ns is not None}
         self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in spans} | ends))
@@ -281,17 +281,17 @@ class ResolvedSchedule:
         """The changes that begin or end at a time, as readable text. The network is not computed and can be invalid."""
         return tuple(self._texts.get(time_ns, ()))
 
-    def _spans(self) -> Iterator[_Known]:
-        return (span for spans in self._known.values() for span in spans)
+    def _spans(self) -> Iterator[_TimedSpan]:
+        return (span for spans in self._spans_of.values() for span in spans)
 
-    def _holding(self, time_ns: int) -> Iterator[_Known]:
-        for spans in self._known.values():
+    def _holding(self, time_ns: int) -> Iterator[_TimedSpan]:
+        for spans in self._spans_of.values():
             count = bisect_right(spans, time_ns, key=lambda span: span.begin_ns)
             if count and spans[count - 1].holds(time_ns):
                 yield spans[count - 1]
 
     def _commands(self, time_ns: int) -> Iterator[WorkerCommand]:
-        for index, spans in self._known.items():
+        for index, spans in self._spans_of.items():
             change = self._schedule.changes[index]
             for span in spans if change.kind == "kill" else ():
                 message: dict[str, Any] = {"cmd": "restart", "due_ns": time_ns}
@@ -310,7 +310,7 @@ class ResolvedSchedule:
         """
         begins, ends = self._bounds()
         texts: dict[int, dict[str, None]] = {}
-        for index, spans in self._known.items():
+        for index, spans in self._spans_of.items():
             change, state = self._schedule.changes[index], self._schedule.state(index)
             text, ending, end_ns = change.text, _ending(change), None
             for span in spans:
@@ -328,7 +328,7 @@ class ResolvedSchedule:
         """Return the start and end times of all changes of each state, in order."""
         begins: dict[Hashable, list[int]] = {}
         ends: dict[Hashable, list[int]] = {}
-        for index, spans in self._known.items():
+        for index, spans in self._spans_of.items():
             state = self._schedule.state(index)
             begins.setdefault(state, []).extend(span.begin_ns for span in spans)
             ends.setdefault(state, []).extend(span.end_ns for span in spans if span.end_ns is not None)
@@ -339,15 +339,15 @@ class ResolvedSchedule:
     def cut_off(self, time_ns: int) -> list[str]:
         """The places where nothing gets through at a time, as readable text: "tokyo since 5 s"."""
         return [
-            f"{self._schedule.changes[span.change].place} since {round(self._dark_since(span) / _NS, 2):g} s"
+            f"{self._schedule.changes[span.change].where_text} since {round(self._dark_since(span) / _NS, 2):g} s"
             for span in self._holding(time_ns)
             if span.dark
         ]
 
-    def _dark_since(self, last: _Known) -> int:
+    def _dark_since(self, last: _TimedSpan) -> int:
         """The start of the outage that includes this span, which can cover several lines of a trace."""
         begin = last.begin_ns
-        for span in reversed(self._known[last.change]):
+        for span in reversed(self._spans_of[last.change]):
             if span.dark and span.end_ns == begin:
                 begin = span.begin_ns
         return begin
@@ -356,7 +356,7 @@ class ResolvedSchedule:
         """Return the disjoint outages (begin, end) of each directed path, in order."""
         outages: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
         lossy = ResolvedSchedule(
-            self._schedule, {i: spans for i, spans in self._known.items() if _is_lossy(self._schedule.changes[i])}
+            self._schedule, {i: spans for i, spans in self._spans_of.items() if _is_lossy(self._schedule.changes[i])}
         )
         open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
         for time in lossy.times:
@@ -372,7 +372,7 @@ class ResolvedSchedule:
 
 def _ending(change: Change) -> str:
     """The end of a change as readable text."""
-    return f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
+    return f"{change.where_text}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
 
 
 def _unchanged(network: EmulatedNetwork) -> EmulatedNetwork:

@@ -201,7 +201,9 @@ def test_the_outages_of_a_long_trace_visit_each_line_once(tmp_path, monkeypatch)
     schedule = cell_of('at = "1s"\ntrace = "long.csv"').repetition(0).schedule
     assert schedule.resolved({}) is schedule.resolved({})
     calls = []
-    monkeypatch.setattr("wanbench.harness.timeline.schedule._Known.holds", lambda span, at: calls.append(at) or True)
+    monkeypatch.setattr(
+        "wanbench.harness.timeline.schedule._TimedSpan.holds", lambda span, at: calls.append(at) or True
+    )
     schedule.resolved({}).outages()
     assert len(calls) == 1000
     assert sum(len(schedule.resolved({}).what(at)) for at in schedule.resolved({}).times) == 1
