@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import permutations
 
 from wanbench.harness.emulators.plan import buffer_that_holds
 from wanbench.harness.plan.law import (
@@ -71,21 +72,11 @@ def _ring_conditions(profile: Profile, ring: Sequence[str]) -> tuple[float, floa
     return 2 * turn_s / len(ring), _tightest(_shared(profile, hops))
 
 
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """How much the hops of a collective differ.
-
-    Attributes:
-        rtts: the shortest round trip, as a share of the longest. rates: the highest rate per worker, as a multiple of
-            the lowest.
-    """
-
-    rtts: float
-    rates: float
-
-
-def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Unlike | None:
+def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> tuple[float, float] | None:
     """How much the hops that a collective takes differ; None if they are alike. Hops inside sites have no rate.
+
+    Returns the shortest round trip as a share of the longest, and the highest rate per worker as a multiple of the
+    lowest.
 
     Args:
         ranks: the site of each rank.
@@ -97,18 +88,19 @@ def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Un
         hops = set(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
     else:
         sites = _representatives(profile, counts)
-        hops = {(a, b) for a in sites for b in sites if a != b}
+        hops = set(permutations(sites, 2))
     rtts = {one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops}
-    rates = {_tightest(_pair(profile, a, b, counts, counts.total())) for a, b in hops if a != b} - {None}
+    rates = {_tightest(_pair(profile, a, b, counts)) for a, b in hops if a != b} - {None}
     inside = {a == b for a, b in hops}
     if max(len(rtts), len(rates), len(inside)) <= 1:
         return None
     limits = [rate for rate in rates if rate is not None] or [1.0]
-    return Unlike(min(rtts) / max(rtts) if max(rtts) else 1.0, max(limits) / min(limits))
+    return min(rtts) / max(rtts) if max(rtts) else 1.0, max(limits) / min(limits)
 
 
-def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: int) -> list[tuple[Rate | None, float]]:
+def _pair(profile: Profile, src: str, dst: str, counts: Counter[str]) -> list[tuple[Rate | None, float]]:
     """The limits between two sites, each with its load if every worker sends to every other."""
+    n = counts.total()
     return [
         (profile.site(src).up, counts[src] * (n - counts[src]) / (n - 1)),
         (profile.path(src, dst).rate, counts[src] * counts[dst] / (n - 1)),
@@ -117,8 +109,8 @@ def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: in
 
 
 def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    sites, n = list(dict.fromkeys(ranks)), len(ranks)
-    counts = Counter(ranks)
+    counts, n = Counter(ranks), len(ranks)
+    sites = list(counts)
     inside_s = max((profile.site(name).local_rtt.seconds for name in sites if counts[name] > 1), default=0.0)
     if len(sites) == 1:
         return inside_s, None
@@ -150,22 +142,15 @@ def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple
 
 def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
     """Reduce-scatter, then all-gather: a chunk's owner receives from all, then sends to all. The slowest counts."""
-    n = len(ranks)
     counts = Counter(ranks)
     sites = _representatives(profile, counts)
     rtt_s = 0.0
-    shared: list[tuple[Rate | None, float]] = []
     for owner in sites:
         peers = [name for name in sites if name != owner or counts[name] > 1]
         slowest_in_s = max(one_way_s(profile, name, owner) for name in peers)
         slowest_out_s = max(one_way_s(profile, owner, name) for name in peers)
         rtt_s = max(rtt_s, slowest_in_s + slowest_out_s)
-        carried = counts[owner] * (n - counts[owner]) / (n - 1)
-        shared += [(profile.site(owner).up, carried), (profile.site(owner).down, carried)]
-        shared += [
-            (profile.path(owner, name).rate, counts[owner] * counts[name] / (n - 1)) for name in peers if name != owner
-        ]
-    return rtt_s, _tightest(shared)
+    return rtt_s, _tightest([limit for a, b in permutations(sites, 2) for limit in _pair(profile, a, b, counts)])
 
 
 def _representatives(profile: Profile, counts: Mapping[str, int]) -> list[str]:
@@ -192,15 +177,6 @@ def one_way_s(profile: Profile, src: str, dst: str) -> float:
     return profile.path(src, dst).delay.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A reason to distrust the law, and the inputs between which the truth lies."""
-
-    reason: str
-    mild: PredictInputs
-    worse: PredictInputs
-
-
 def why_unknown(
     inputs: PredictInputs, profile: Profile, ranks: Sequence[str], *, slow_start_after_idle: bool
 ) -> str | None:
@@ -212,36 +188,36 @@ def why_unknown(
     """
     if inputs.workers == 1 or not inputs.message_bytes:
         return None
-    return next(
-        (
-            doubt.reason
-            for doubt in _doubts(inputs, profile, ranks, slow_start_after_idle=slow_start_after_idle)
-            if predict(doubt.worse).step_time_s > _CLOSE * predict(doubt.mild).step_time_s
-        ),
-        None,
-    )
+    for reason, mild, worse in _doubts(inputs, profile, ranks, slow_start_after_idle=slow_start_after_idle):
+        if predict(worse).step_time_s > _CLOSE * predict(mild).step_time_s:
+            return reason
+    return None
 
 
 def _doubts(
     inputs: PredictInputs, profile: Profile, ranks: Sequence[str], *, slow_start_after_idle: bool
-) -> Iterator[Doubt]:
+) -> Iterator[tuple[str, PredictInputs, PredictInputs]]:
+    """Reasons to distrust the law, each with the inputs between which the truth lies: milder and worse ones."""
     loss = _worst_loss(profile, ranks)
     if loss:
-        yield Doubt("packet loss", inputs, _with_losses(inputs, loss))
-    if inputs.rtt_s and _flying_bytes(inputs) > (window := _largest_window(inputs)):
-        yield Doubt("TCP's window", inputs, _capped(inputs, window))
+        yield "packet loss", inputs, _with_losses(inputs, loss)
+    flying_bytes = _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)  # of the messages on a connection
+    # Half of the socket buffers that workers pin on a path of this rate and round trip.
+    window = buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
+    if inputs.rtt_s and flying_bytes > window:
+        yield "TCP's window", inputs, _capped(inputs, window)
     if slow_start_after_idle:
-        yield Doubt("TCP's slow start after a pause", inputs, _from_slow_start(inputs))
+        yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs)
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
-        yield Doubt("machines differ", _times(inputs, _MILD), inputs)  # what the others sent has already arrived
+        yield "machines differ", _times(inputs, _MILD), inputs  # what the others sent has already arrived
     apart = unlike(profile, ranks, inputs.collective)
     if inputs.collective in ("direct", "hierarchical"):
         # The inputs join the longest round trip and the lowest rate. In truth a step takes at least as long as by one.
         if apart is not None:
-            shorter, faster = replace(inputs, rtt_s=inputs.rtt_s * apart.rtts), _faster(inputs, apart.rates)
-            yield Doubt("paths differ", max(shorter, faster, key=lambda mild: predict(mild).step_time_s), inputs)
+            shorter, faster = replace(inputs, rtt_s=inputs.rtt_s * apart[0]), _faster(inputs, apart[1])
+            yield "paths differ", max(shorter, faster, key=lambda mild: predict(mild).step_time_s), inputs
     elif inputs.collective == "gloo" and apart is not None:  # a ring's hops are added up
-        yield Doubt("paths differ", _times(inputs, _MILD), _times(inputs, _WORSE))
+        yield "paths differ", _times(inputs, _MILD), _times(inputs, _WORSE)
 
 
 def _times(inputs: PredictInputs, factor: float) -> PredictInputs:
@@ -254,22 +230,12 @@ def _faster(inputs: PredictInputs, factor: float) -> PredictInputs:
     return inputs if rate is None else replace(inputs, rate_bytes_per_s=rate * factor)
 
 
-def _largest_window(inputs: PredictInputs) -> float:
-    """Half of the socket buffers that workers pin on a path of this rate and round trip."""
-    return buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
-
-
 def _piece_bytes(inputs: PredictInputs) -> float:
     """The largest part of a vector, or of a bucket of it, that a connection carries at a time."""
     nbytes = max((size for size, _ in inputs.buckets or ()), default=inputs.message_bytes)
     if inputs.collective == "gloo":
         return min(nbytes / 2 / inputs.workers, GLOO_SEGMENT_BYTES)
     return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
-
-
-def _flying_bytes(inputs: PredictInputs) -> float:
-    """The bytes of the messages that a connection has in flight."""
-    return _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)
 
 
 def _connections(inputs: PredictInputs) -> int:
