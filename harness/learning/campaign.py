@@ -20,8 +20,8 @@ from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.learning.recording import Recording, Trajectory, curve
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.plan.known import parameter_names
 from wanbench.harness.plan.plan import Plan
+from wanbench.harness.plan.registry import parameter_names
 from wanbench.harness.rep.sources import DATA, OWN_CODE
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder

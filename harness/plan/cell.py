@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
-from wanbench.harness.plan import known, repetition
+from wanbench.harness.plan import registry, repetition
 from wanbench.harness.plan.conditions import effective_conditions, why_unknown
-from wanbench.harness.plan.known import workload_identity, workload_of
 from wanbench.harness.plan.law import (
     Collective,
     PredictInputs,
@@ -36,6 +35,7 @@ from wanbench.harness.plan.law import (
 from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.pacing import paces
+from wanbench.harness.plan.registry import workload_identity, workload_of
 from wanbench.harness.plan.repetition import (
     DEFAULT_WARMUP,
     GUESSED_STEP_S,
@@ -340,9 +340,9 @@ class TrainingCell(Cell):
         same_s = self.workload.step_time_s or 0.0
         return tuple(time.seconds for time in self.step_times) or (same_s,) * self.workers
 
-    def algorithm(self) -> known.KnownAlgorithm:
+    def algorithm(self) -> registry.AlgorithmInfo:
         """Describe the algorithm."""
-        return known.algorithm(self.kind, self.params)
+        return registry.algorithm(self.kind, self.params)
 
     @cached_property
     def messages_per_sync(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan import known
+from wanbench.harness.plan import registry
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.checks import check, check_network
@@ -23,6 +23,7 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTable, count
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
 from wanbench.netprofiles import Delay, Profile, ProfileError, did_you_mean
+from wanbench.workloads.algorithms.registry import alternatives
 from wanbench.workloads.data.errors import WorkloadError
 from wanbench.workloads.registry import data_folder
 from wanbench.workloads.workload_keys import duration, kind_of
@@ -220,8 +221,8 @@ def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
         params = dict(table)
         kind = str(params.pop("kind", key))
         try:
-            for combination in known.combinations(kind, params):
-                algorithm = known.algorithm(kind, combination)
+            for combination in alternatives(kind, params):
+                algorithm = registry.algorithm(kind, combination)
                 label = algorithm.label
                 if key != kind:
                     label = f"{key}{label.removeprefix(algorithm.kind)}"

@@ -261,9 +261,9 @@ class ResolvedSchedule:
 
     def __init__(self, schedule: Schedule, spans: Mapping[int, Sequence[_TimedSpan]]) -> None:
         self._schedule, self._spans_of = schedule, spans
-        spans = list(self._spans())
-        ends = {span.end_ns for span in spans if span.end_ns is not None}
-        self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in spans} | ends))
+        begins = {span.begin_ns for span in self._spans()}
+        ends = {span.end_ns for span in self._spans() if span.end_ns is not None}
+        self.times: tuple[int, ...] = tuple(sorted(begins | ends))
 
     def after(self, time_ns: int) -> int | None:
         """The time of the next change, or None if there is none."""
