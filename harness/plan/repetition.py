@@ -17,7 +17,7 @@ from wanbench.harness.spec import command as spec
 from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.edits import ranks_of
-from wanbench.harness.timeline.failures import FailureRates, Machine, failures
+from wanbench.harness.timeline.failures import Machine, failures
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.netprofiles import Profile
 from wanbench.workloads.group.settings import COLLECTIVE, REPLACES_GLOO
@@ -325,11 +325,14 @@ def changes_of(cell: TrainingCell, rep: int) -> tuple[Change, ...]:
     """The changes of a cell's timeline, and the random failures of one repetition."""
     if cell.failures.mtbf == "none":
         return cell.changes
-    rates = FailureRates(cell.failures.mtbf.seconds, cell.failures.mttr.seconds)
+    mtbf_s, mttr_s = cell.failures.mtbf.seconds, cell.failures.mttr.seconds
     machines: dict[Machine, list[int]] = {}
     for rank, site in enumerate(cell.placement):
         machines.setdefault(rank if cell.failures.by == "worker" else site, []).append(rank)
     until_s = _FAILING_SHARE * cell.steps * predict(cell.law_inputs).step_time_s
     # When a worker that returned is sure to have a model: the same for every algorithm.
     settled_s = _SETTLED_STEPS * cell.law_inputs.step_time_s + _SETTLED_S
-    return (*cell.changes, *failures(rates, machines, seed=cell.seed + rep, until_s=until_s, settled_s=settled_s))
+    return (
+        *cell.changes,
+        *failures(mtbf_s, mttr_s, machines, seed=cell.seed + rep, until_s=until_s, settled_s=settled_s),
+    )

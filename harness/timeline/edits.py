@@ -24,6 +24,7 @@ from wanbench.netprofiles.units import Quantity
 
 Pair = tuple[int, int]
 Value = Quantity | float
+OF_WORKERS = ("slow", "kill")  # the changes of workers, not of the network
 _NS_PER_MS, _MIN_DELAY_PER_JITTER = 1e6, 3
 _BITS = 8
 _BY_KEY = {value.key: value for value in TRACED.values()}
@@ -41,11 +42,15 @@ class TimelineError(ValueError):
 
 @dataclass(frozen=True)
 class Scope:
-    """What a change affects, by site numbers. With `directed` it is only the paths, not the sites at their ends."""
+    """What a change affects: workers, or sites and paths by site numbers.
 
-    sites: tuple[int, ...]
-    pairs: tuple[Pair, ...]
+    With `directed` it is only the paths, not the sites at their ends.
+    """
+
+    sites: tuple[int, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     directed: bool = False
+    ranks: tuple[int, ...] = ()
 
 
 def scope_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> Scope:
@@ -88,7 +93,7 @@ def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Scope:
     )
     if a == b:
         raise TimelineError(f"where: {where!r} is not a path; name two different sites")
-    return Scope((), ((a, b), (b, a)) if both else ((a, b),), directed=True)
+    return Scope(pairs=((a, b), (b, a)) if both else ((a, b),), directed=True)
 
 
 def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
@@ -137,18 +142,22 @@ def edit_of(change: Change, point: Point | None, scope: Scope, *, uniform: bool,
         uniform: whether the profile is uniform.
         scale: factor on rates (`payload_scale`).
 
-    The function raises TimelineError if the network has nothing that it could change.
+    The function raises TimelineError if the network has nothing that it could change, or cannot have the new value.
+    Slow and killed workers do not change the network.
     """
     values = dict(_values(change, point))
 
     def edit(network: EmulatedNetwork) -> EmulatedNetwork:
-        for kind, value in values.items():
-            if kind == "traffic" and not isinstance(value, float):
-                network = _loaded(network, scope, value, scale)
-            elif kind == "rate":
-                network = _rated(network, value, scope, uniform, scale)
-            else:
-                network = _impaired(network, kind, value, scope)
+        try:
+            for kind, value in values.items():
+                if kind == "traffic" and not isinstance(value, float):
+                    network = _loaded(network, scope, value, scale)
+                elif kind == "rate":
+                    network = _rated(network, value, scope, uniform, scale)
+                else:
+                    network = _impaired(network, kind, value, scope)
+        except (ValueError, OverflowError) as error:
+            raise TimelineError(str(error)) from None
         return network
 
     return edit
@@ -156,6 +165,8 @@ def edit_of(change: Change, point: Point | None, scope: Scope, *, uniform: bool,
 
 def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
     """Yield what is changed, and its new value. A number is a factor."""
+    if change.kind in OF_WORKERS:
+        return
     if change.kind == "cut":
         yield LOSS.key, Ratio(1.0)
     elif point is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from wanbench.harness.timeline.changes import Change
 
@@ -18,20 +17,9 @@ _NS = 1e9
 Machine = str | int
 
 
-@dataclass(frozen=True)
-class FailureRates:
-    """How often machines fail.
-
-    Attributes:
-        mtbf_s: mean time from the start, or a repair, to the next failure, in seconds. mttr_s: mean time to repair.
-    """
-
-    mtbf_s: float
-    mttr_s: float
-
-
 def failures(
-    rates: FailureRates,
+    mtbf_s: float,
+    mttr_s: float,
     machines: Mapping[Machine, Sequence[int]],
     *,
     seed: int,
@@ -41,11 +29,12 @@ def failures(
     """Return the kills that happen before `until_s`, in order.
 
     Args:
+        mtbf_s: mean time from the start, or a repair, to the next failure, in seconds. mttr_s: mean time to repair.
         machines: the workers of each machine, by its name in a timeline: a worker's number, or a site.
         settled_s: a worker that returned is sure to have a model again after so many seconds.
     """
     workers = {rank for ranks in machines.values() for rank in ranks}
-    drawn = sorted(failure for machine in machines for failure in _of_one(rates, machine, seed, until_s))
+    drawn = sorted(failure for machine in machines for failure in _failures_of(machine, mtbf_s, mttr_s, seed, until_s))
     until: dict[int, float] = {}
     kills = []
     for begin, end, _, machine in drawn:
@@ -56,16 +45,16 @@ def failures(
     return tuple(kills)
 
 
-def _of_one(
-    rates: FailureRates, machine: Machine, seed: int, until_s: float
+def _failures_of(
+    machine: Machine, mtbf_s: float, mttr_s: float, seed: int, until_s: float
 ) -> Iterator[tuple[float, float, str, Machine]]:
     """Yield begin and end of each failure of one machine, in seconds, with what sorts and names it."""
     drawing = random.Random(f"failures {seed} {machine}")
-    now = drawing.expovariate(1 / rates.mtbf_s)
+    now = drawing.expovariate(1 / mtbf_s)
     while now < until_s:
-        end = now + drawing.expovariate(1 / rates.mttr_s)
+        end = now + drawing.expovariate(1 / mttr_s)
         yield now, end, str(machine), machine
-        now = end + drawing.expovariate(1 / rates.mtbf_s)
+        now = end + drawing.expovariate(1 / mtbf_s)
 
 
 def _kill(machine: Machine, begin_s: float, end_s: float) -> Change:

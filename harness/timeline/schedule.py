@@ -9,7 +9,7 @@ For programs, times count from the start of their processes. The steps of a prog
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,16 @@ from wanbench.harness.spec.refusals import explained
 from wanbench.harness.spec.tables import Table
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, Span, resolve
-from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, ranks_of, scope_of
+from wanbench.harness.timeline.edits import (
+    OF_WORKERS,
+    Edit,
+    Scope,
+    TimelineError,
+    check_plausible,
+    edit_of,
+    ranks_of,
+    scope_of,
+)
 from wanbench.netprofiles import FileError, Profile
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
@@ -117,7 +126,7 @@ class _TimedSpan:
 class Schedule:
     """The changes of the network, and the commands to workers.
 
-    Slow workers are listed too, but they slow down by their own clocks (`rep.train.Stragglers`).
+    Slow workers are listed too, but they slow down by their own clocks (`rep.train.straggler_events`).
 
     Args:
         changes: changes of the cell.
@@ -134,22 +143,23 @@ class Schedule:
     ) -> None:
         self.network = network
         self.changes = tuple(changes)
-        self._profile = profile
-        self._edits: dict[int, list[tuple[Span, Edit]]] = {}
-        self._scopes: dict[int, Hashable] = {}
+        self._edits: list[list[tuple[Span, Edit]]] = []
+        self._scopes: list[Scope] = []
         self._latest: tuple[dict[int, int], ResolvedSchedule] | None = None
         for index, change in enumerate(changes):
             try:
-                if change.kind in ("slow", "kill"):
-                    self._scopes[index] = ranks_of(change.where, network, profile)
-                    self._edits[index] = [(span, _unchanged) for span in change.spans()]
-                    continue
-                scope = self._scopes[index] = scope_of(change.where, network, profile)
+                if change.kind in OF_WORKERS:
+                    scope = Scope(ranks=ranks_of(change.where, network, profile))
+                else:
+                    scope = scope_of(change.where, network, profile)
+                self._scopes.append(scope)
                 uniform = profile.name == "uniform"
-                self._edits[index] = [
-                    (span, _refusing(edit_of(change, span.point, scope, uniform=uniform, scale=scale)))
-                    for span in change.spans()
-                ]
+                self._edits.append(
+                    [
+                        (span, edit_of(change, span.point, scope, uniform=uniform, scale=scale))
+                        for span in change.spans()
+                    ]
+                )
             except (ValueError, OverflowError) as error:
                 raise TimelineError(f"timeline.{index}: {error}") from None
 
@@ -163,14 +173,14 @@ class Schedule:
 
         Each change is checked alone, and all changes together at their known times, unless there are too many.
         """
-        for index, edits in self._edits.items():
+        for index, edits in enumerate(self._edits):
             for _, edit in edits:
                 try:
                     check_plausible(edit(self.network))
                 except TimelineError as error:
                     raise TimelineError(f"timeline.{index}: {error}") from None
         self._check_kills()
-        if sum(2 * len(edits) for edits in self._edits.values()) > MAX_MOMENTS:
+        if sum(2 * len(edits) for edits in self._edits) > MAX_MOMENTS:
             raise TimelineError(f"timeline: more than {MAX_MOMENTS} changes; expected fewer, e.g. a shorter trace")
         resolved = self.resolved({})
         for time in resolved.times if len(self._edits) > 1 and len(resolved.times) <= _MAX_TOGETHER else ():
@@ -181,7 +191,7 @@ class Schedule:
 
     def alone(self) -> Iterator[tuple[int, EmulatedNetwork]]:
         """Yield the network in each state of each change alone, with the number of the change."""
-        return ((index, edit(self.network)) for index, edits in self._edits.items() for _, edit in edits)
+        return ((index, edit(self.network)) for index, edits in enumerate(self._edits) for _, edit in edits)
 
     def restarts(self) -> list[int]:
         """Return how often each worker's program is started again."""
@@ -215,9 +225,9 @@ class Schedule:
 
     def ranks(self, change: int) -> tuple[int, ...]:
         """Return the workers that a change names."""
-        return ranks_of(self.changes[change].where, self.network, self._profile)
+        return self._scopes[change].ranks
 
-    def state(self, change: int) -> tuple[str, Hashable]:
+    def state(self, change: int) -> tuple[str, Scope]:
         """The state that a change sets: it is back to normal when the last change with the same state has ended."""
         return self.changes[change].kind, self._scopes[change]
 
@@ -233,8 +243,7 @@ class Schedule:
 
     def _timed(self, steps: Mapping[int, int]) -> dict[int, list[_TimedSpan]]:
         timed: dict[int, list[_TimedSpan]] = {}
-        for index, edits in self._edits.items():
-            change = self.changes[index]
+        for index, (change, edits) in enumerate(zip(self.changes, self._edits, strict=True)):
             at = change.at_ns if change.at_step is None else steps.get(change.at_step)
             if at is None:
                 continue
@@ -324,10 +333,10 @@ class ResolvedSchedule:
                     texts.setdefault(end_ns, {})[ending] = None
         return texts
 
-    def _bounds(self) -> tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]:
+    def _bounds(self) -> tuple[dict[tuple[str, Scope], list[int]], dict[tuple[str, Scope], list[int]]]:
         """Return the start and end times of all changes of each state, in order."""
-        begins: dict[Hashable, list[int]] = {}
-        ends: dict[Hashable, list[int]] = {}
+        begins: dict[tuple[str, Scope], list[int]] = {}
+        ends: dict[tuple[str, Scope], list[int]] = {}
         for index, spans in self._spans_of.items():
             state = self._schedule.state(index)
             begins.setdefault(state, []).extend(span.begin_ns for span in spans)
@@ -373,23 +382,6 @@ class ResolvedSchedule:
 def _ending(change: Change) -> str:
     """The end of a change as readable text."""
     return f"{change.where_text}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
-
-
-def _unchanged(network: EmulatedNetwork) -> EmulatedNetwork:
-    """Return the same network: a slow or killed worker does not change it."""
-    return network
-
-
-def _refusing(edit: Edit) -> Edit:
-    """Return the same edit, which raises TimelineError for every arithmetic error."""
-
-    def refusing(network: EmulatedNetwork) -> EmulatedNetwork:
-        try:
-            return edit(network)
-        except (ValueError, OverflowError) as error:
-            raise TimelineError(str(error)) from None
-
-    return refusing
 
 
 def _is_lossy(change: Change) -> bool:

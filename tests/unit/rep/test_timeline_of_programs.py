@@ -114,7 +114,7 @@ rtt = "20ms"
 at = "5 steps"
 cut = true
 """
-    with pytest.raises(SpecError, match='wanbench does not see the steps of a command; expected a time, such as "5s"'):
+    with pytest.raises(SpecError, match="the steps of a program are not known; give a time"):
         expand(Spec.from_toml(text, "own.toml"), "own.toml")
     (cell,) = [c for c in expand(Spec.from_toml(text.replace("5 steps", "5s"), "own.toml"), "own.toml") if c.changes]
     assert cell.workers > 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import Stragglers
+from wanbench.harness.rep.train import straggler_events
 from wanbench.harness.testbeds.base import Event, TimelineRecord
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
@@ -311,9 +311,7 @@ def test_a_slowdown_of_several_workers_has_the_time_of_the_last_one_and_none_if_
     names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
-    corrected = Stragglers(cell.changes, cell.emulated_network, cell.profile, slowed_ns).events(
-        TimelineRecord([*events, other], {}, 10 * S)
-    )
+    corrected = straggler_events(cell.repetition(0), slowed_ns, TimelineRecord([*events, other], {}, 10 * S))
     assert [(event.actual_s, event.at_ns) for event in corrected[:4]] == [
         (2.0, 12 * S), (4.0, 14 * S), (None, None), (None, None)
     ]  # fmt: skip
