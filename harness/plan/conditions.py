@@ -56,20 +56,24 @@ def effective_conditions(
         raise PredictError(f"placement: expected a site for each of {workers} workers, got {len(ranks)}")
     if workers == 1:
         return 0.0, None
-    if collective == "gloo":
-        return _gloo_conditions(profile, ranks)
-    if collective == "ring":
-        return _ring_conditions(profile, ranks)
+    if collective in ("gloo", "ring"):
+        return _ring_conditions(profile, ranks, collective)
     if collective == "hierarchical":
         return _hierarchical_conditions(profile, ranks)
     return _direct_conditions(profile, ranks)
 
 
-def _ring_conditions(profile: Profile, ring: Sequence[str]) -> tuple[float, float | None]:
-    """Two mean hops: a worker behind a slow hop is late each time, and so the hops that follow seem shorter."""
+def _ring_conditions(profile: Profile, ring: Sequence[str], collective: Collective) -> tuple[float, float | None]:
+    """Of gloo, the slowest round trip of neighbours. Of `ring`, two mean hops.
+
+    In `ring`, a worker behind a slow hop is late each time, and so the hops that follow seem shorter.
+    """
     hops = Counter(zip(ring, [*ring[1:], ring[0]], strict=True))
-    turn_s = sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items())
-    return 2 * turn_s / len(ring), _tightest(_shared(profile, hops))
+    if collective == "gloo":
+        rtt_s = max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
+    else:
+        rtt_s = 2 * sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items()) / len(ring)
+    return rtt_s, _tightest(_shared(profile, hops))
 
 
 def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> tuple[float, float] | None:
@@ -117,12 +121,6 @@ def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[fl
     rtt_s, rate = _direct_conditions(profile, sites)
     s = len(sites)  # each sends one vector, 2 (S-1)/S M; the law counts in units of 2 (N-1)/N M
     return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
-
-
-def _gloo_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    hops = Counter(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
-    rtt_s = max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
-    return rtt_s, _tightest(_shared(profile, hops))
 
 
 def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:

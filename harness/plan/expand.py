@@ -31,29 +31,29 @@ from wanbench.workloads.workload_keys import duration, kind_of
 _Choice = tuple[str, dict[str, Any]]
 
 
-def expand(spec: Spec, where: str, host: Host) -> list[Cell]:
+def expand(spec: Spec, where: str, host: Host, chosen: dict[str, Any] | None = None) -> list[Cell]:
     """Return all cells: the one-worker cells first, then the sweep in the order of its axes.
 
     Args:
         where: the spec's name in errors; its folder is searched for the files that the spec names.
-        host: resolves `auto`.
+        host: resolves `auto`. chosen: gets the testbed and, by testbed, the emulator that it chose.
 
     Raises:
         SpecError: an axis, algorithm, parameter, profile or combination is wrong; one line.
     """
     try:
-        return _expanded(spec, where, host)
+        return _expanded(spec, where, host, {} if chosen is None else chosen)
     except OwnCodeError as error:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _expanded(spec: Spec, where: str, host: Host) -> list[Cell]:
+def _expanded(spec: Spec, where: str, host: Host, chosen: dict[str, Any]) -> list[Cell]:
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
     sets_containers = False
     for axes, point in points(spec, where):
         sets_containers = sets_containers or bool(point.containers.model_fields_set)
-        for cell, base in _Point(point, axes, where, host).cells():
+        for cell, base in _Point(point, axes, where, host, chosen).cells():
             if excluded(spec, cell.axes):
                 continue
             check(cell, point, where)
@@ -75,6 +75,7 @@ class _Point:
     axes: Mapping[str, Any]
     where: str
     host: Host
+    chosen: dict[str, Any]
 
     def cells(self) -> Iterator[tuple[Cell, Cell]]:
         """Yield each cell with its one-worker cell; both carry the key of the latter."""
@@ -202,8 +203,12 @@ class _Point:
         run = self.spec.run
         if run.testbed == "virtual":
             return {"testbed": "virtual", "emulator": None}
-        testbed = self.host.testbed() if run.testbed == "auto" else run.testbed
-        emulator = self.host.emulator(testbed) if run.emulator == "auto" else run.emulator
+        testbed: str = run.testbed
+        if testbed == "auto":
+            testbed = self.chosen["testbed"] = self.host.testbed()
+        emulator: str = run.emulator
+        if emulator == "auto":
+            emulator = self.chosen.setdefault("emulator", {})[testbed] = self.host.emulator(testbed)
         containers = self.spec.containers if testbed == "docker" else ContainersTable()
         return {"testbed": testbed, "emulator": emulator, "containers": containers}
 

@@ -11,6 +11,7 @@ import select
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -41,18 +42,13 @@ def to_files(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Des
         sites: site of each worker.
         processes: number of processes per worker.
     """
-    opened: list[list[int]] = []
-    try:
-        for worker in range(len(sites)):
-            opened.append([])
-            for rank in range(worker * processes, (worker + 1) * processes):
-                for stream in ("out", "err"):
-                    path = log(folder, rank, stream)
-                    opened[-1].append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
-        yield opened.__getitem__
-    finally:
-        for descriptor in (fd for worker in opened for fd in worker):
-            os.close(descriptor)
+    descriptors: dict[int, list[int]] = defaultdict(list)
+    with ExitStack() as files:
+        for rank in range(len(sites) * processes):
+            for stream in ("out", "err"):
+                file = files.enter_context(log(folder, rank, stream).open("ab"))
+                descriptors[rank // processes].append(file.fileno())
+        yield descriptors.__getitem__
 
 
 @contextmanager

@@ -130,9 +130,12 @@ class Program:
         On this host they are added to this process's environment, in a container to that of the image.
         """
         addresses = [worker_address(rank) for rank in range(self.workers)]
+        gpus = {}
+        if self.gpus and not self.contained:  # a container sees no others
+            gpus["CUDA_VISIBLE_DEVICES"] = self.gpus[worker % len(self.gpus)]
         return {
             **(_OF_A_CONTAINER if self.contained else os.environ),
-            **self._visible_gpus(worker),
+            **gpus,
             "TMPDIR": "/tmp" if self.temporary is None else str(self.temporary_of(worker)),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
@@ -154,12 +157,6 @@ class Program:
             **(self.group[worker] if self.group else {}),
             **self.environment,
         }
-
-    def _visible_gpus(self, worker: int) -> dict[str, str]:
-        """Return the variable that limits a process on this host to its GPUs. A container has no others."""
-        if not self.gpus or self.contained:
-            return {}
-        return {"CUDA_VISIBLE_DEVICES": self.gpus[worker % len(self.gpus)]}
 
 
 @dataclass

@@ -81,7 +81,7 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
     command = spec.workload.command or []
     sources = _sources(command, folder)
     for key in filter(is_commands_own, axes):
-        named = any(key == name for argument in command for name in _placeholders(argument, where))
+        named = key in placeholders(command, where)
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
             raise SpecError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -257,8 +258,4 @@ def takes(annotation: Any) -> str:
 
 
 def _toml(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float | list | dict) else f'"{value}"'
+    return "" if value is None else json.dumps(value, default=str)

@@ -5,7 +5,7 @@ A quantity is parsed once, here: "100ms" becomes a `Delay`. The plain data of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from wanbench.netprofiles import Delay, Rate, Size, UnitError
+from wanbench.netprofiles import Delay, Rate, Size
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import Quantity
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
@@ -54,28 +54,15 @@ class Table(BaseModel):
         return {}
 
 
-def unit(parse: Callable[[str], object], text: str) -> str:
-    """Check the spelling of a quantity, and return its text. Raises: ValueError."""
-    _parsed(parse, text)
-    return text
-
-
-def _parsed(parse: Callable[[str], object], value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse(value)
-    except UnitError as error:
-        raise ValueError(str(error)) from None
-
-
 def _reader(kind: type[Quantity]) -> BeforeValidator:
     def read(value: object) -> object:
-        if not kind.scale.bare or isinstance(value, str | kind):
-            return _parsed(kind.parse, value)
+        if isinstance(value, str):
+            return kind.parse(value)
+        if not kind.scale.bare or isinstance(value, kind):
+            return value
         if type(value) not in (int, float):
             raise PydanticKnownError("float_type")
-        return _parsed(kind.parse, str(value))
+        return kind.parse(str(value))
 
     return BeforeValidator(read)
 

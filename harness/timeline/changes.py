@@ -126,11 +126,6 @@ def _digest(points: Sequence[Point]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:6]
 
 
-def changes_of(config: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the changes of a cell's configuration."""
-    return tuple(Change.from_config(entry) for entry in config.get("timeline", ()))
-
-
 def resolve(tables: Sequence[ChangeTable], where: str) -> list[dict[str, Any]]:
     """Turn the entries of a spec into plain data of a cell. Traces are read, so their values are part of its identity.
 

@@ -13,7 +13,7 @@ from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.program import Ended, play_timeline
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.timeline.changes import changes_of
+from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 
@@ -37,7 +37,7 @@ class Slot:
 def schedule(tmp_path, text=CUT):
     path = tmp_path / "changes.toml"
     path.write_text(text)
-    return schedule_for_program(changes_of({"timeline": read_timeline(path)}), NETWORK, PROFILE, "changes.toml")
+    return schedule_for_program(tuple(map(Change.from_config, read_timeline(path))), NETWORK, PROFILE, "changes.toml")
 
 
 def until(condition):

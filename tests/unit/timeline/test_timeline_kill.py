@@ -16,7 +16,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, play_timeline, watch
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.timeline.changes import Change, changes_of, described
+from wanbench.harness.timeline.changes import Change, described
 from wanbench.harness.timeline.schedule import Schedule, read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 from wanbench.workloads.process.finished import FinishedProgram
@@ -41,7 +41,7 @@ def schedule(folder, *entries, workers=3):
     path.write_text("".join(f"[[timeline]]\n{entry}\n" for entry in entries))
     profile = uniform(workers, Delay.from_ms(20))
     network = build(profile, tuple(site.name for site in profile.sites))
-    return schedule_for_program(changes_of({"timeline": read_timeline(path)}), network, profile, "k.toml")
+    return schedule_for_program(tuple(map(Change.from_config, read_timeline(path))), network, profile, "k.toml")
 
 
 def refused(folder, *entries, workers=3):
