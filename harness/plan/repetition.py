@@ -144,6 +144,10 @@ class Command:
     rendezvous: str = "network"
     timeout_s: float | None = None
 
+    def settings(self) -> dict[str, Any]:
+        """These fields, of a class that has others too."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(Command)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class CommandRepetition(Repetition, Command):
@@ -179,7 +183,7 @@ def command(cell: CommandCell, rep: int) -> CommandRepetition:
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     by_site = cell.collective == "hierarchical"
     told = network_environments(cell.profile, cell.placement, by_site=by_site, processes=cell.processes)
-    called = {setting.name: getattr(cell, setting.name) for setting in fields(Command)}
+    called = cell.settings()
     called["environment"] = {
         **spec.axis_environment(cell.axes),
         **cell.environment,

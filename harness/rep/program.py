@@ -16,6 +16,7 @@ from typing import Any
 
 from wanbench.harness.emulators.plan import DEVICE, worker_address
 from wanbench.harness.errors import HostError
+from wanbench.harness.plan.repetition import Command
 from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.conversation import OfProgram
@@ -31,43 +32,33 @@ _GRACE_S = 10.0
 _OF_A_CONTAINER = {"HOME": "/tmp", "LOGNAME": "worker"}
 
 
-@dataclass(frozen=True)
-class Program:
-    """A program and its settings.
+@dataclass(frozen=True, kw_only=True)
+class Program(Command):
+    """A program, where it runs, and the files of its processes. `environment` is beyond that of torchrun.
 
     Attributes:
-        argv: the command. `{rank}` and the like are not replaced; the environment has the rank of a process.
         sites: site of each worker.
-        processes: number of processes per worker.
         cwd: working folder of all processes.
         contained: whether it runs with an image's files and environment instead of this process's.
         gpus: GPUs of each worker, as in `Group`.
         schedule: changes from the start of the processes on; None for none.
-        environment: variables beyond those of torchrun.
         group: variables of each worker for the process group `wan`.
         steps: beginning of the paths `<steps>-<rank>` to which processes report their steps.
-        hook: see `loop.stepping`.
         hosts: host name of each worker.
-        rendezvous: see `CommandCell`.
         stdin: descriptor of the input of rank 0; None for no input.
         launcher: folder of the agent with which the command, which runs once, starts processes on other workers; None:
             the command runs in every process.
         temporary: parent of the folders for temporary files of each worker; None if each has a /tmp of its own.
     """
 
-    argv: tuple[str, ...]
     sites: tuple[str, ...]
-    processes: int
     cwd: Path
     contained: bool = False
     gpus: tuple[str, ...] = ()
     schedule: Schedule | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     group: tuple[Mapping[str, str], ...] = ()
     steps: Path = Path("steps")
-    hook: bool = False
     hosts: tuple[str, ...] = ()
-    rendezvous: str = "network"
     temporary: Path | None = None
     stdin: int | None = None
     launcher: Path | None = None
@@ -107,7 +98,7 @@ class Program:
         own = self.torchrun_of(worker, local) if self.launcher is None else {}
         env = {**self.environment_of(worker, run_id), **own, **self.environment}
         steps = self.steps_file(worker * self.processes + local)
-        return {"argv": self.argv, "env": env, "steps": str(steps), "hook": self.hook}
+        return {"argv": self.command, "env": env, "steps": str(steps), "hook": self.hook}
 
     def torchrun_of(self, worker: int, local: int) -> dict[str, str]:
         """Return the variables by which torchrun gives a process its place."""

@@ -183,19 +183,13 @@ def as_text(value: object) -> str:
 
 def files(command: Sequence[str], folder: Path) -> list[Path]:
     """The files that a command names, `-m` modules and `--key=FILE` included."""
-    named = [folder / argument.rpartition("=")[2] for argument in command if "\0" not in argument]
+    named = [folder / argument.rpartition("=")[2] for argument in command]
     for before, module in itertools.pairwise(command):
         if before == "-m":
             base = folder / module.replace(".", "/")
             named += [base.with_name(f"{base.name}.py"), base / "__main__.py"]
-    return [path for path in dict.fromkeys(named) if _is_file(path)]
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long to be one
-        return False
+    # os.path.isfile is false for a name that is too long, or that has a zero byte.
+    return [path for path in dict.fromkeys(named) if os.path.isfile(path)]
 
 
 def _sources(command: Sequence[str], folder: Path) -> list[str] | None:

@@ -102,7 +102,7 @@ def test_the_environment_of_a_process_has_the_number_of_its_restarts(tmp_path):
 
 def program(timeline=None, processes=1):
     sites = ("w0", "w1", "w2")
-    return Program(("true",), sites, processes, Path("/w"), schedule=timeline)
+    return Program(command=("true",), sites=sites, processes=processes, cwd=Path("/w"), schedule=timeline)
 
 
 class Slot:

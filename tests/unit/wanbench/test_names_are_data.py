@@ -98,7 +98,9 @@ def test_a_site_is_named_in_profiles_processes_and_timelines_as_it_is_written(na
         if '"' not in site + other:
             path = scope_of(f'{quoted} -> "{other}"', network, networks[0])
             assert path.pairs == ((number, (number + 1) % 3),)
-    environment = Program(("true",), placement, 1, Path("/w"), hosts=tuple("abcd")).environment_of(2, "run")
+    environment = Program(command=("true",), sites=placement, cwd=Path("/w"), hosts=tuple("abcd")).environment_of(
+        2, "run"
+    )
     assert environment["WANBENCH_SITE"] == names[1]
     assert json.loads(environment["WANBENCH_SITES"]) == list(placement)
 
