@@ -269,7 +269,6 @@ class Cell:
 
     @property
     def tcp(self) -> TcpTable:
-        """The TCP settings of the workers."""
         return self.network.table.tcp
 
     @cached_property
@@ -341,7 +340,6 @@ class TrainingCell(Cell):
         return tuple(time.seconds for time in self.step_times) or (same_s,) * self.workers
 
     def algorithm(self) -> registry.AlgorithmInfo:
-        """Describe the algorithm."""
         return registry.algorithm(self.kind, self.params)
 
     @cached_property
@@ -671,7 +669,6 @@ class CommandCell(Cell, Command):
         return repetition.command(self, rep)
 
     def columns(self, rep: int) -> dict[str, Any]:
-        """As `Cell`. Messages of a program are not scaled."""
         return {
             **super().columns(rep),
             "collective": self.collective,

@@ -36,7 +36,6 @@ class CellNetwork:
 
     @property
     def name(self) -> str:
-        """The profile's name."""
         return self.table.profile if self.is_uniform else Path(self.source).stem
 
     @property

@@ -84,7 +84,6 @@ class Repetition:
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
         return len(self.sites)
 
 
@@ -157,7 +156,6 @@ class CommandRepetition(Repetition, Command):
 
 
 def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
-    """Resolve a repetition of a training run."""
     algorithm, shared = cell.algorithm(), _shared(cell, rep, changes_of(cell, rep))
     patience = patience_s(cell)
     return TrainingRepetition(
@@ -177,7 +175,6 @@ def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
 
 
 def command(cell: CommandCell, rep: int) -> CommandRepetition:
-    """Resolve a repetition of a program."""
     shared = _shared(cell, rep, cell.changes)
     gloo = cell.collective in (None, "gloo")
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
@@ -216,7 +213,6 @@ def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
 def _jobs(
     cell: TrainingCell, seed: int, network: EmulatedNetwork, schedule: Schedule | None, patience: float
 ) -> tuple[Job, ...]:
-    """The job of every rank."""
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
     slow = slowdowns(cell.changes, network, cell.profile)

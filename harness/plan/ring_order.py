@@ -75,7 +75,6 @@ class _Rings:
     alone: bool
 
     def cost(self, order: Sequence[int]) -> _Cost:
-        """The cost of an order of all sites."""
         hops = [*pairwise(order), (order[-1], order[0])]
         turn_s = sum(self.across_s[a][b] for a, b in hops) + self.inside_s
         rate = min(self.rate[a][b] for a, b in hops)

@@ -55,7 +55,6 @@ class HostMeter:
             self.lost, self._heart = self._heart.stop(), None
 
     def start(self) -> None:
-        """Begin measuring."""
         self._begin, self.begin_ns = _sample(), time.monotonic_ns()
         self._heart = Heartbeat()
 

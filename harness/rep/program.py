@@ -65,7 +65,6 @@ class Program(Command):
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
         return len(self.sites)
 
     def restarts(self, worker: int) -> int:

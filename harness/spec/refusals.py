@@ -79,7 +79,6 @@ def _explain(items: list[Any], location: tuple[str | int, ...], model: type[Base
 
 
 def _expected(item: Any) -> str:
-    """What a key expects."""
     kind, context = item["type"], item.get("ctx", {})
     if kind == "string_pattern_mismatch":
         return next(words for part, words in _SHAPES.items() if part in context["pattern"])

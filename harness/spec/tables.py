@@ -300,7 +300,7 @@ class FailuresTable(Table):
         return time
 
     def identity(self) -> dict[str, Any]:
-        """See `Table`: without failures nothing else matters."""
+        """Without failures, nothing else matters."""
         return {} if self.mtbf == "none" else super().identity()
 
 

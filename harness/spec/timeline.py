@@ -195,11 +195,6 @@ class ChangeTable(_Effects):
             raise ValueError("where: required with kill; name a site or a worker's number")
         return self
 
-    @property
-    def kind(self) -> str:
-        """Which of `KINDS` it is."""
-        return next(name for name in KINDS if getattr(self, name) is not None)
-
 
 # ---------------------------------------------------------------- recorded traces
 
