@@ -121,18 +121,14 @@ class Cell:
 
     @abstractmethod
     def _own_identity(self) -> Mapping[str, Any]:
-        """The fields that this type of cell adds to the identity."""
-
-    def _changed_params(self) -> dict[str, Any]:
-        """The parameters that differ from their default."""
-        return dict(self.params)
+        """The fields of the identity that this type of cell adds or replaces."""
 
     def identity(self) -> dict[str, Any]:
         """Plain data: everything that influences the measurement, except empty fields and defaults."""
         fields = {
             "label": self.label,
             "kind": self.kind,
-            "params": self._changed_params(),
+            "params": dict(self.params),
             "workers": self.workers,
             "seed": None if self.seed == _DEFAULT_SEED else self.seed,
             "testbed": self.testbed,
@@ -299,6 +295,7 @@ class TrainingCell(Cell):
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
+            "params": dict(self.algorithm().changed),
             "workload": workload_identity(self.task, self.train, self.step_times),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
@@ -306,9 +303,6 @@ class TrainingCell(Cell):
             "failures": self.failures.identity(),
             "window": None if self.asked_window == _DEFAULT_WINDOW else self.asked_window,
         }
-
-    def _changed_params(self) -> dict[str, Any]:
-        return dict(self.algorithm().changed)
 
     @property
     def collective(self) -> Collective:

@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.refusals import explained
+from wanbench.harness.spec.refusals import validated
 from wanbench.harness.spec.tables import Table
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, Span, resolve
@@ -393,12 +393,9 @@ def read_timeline(path: Path) -> list[dict[str, Any]]:
     """Read the changes that a TOML file lists, as part of a cell. Raises: SpecError."""
     try:
         data = parse_toml(read_text(path, "TOML"))
-        tables = _File.model_validate(data).timeline
     except FileError as error:
         raise SpecError(f"{path}: {error}") from None
-    except ValidationError as error:
-        raise SpecError("\n".join(explained(error, _File, data, str(path)))) from None
-    return resolve(tables, str(path))
+    return resolve(validated(_File, data, str(path)).timeline, str(path))
 
 
 def schedule_for_program(
