@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
-from wanbench.harness.plan.law import PredictError
 from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change
@@ -21,12 +23,12 @@ def check(cell: Cell, spec: Spec, where: str) -> None:
     """Refuse a cell that cannot run, before anything starts. Raises: SpecError."""
     check_network(cell, spec, where)
     if not isinstance(cell, TrainingCell):
-        _check_timeline(cell, where)
+        schedule_for_program(cell.changes, cell.emulated_network, cell.profile, where)
         return
     try:
         _ = cell.law_inputs
-    except (ValueError, PredictError) as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+    except ValueError as error:  # also PredictError
+        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
     _check_timeline(cell, where)
     if cell.failures.mtbf != "none":
         _check_kill(cell, f"{where}: failures.mtbf")
@@ -45,7 +47,7 @@ def _check_algorithm(cell: TrainingCell, where: str) -> None:
     try:
         cell.algorithm().check(setting)
     except AlgorithmError as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
 
 
 def setting_of(cell: TrainingCell) -> Setting:
@@ -64,25 +66,22 @@ def setting_of(cell: TrainingCell) -> Setting:
     )
 
 
-def _check_timeline(cell: Cell, where: str) -> None:
+def _check_timeline(cell: TrainingCell, where: str) -> None:
     """Check that each change names an existing place and happens while this cell runs."""
     if not cell.changes:
         return
-    if not isinstance(cell, TrainingCell):
-        schedule_for_program(cell.changes, cell.emulated_network, cell.profile, where)
-        return
     for index, change in enumerate(cell.changes):
-        _check_training_change(cell, change, f"{where}: timeline.{index}")
+        _check_change(cell, change, f"{where}: timeline.{index}")
     try:
         Schedule(cell.changes, cell.emulated_network, cell.profile, cell.rate_scale).check()
     except TimelineError as error:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _check_training_change(cell: TrainingCell, change: Change, entry: str) -> None:
+def _check_change(cell: TrainingCell, change: Change, entry: str) -> None:
     if change.at_step is not None and change.at_step >= cell.steps:
         raise SpecError(
-            f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected an earlier step, or a larger run.window"
+            f"{entry}.at: {_at(cell.axes)} has {cell.steps} steps; expected an earlier step, or a larger run.window"
         )
     if change.kind == "slow" and cell.workload.step_time_s is None:
         raise SpecError(f'{entry}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"')
@@ -99,8 +98,8 @@ def _check_kill(cell: TrainingCell, key: str) -> None:
         raise SpecError(f"{key}: {cell.kind!r} sends datagrams, whose group cannot be formed again; remove it")
 
 
-def _at(cell: Cell) -> str:
-    return ", ".join(f"{key}={value}" for key, value in cell.axes.items())
+def _at(axes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in axes.items())
 
 
 def check_network(cell: Cell, spec: Spec, where: str) -> None:
@@ -111,7 +110,7 @@ def check_network(cell: Cell, spec: Spec, where: str) -> None:
     except PlacementError as error:
         raise SpecError(f"{where}: network.place: {error}") from None
     except ValueError as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:

@@ -255,7 +255,10 @@ def with_step_times(cell: TrainingCell, where: str) -> TrainingCell:
     if given is None or isinstance(given, str):
         return cell
     try:
-        by_rank = _by_site(given, cell.profile, cell.placement) if isinstance(given, Mapping) else _by_rank(given, cell)
+        if isinstance(given, Mapping):
+            by_rank = _by_site(given, cell.profile, cell.placement)
+        else:
+            by_rank = _by_rank(given, cell.workers)
     except WorkloadError as error:
         raise SpecError(f"{where}: {error}") from None
     task = cell.task.model_copy(update={"step_time": str(max(by_rank))})
@@ -274,10 +277,10 @@ def with_base_time(alone: TrainingCell, cell: TrainingCell) -> TrainingCell:
     return replace(alone, task=cell.task.model_copy(update={"step_time": str(Delay(round(mean_ns)))}))
 
 
-def _by_rank(given: Sequence[str], cell: TrainingCell) -> tuple[Delay, ...]:
-    if len(given) != cell.workers:
+def _by_rank(given: Sequence[str], workers: int) -> tuple[Delay, ...]:
+    if len(given) != workers:
         raise WorkloadError(
-            f"{_KEY}: {len(given)} time{'s' * (len(given) != 1)} for workers = {cell.workers}; expected one for each "
+            f"{_KEY}: {len(given)} time{'s' * (len(given) != 1)} for workers = {workers}; expected one for each "
             'rank, or a table by site, such as { tokyo = "780ms", default = "300ms" }'
         )
     return tuple(duration(f"{_KEY}.{rank}", text) for rank, text in enumerate(given))

@@ -216,7 +216,8 @@ def _jobs(
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
     slow = slowdowns(cell.changes, network, cell.profile)
-    told_steps = _told_steps(cell, network, schedule)
+    packets_are_lost = cell.emulator is not None and network.loses
+    told_steps = _told_steps(cell.steps, schedule, packets_are_lost=packets_are_lost)
     ring = cell.ring if cell.collective == "ring" else ()
     # A change can raise a rate, and connections keep their pace.
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
@@ -274,13 +275,13 @@ def _settings(cell: TrainingCell) -> dict[str, Any]:
 
 
 def _told_steps(
-    cell: TrainingCell, network: EmulatedNetwork, schedule: Schedule | None
+    steps: int, schedule: Schedule | None, *, packets_are_lost: bool
 ) -> tuple[Sequence[int], Sequence[int]]:
     """The steps whose end is reported at once: by rank 0, and by the other ranks."""
     if schedule is None:
-        last = (cell.steps,) if cell.emulator is not None and network.loses else ()
+        last = (steps,) if packets_are_lost else ()
         return last, last
-    return (*schedule.awaited_steps, cell.steps), (cell.steps,)
+    return (*schedule.awaited_steps, steps), (steps,)
 
 
 def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[list[dict[str, Any]]]:
