@@ -222,7 +222,7 @@ def _execute(
     ):
         start(program, handles, door, ends)
         begin()
-        watch(program, slot, handles, ended, received, program.timeout_s or float("inf"))
+        watch(program, slot, handles, ended, received)
     return ended
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -22,7 +23,7 @@ from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.conversation import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
-from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule
+from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.process.finished import FinishedProgram
 
 RENDEZVOUS_PORT = 29500
@@ -204,7 +205,7 @@ def play_timeline(
     if schedule is None:
         yield lambda: None
         return
-    player = Player(schedule, slot.emulator, workers=CommandedWorkers(handles, ended.done_ns), say=say)
+    player = Player(schedule, slot.emulator, workers=handles, done_ns=ended.done_ns, say=say)
     try:
         yield lambda: player.begin(time.monotonic_ns())
     finally:
@@ -243,14 +244,13 @@ def watch(
     handles: Sequence[Worker],
     ended: Ended,
     received: Sequence[int] = (),
-    limit_s: float = float("inf"),
 ) -> None:
     """Wait until all workers have finished. A signal in `received`, the first failure or the time limit ends them.
 
     Raises:
         WorkerDied, EmulatorError: a worker or the emulator ended.
     """
-    time_limit, passed_on = time.monotonic() + limit_s, 0
+    time_limit, passed_on = time.monotonic() + (program.timeout_s or math.inf), 0
     talks = [OfProgram(worker, program.processes, program.restarts(worker)) for worker in range(program.workers)]
     deadline: float | None = None
     send_signal = partial(_send_signal, handles, ended)

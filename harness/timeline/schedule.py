@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import Field
 
@@ -60,36 +60,6 @@ class WorkerCommand:
     what: str
     ranks: tuple[int, ...]
     message: Mapping[str, Any]
-
-
-class _Worker(Protocol):
-    """The part of `harness.testbeds.base.WorkerHandle` that `CommandedWorkers` needs."""
-
-    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None: ...
-
-
-class CommandedWorkers:
-    """Workers that obey commands, for a player.
-
-    Args:
-        workers: workers by rank.
-        done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
-            workers' messages fills it. An entry is missing if its program or training had already ended.
-    """
-
-    def __init__(self, workers: Sequence[_Worker], done_ns: Mapping[tuple[int, int], int]) -> None:
-        self._workers, self._done_ns = workers, done_ns
-
-    def send(self, command: WorkerCommand) -> None:
-        """Send a command to its workers. Raises: WorkerDied."""
-        for rank in command.ranks:
-            self._workers[rank].send(dict(command.message))
-
-    def completed_ns(self, command: WorkerCommand) -> int | None:
-        """When the last worker had obeyed a command, or None if all had already ended."""
-        due_ns = command.message["due_ns"]
-        times = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
-        return max((ns for ns in times if ns is not None), default=None)
 
 
 @dataclass(frozen=True)

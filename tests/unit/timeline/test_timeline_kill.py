@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -155,10 +155,10 @@ def restarted(rank):
     return rank, {"cmd": "program", "event": "restarted", "due_ns": 3 * S, "at_ns": 8 * S}
 
 
-def watched(*messages, processes=1, **more):
+def watched(*messages, processes=1, timeout_s=None, **more):
     slot, ended = Slot(*messages), Ended()
     once = SimpleNamespace(restarts=lambda: [1, 1, 1])
-    watch(program(once, processes), slot, slot.handles, ended, **more)
+    watch(replace(program(once, processes), timeout_s=timeout_s), slot, slot.handles, ended, **more)
     return ended, slot.sent
 
 
@@ -185,7 +185,7 @@ def test_a_restarted_worker_can_fail():
 
 
 def test_a_worker_that_waits_for_its_restart_at_the_time_limit_is_late():
-    ended, _ = watched(killed(1, again=True), *ALL_WELL, limit_s=0)
+    ended, _ = watched(killed(1, again=True), *ALL_WELL, timeout_s=1e-9)
     assert ended.late == (1,)
 
 
