@@ -360,7 +360,7 @@ class TrainingCell(Cell):
         """The numbers that the step-time law reads. Raises: PredictError."""
         workload, algorithm = self.workload, self.algorithm()
         sites = [self.placement[rank] for rank in self.ring]
-        rtt_s, rate = effective_conditions(self.profile, sites, self.workers, self.collective)
+        rtt_s, rate = effective_conditions(self.profile, sites, self.collective)
         payload_rate = None if rate is None else rate * PAYLOAD_SHARE
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
@@ -399,7 +399,7 @@ class TrainingCell(Cell):
         if compressor is not None and compressor.ns_per_byte:
             return "compression takes time"
         idle = self.tcp.slow_start_after_idle
-        return why_unknown(self.law_inputs, self.profile, self.placement[: self.workers], slow_start_after_idle=idle)
+        return why_unknown(self.law_inputs, self.profile, self.placement, slow_start_after_idle=idle)
 
     @property
     def predicted_step_time_s(self) -> float | None:

@@ -17,7 +17,6 @@ from wanbench.harness.emulators.plan import buffer_that_holds
 from wanbench.harness.plan.law import (
     GLOO_SEGMENT_BYTES,
     Collective,
-    PredictError,
     PredictInputs,
     predict,
     round_trips,
@@ -37,7 +36,7 @@ _MILD, _WORSE = 0.5, 1.2
 
 
 def effective_conditions(
-    profile: Profile, placement: Sequence[str], workers: int, collective: Collective = "direct"
+    profile: Profile, ranks: Sequence[str], collective: Collective = "direct"
 ) -> tuple[float, float | None]:
     """Return (rtt_s, rate_bytes_per_s or None for unlimited), which represent a whole profile in the law.
 
@@ -46,15 +45,11 @@ def effective_conditions(
 
     Args:
         profile: sites and directed paths.
-        placement: site of each rank, at least `workers` long; for `ring`, in the order of the ring.
-        workers: N; the first N ranks take part.
+        ranks: the site of each rank; for `ring`, in the order of the ring.
         collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
             neighbours of the ring (rank i to i+1).
     """
-    ranks = list(placement[:workers])
-    if len(ranks) != workers:
-        raise PredictError(f"placement: expected a site for each of {workers} workers, got {len(ranks)}")
-    if workers == 1:
+    if len(ranks) == 1:
         return 0.0, None
     if collective in ("gloo", "ring"):
         return _ring_conditions(profile, ranks, collective)

@@ -62,7 +62,7 @@ def network_environments(
     network = build(profile, sites)
     sending = 1 if by_site else processes
     ranks = len(set(sites)) if by_site else len(sites) * processes
-    rtt_s, rate = effective_conditions(profile, sites, len(sites))
+    rtt_s, rate = effective_conditions(profile, sites)
     common = {
         SITES: json.dumps([site for site in sites for _ in range(processes)]),
         ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),

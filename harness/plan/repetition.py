@@ -16,10 +16,8 @@ from wanbench.harness.plan.pacing import network_environments, paces
 from wanbench.harness.spec import command as spec
 from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
-from wanbench.harness.timeline.edits import ranks_of
 from wanbench.harness.timeline.failures import Machine, failures
 from wanbench.harness.timeline.schedule import Schedule
-from wanbench.netprofiles import Profile
 from wanbench.workloads.group.settings import COLLECTIVE, REPLACES_GLOO
 from wanbench.workloads.loop.job import Job
 
@@ -63,7 +61,7 @@ class Repetition:
         name: unique in a run; files beside the workers are called by it. seed: of this repetition.
         columns: those of its row that are known before it is measured.
         sites: the site of each rank.
-        network: between the workers. profile: that it was made from.
+        network: between the workers.
         changes: of the timeline. schedule: they and random failures; None if nothing changes and no worker is lost.
         predicted_step_time_s: by the step-time law; None where it does not hold.
     """
@@ -77,7 +75,6 @@ class Repetition:
     sites: tuple[str, ...]
     tcp: TcpTable
     network: EmulatedNetwork
-    profile: Profile
     changes: tuple[Change, ...]
     schedule: Schedule | None
     predicted_step_time_s: float | None
@@ -203,7 +200,6 @@ def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
         "sites": cell.placement,
         "tcp": cell.tcp,
         "network": network,
-        "profile": cell.profile,
         "changes": cell.changes,
         "schedule": Schedule(changes, network, cell.profile, cell.rate_scale) if scheduled else None,
         "predicted_step_time_s": cell.predicted_step_time_s,
@@ -215,7 +211,7 @@ def _jobs(
 ) -> tuple[Job, ...]:
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
-    slow = slowdowns(cell.changes, network, cell.profile)
+    slow = [[]] * cell.workers if schedule is None else slowdowns(schedule)
     packets_are_lost = cell.emulator is not None and network.loses
     told_steps = _told_steps(cell.steps, schedule, packets_are_lost=packets_are_lost)
     ring = cell.ring if cell.collective == "ring" else ()
@@ -284,12 +280,12 @@ def _told_steps(
     return (*schedule.awaited_steps, steps), (steps,)
 
 
-def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[list[dict[str, Any]]]:
-    """The fields of `workloads.compute.slowdown.Slowdown` for each rank. Raises: TimelineError."""
-    by_rank: list[list[dict[str, Any]]] = [[] for _ in range(network.workers)]
-    for change in changes:
+def slowdowns(schedule: Schedule) -> list[list[dict[str, Any]]]:
+    """The fields of `workloads.compute.slowdown.Slowdown` for each rank."""
+    by_rank: list[list[dict[str, Any]]] = [[] for _ in range(schedule.network.workers)]
+    for index, change in enumerate(schedule.changes):
         if change.kind == "slow":
-            for rank in ranks_of(change.where, network, profile):
+            for rank in schedule.ranks(index):
                 by_rank[rank] += [
                     {
                         "factor": float(change.value),

@@ -44,7 +44,7 @@ def ring_order(profile: Profile, placement: Sequence[str], nbytes: int, *, alone
 
     def cost(ring: Sequence[int]) -> _Cost:
         sites = [placement[rank] for rank in ring]
-        rtt_s, rate = effective_conditions(profile, sites, len(sites), "ring")
+        rtt_s, rate = effective_conditions(profile, sites, "ring")
         return _cost(rtt_s, rate or math.inf, len(sites), nbytes, alone=alone)
 
     return by_site if cost(by_site) < cost(ranks) else tuple(ranks)

@@ -19,8 +19,6 @@ from wanbench.harness.results.evidence import write_evaluations, write_events, w
 from wanbench.harness.results.row import MeasuredTraining, cpu_wait_pct, measured_row, trained, udp_overflows
 from wanbench.harness.testbeds.base import Slot, Trained, Training
 from wanbench.harness.testbeds.group import group_of
-from wanbench.harness.timeline.edits import ranks_of
-from wanbench.harness.timeline.schedule import Schedule
 
 if TYPE_CHECKING:
     from wanbench.harness.testbeds.base import Event, TimelineRecord
@@ -155,15 +153,15 @@ def _transitions(
     repetition: TrainingRepetition, slowed_ns: Sequence[SlowTimes], steps: Mapping[int, int]
 ) -> Iterator[tuple[str, int, list[int | None]]]:
     """Yield the text of each transition, when it was due, and when each worker made it."""
-    network, profile = repetition.network, repetition.profile
+    assert repetition.schedule is not None, "it has a timeline"
     remaining = [iter(times) for times in slowed_ns]
-    for change in repetition.changes:
+    for number, change in enumerate(repetition.schedule.changes):
         if change.kind != "slow":
             continue
         spans = len(list(change.spans()))
-        ranks = ranks_of(change.where, network, profile)
+        ranks = repetition.schedule.ranks(number)
         times_of = [list(chain.from_iterable(islice(remaining[rank], spans))) for rank in ranks]
-        alone = Schedule((change,), network, profile).resolved(steps)
+        alone = repetition.schedule.alone(number, steps)
         texts = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # begins and ends alternate
         for index, due_ns in enumerate(alone.times):
             yield texts[index % 2], due_ns, [times[index] if index < len(times) else None for times in times_of]

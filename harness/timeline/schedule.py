@@ -207,6 +207,10 @@ class Schedule:
             self._latest = dict(steps), ResolvedSchedule(self, self._timed(steps))
         return self._latest[1]
 
+    def alone(self, change: int, steps: Mapping[int, int]) -> ResolvedSchedule:
+        """Return the schedule of one change only, if its times are known. Arguments as in `resolved`."""
+        return ResolvedSchedule(self, {index: spans for index, spans in self._timed(steps).items() if index == change})
+
     def _timed(self, steps: Mapping[int, int]) -> dict[int, list[_TimedSpan]]:
         timed: dict[int, list[_TimedSpan]] = {}
         for index, (change, edits) in enumerate(zip(self.changes, self._edits, strict=True)):
