@@ -25,10 +25,10 @@ from wanbench.harness.plan.law import (
     PredictInputs,
     all_reduce_time,
     fill_steps,
-    gloo_rounds,
     one_shot_bytes,
     predict,
     rep_duration_s,
+    round_trips,
     sent_bytes,
     window_steps,
 )
@@ -60,7 +60,7 @@ from wanbench.harness.spec.tables import (
     count,
 )
 from wanbench.harness.timeline.changes import Change, described, planned_outage_s
-from wanbench.netprofiles import Delay, Profile
+from wanbench.netprofiles import Delay, Profile, place
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
@@ -246,7 +246,7 @@ class Cell:
     @cached_property
     def placement(self) -> tuple[str, ...]:
         """The site of each rank. Raises: PlacementError."""
-        return self.network.placement(self.profile, self.workers)
+        return place(self.profile, self.workers, self.network.table.place)
 
     @property
     def emulated_network(self) -> EmulatedNetwork:
@@ -590,14 +590,11 @@ class TrainingCell(Cell):
     @property
     def _simulated_hops_s(self) -> float:
         """Processor seconds for the hops of a ring and the rounds of gloo, which are simulated one after another."""
-        if self.workers == 1:
+        if self.workers == 1 or self.collective not in ("ring", "gloo"):
             return 0.0
         operations = self.messages_per_sync * (WARM_ROUNDS + self.steps / self.algorithm().period_steps)
-        if self.comm.collective == "ring":
-            return _SIMULATED_S_PER_HOP * 2 * (self.workers - 1) * operations
-        if self.comm.collective == "gloo":
-            return _SIMULATED_S_PER_HOP * 2 * gloo_rounds(self.workers, self.message_bytes) * operations
-        return 0.0
+        hops = 2 * round_trips(self.collective, self.workers, self.message_bytes)
+        return _SIMULATED_S_PER_HOP * hops * operations
 
 
 def _room(network: EmulatedNetwork) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.tables import NetworkTable
-from wanbench.netprofiles import Profile, load, place, uniform
+from wanbench.netprofiles import Profile, load, uniform
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import NO_DELAY
 
@@ -62,10 +62,6 @@ class CellNetwork:
             if table.rate_scale is not None:
                 profile = profile.scaled(table.rate_scale, "rate_scale")
         return profile if scale == 1.0 else profile.scaled(scale)
-
-    def placement(self, profile: Profile, workers: int) -> tuple[str, ...]:
-        """The site of each rank. Raises: PlacementError."""
-        return place(profile, workers, self.table.place)
 
     def conditions(self, profile: Profile, placement: Iterable[str]) -> dict[str, float | None]:
         """The columns of the conditions that all paths in use share; None if they differ, or no path is in use."""

@@ -66,23 +66,15 @@ class Change:
         )
 
     def spans(self) -> Iterator[Span]:
-        """Yield the spans in which it holds, in order."""
-        if self.kind == "trace":
-            yield from self._of_trace()
-            return
-        for repetition in range(self.times):
-            begin = repetition * (self.every_ns or 0)
-            yield Span(begin, None if self.for_ns is None else begin + self.for_ns)
-
-    def _of_trace(self) -> Iterator[Span]:
+        """Yield the spans in which it holds, in order; those of a trace have its lines."""
+        points: Sequence[Point | None] = self.value if self.kind == "trace" else (None,)
+        begins = [0 if point is None else round(point[TIME] * _NS) for point in points]
         for repetition in range(self.times):
             shift = repetition * (self.every_ns or 0)
-            trace_end = None if self.for_ns is None else shift + self.for_ns
-            begins = [shift + round(point[TIME] * _NS) for point in self.value]
-            for begin, end, point in zip(begins, [*begins[1:], trace_end], self.value, strict=True):
-                span_end = end if trace_end is None else min(trace_end, trace_end if end is None else end)
-                if trace_end is None or begin < trace_end:
-                    yield Span(begin, span_end, point)
+            for begin, following, point in zip(begins, [*begins[1:], None], points, strict=True):
+                ends = [end for end in (following, self.for_ns) if end is not None]
+                if self.for_ns is None or begin < self.for_ns:
+                    yield Span(shift + begin, shift + min(ends) if ends else None, point)
 
     def outages(self) -> Iterator[Span]:
         """Yield its spans in which nothing gets through, in order."""
