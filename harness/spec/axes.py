@@ -125,10 +125,10 @@ def _tables(spec: Spec, name: str, where: str) -> list[Mapping[str, Any]]:
     return given
 
 
-def _check_rules(rules: Iterable[Mapping[str, Any]], known: list[str], where: str) -> None:
+def _check_rules(rules: Iterable[Mapping[str, Any]], names: list[str], where: str) -> None:
     for key in {key: None for rule in rules for key in rule}:
-        if key not in known:
-            axes = sorted(set(known))
+        if key not in names:
+            axes = sorted(set(names))
             hint = did_you_mean(key, axes, f"axes: {', '.join(axes)}")
             raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep{hint}")
 
