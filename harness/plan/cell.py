@@ -497,22 +497,18 @@ class TrainingCell(Cell):
             messages = [nbytes for nbytes, _ in inputs.buckets]
         sent = self.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
         per_byte = self._cpu_s_per_byte()
+        # From the messages of a step to the next; workers that differ may not wait for each other.
+        alone = inputs.step_times_s and self.algorithm().promises.goes_on
+        step_time_s = inputs.base_step_time_s if alone else predict(inputs).step_time_s
         computing = self.workers * (_CPU_SHARE_PER_WORKER + (0.5 if self.workload.learns else 0.0))
         computing += self.compressing_cpus
         return Load(
             seconds,
-            cpus=computing + per_byte * sent / self._pace_s,
+            cpus=computing + per_byte * sent / step_time_s,
             memory_bytes=memory,
             peak_cpus=computing + per_byte * self.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
             emulated=True,
         )
-
-    @property
-    def _pace_s(self) -> float:
-        """The mean time from the messages of a step to the next; workers that differ may not wait for each other."""
-        inputs = self.law_inputs
-        alone = inputs.step_times_s and self.algorithm().promises.goes_on
-        return inputs.base_step_time_s if alone else predict(inputs).step_time_s
 
     @property
     def compressing_cpus(self) -> float:

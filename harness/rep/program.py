@@ -270,7 +270,8 @@ def watch(
             passed_on = len(received)
             send_signal(received[-1] if passed_on == 1 else signal.SIGKILL)  # the user pressed Ctrl-C again
             deadline = deadline or time.monotonic() + _GRACE_S
-        if time.monotonic() > time_limit and _note_late(program, ended):
+        if time.monotonic() > time_limit and ended.failed is None and not ended.late:
+            ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
             deadline = time_limit
         if deadline is not None and time.monotonic() > deadline:
             send_signal(signal.SIGKILL)
@@ -285,14 +286,6 @@ def _send_signal(handles: Sequence[Worker], ended: Ended, number: int) -> None:
         if rank not in ended.finished:
             with suppress(WorkerDied):
                 handle.send({"cmd": "signal", "number": number})
-
-
-def _note_late(program: Program, ended: Ended) -> bool:
-    """Note the ranks that reached the time limit. Return false if they are noted already or another failed before."""
-    if ended.failed is not None or ended.late:
-        return False
-    ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
-    return True
 
 
 def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = Delay.parse("600s")
 # Names that the environment of a program already uses.
 _TAKEN = ("address", "addresses", "adopt", "hosts", "image", "params", "seed", "site", "sites", "steps_file")
-_NOT_OURS = {
+_NOT_OF_COMMANDS = {
     "train": "a command does its own training",
     "virtual": "a command cannot be simulated",
 }
@@ -40,7 +40,7 @@ Values = Mapping[str, Any]
 
 def check(spec: Spec, axes: Values, where: str) -> None:
     """Refuse keys that do not apply to a command. Raises: SpecError."""
-    for table, why in _NOT_OURS.items():
+    for table, why in _NOT_OF_COMMANDS.items():
         if table in spec.model_fields_set:
             raise SpecError(f"{where}: {table}: only applies to wanbench's own training loop; {why}; remove this table")
     for key in sorted(spec.comm.model_fields_set - {"collective"}):

@@ -101,7 +101,8 @@ def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
     try:
         site = profile.site(name).name
     except ValueError:
-        raise TimelineError(f"where: no site {name!r}{_hint(name, network)}") from None
+        sites = f"; expected one of {', '.join(network.sites)}, or a worker's number"
+        raise TimelineError(f"where: no site {name!r}{did_you_mean(name, network.sites) or sites}") from None
     if site not in network.sites:
         raise TimelineError(f"where: no worker is at {name!r}; expected one of {', '.join(network.sites)}")
     return network.sites.index(site)
@@ -109,10 +110,6 @@ def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
 
 def _without_quotes(name: str) -> str:
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
-
-
-def _hint(name: str, network: EmulatedNetwork) -> str:
-    return did_you_mean(name, network.sites) or f"; expected one of {', '.join(network.sites)}, or a worker's number"
 
 
 def _check_rank(rank: int, network: EmulatedNetwork) -> None:
