@@ -56,12 +56,9 @@ class CellNetwork:
             effects = {key: value for key, value in given.items() if value is not None}
             profile = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, **effects)
         else:
-            profile = _loaded(self.source)
-            if table.rtt_scale is not None:
-                profile = profile.scaled(table.rtt_scale, "rtt_scale")
-            if table.rate_scale is not None:
-                profile = profile.scaled(table.rate_scale, "rate_scale")
-        return profile if scale == 1.0 else profile.scaled(scale)
+            profile = _loaded(self.source).scaled(table.rtt_scale or 1.0, "rtt_scale")
+            profile = profile.scaled(table.rate_scale or 1.0, "rate_scale")
+        return profile.scaled(scale)
 
     def conditions(self, profile: Profile, placement: Iterable[str]) -> dict[str, float | None]:
         """The columns of the conditions that all paths in use share; None if they differ, or no path is in use."""

@@ -156,7 +156,7 @@ def _row(
     columns["messages_sent"] = reports.messages if reports.steps else None
     window = window_of(repetition, reports.steps, ended.lasted, meter.begin_ns)
     stopped = pauses.gathered(ended.finished, stats, meter.lost)
-    host = meter.stop() | pauses.described(stopped, window)
+    host = meter.load() | pauses.described(stopped, window)
     host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
     changes = {worker: finished.changed for worker, finished in ended.finished.items()}
     changed = judge_settings(changes, repetition.sites, stats)

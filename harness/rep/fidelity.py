@@ -35,14 +35,13 @@ _UNCOUNTED = ("refused", "unknown")
 
 
 class HostMeter:
-    """Measures the load of the host, and the pauses of this process, between `start` and `stop`.
+    """Measures the load of the host from `start` to `load`, and the pauses of this process until its block ends.
 
     Attributes:
-        begin_ns: when it started, on the workers' clock. lost: the pauses, after `stop`.
+        begin_ns: when it started, on the workers' clock. lost: the pauses, after the block.
     """
 
     def __init__(self) -> None:
-        self._begin: tuple[int, list[int]] | None = None
         self._heart: Heartbeat | None = None
         self.begin_ns = 0
         self.lost: list[Lost] = []
@@ -58,11 +57,8 @@ class HostMeter:
         self._begin, self.begin_ns = _sample(), time.monotonic_ns()
         self._heart = Heartbeat()
 
-    def stop(self) -> dict[str, Any]:
+    def load(self) -> dict[str, Any]:
         """Return the processor time of all but nice processes in percent of all cores, and softnet drops."""
-        self.__exit__()
-        if self._begin is None:
-            return {"cpu_pct": None, "softnet_dropped": None}
         begin, end = self._begin, _sample()
         busy = [b - a for a, b in zip(begin[1], end[1], strict=True)]
         total, unused = sum(busy), busy[1] + busy[3] + busy[4]  # nice, idle, waiting for a disk
@@ -80,7 +76,7 @@ def share_of_programs(
     """Return how long a program waited for a processor, and what processes other than ours used, in percent.
 
     Args:
-        host: from `HostMeter.stop`. processor: time of the programs of each worker.
+        host: from `HostMeter.load`. processor: time of the programs of each worker.
     """
     times = list(processor)
     if host["cpu_pct"] is None or not times or not stats.seconds:

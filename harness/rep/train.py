@@ -96,7 +96,7 @@ def _judged(
     """The load of this host during the repetition, and the reasons why it must not be published."""
     stopped = pauses.gathered(measured.finished, stats, meter.lost)
     windows = _windows(repetition, measured)
-    host = meter.stop() | {
+    host = meter.load() | {
         "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
         "udp_overflows": udp_overflows(measured),
         **pauses.described(stopped, windows[0]),
