@@ -113,8 +113,8 @@ def test_datagrams_dropped_by_a_full_socket_buffer_are_a_reason():
     ]
 
 
-def test_an_unstarted_meter_is_no_reason():
-    assert reasons(host=HostMeter().stop()) == []
+def test_an_unknown_load_is_no_reason():
+    assert reasons(host={"cpu_pct": None, "softnet_dropped": 0}) == []
 
 
 def test_all_reasons_are_listed():
