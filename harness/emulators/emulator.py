@@ -154,14 +154,14 @@ class Emulator:
         """
         self._lock = threading.Lock()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.settimeout(self.patience_s)
-        self._control = Channel(ours)
-        with theirs:
-            ends = ["--control-fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+        own_socket, peer_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        own_socket.settimeout(self.patience_s)
+        self._control = Channel(own_socket)
+        with peer_socket:
+            ends = ["--control-fd", str(peer_socket.fileno()), "--parent", str(os.getpid())]
             self._process = subprocess.Popen(
                 child.command(self.module, *ends),
-                pass_fds=[theirs.fileno()],
+                pass_fds=[peer_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,

@@ -27,7 +27,7 @@ class OfProgram:
     def __init__(self, rank: int, processes: int, restarts: int = 0) -> None:
         self._rank = rank
         self._processes = processes
-        self._left = Counter(
+        self._remaining = Counter(
             {
                 "program started": 1,
                 "program exited": processes * (restarts + 1),
@@ -40,9 +40,9 @@ class OfProgram:
     def hear(self, message: dict[str, Any]) -> None:
         """Note a message. Raises: WorkerDied, if it could not be said now."""
         kind = kind_of(message)
-        _spend(self._rank, self._left, kind)
+        _spend(self._rank, self._remaining, kind)
         if kind == "program finished":
-            self._left.clear()
+            self._remaining.clear()
         named = [message["process"]] if kind == "program exited" else message.get("processes", [])
         if any(number >= self._processes for number in named):
             raise _refused(self._rank, f"{kind}: it has no process {max(named)}")
@@ -60,20 +60,20 @@ class OfJob:
         self._mortal = job.deadline_s is not None
         self._next = 0  # step
         self._told = set(job.told_steps)
-        self._left = Counter({"job joined": 1})
+        self._remaining = Counter({"job joined": 1})
 
     def hear(self, message: dict[str, Any]) -> None:
         """Note a message. Raises: WorkerDied, if it could not be said now."""
         kind = kind_of(message)
-        _spend(self._job.rank, self._left, kind)
+        _spend(self._job.rank, self._remaining, kind)
         if kind == "job joined":
-            self._left = Counter({"job warming": _ROUNDS * self._job.warm_rounds + _WINDOWS, "job warm": 1})
+            self._remaining = Counter({"job warming": _ROUNDS * self._job.warm_rounds + _WINDOWS, "job warm": 1})
         elif kind == "job warm":
             self._hear_begin()
         elif kind == "job restarted":
             self._restarts -= 1
             self._next, self._told = 0, set(self._job.told_steps)
-            self._left = Counter({"job warming": _WINDOWS})
+            self._remaining = Counter({"job warming": _WINDOWS})
             self._hear_begin()
         elif kind == "job step":
             self._hear_step(message["step"])
@@ -81,17 +81,19 @@ class OfJob:
             self._hear_rows(message["rows"])
         elif kind == "job killed":
             again = message["again"] and self._restarts > 0
-            self._left = Counter({"job restarted": int(again), "job left": 1})
+            self._remaining = Counter({"job restarted": int(again), "job left": 1})
         elif kind in ("job finished", "job stopped"):
-            self._left = Counter({"job left": 1})
+            self._remaining = Counter({"job left": 1})
 
     def _hear_begin(self) -> None:
         """It trains from now on. If others can be killed, it can finish without having made each step."""
         evaluations = self._job.steps // self._job.eval_every + 2 if self._job.eval_every else 1  # first and last
-        self._left |= Counter({"job step": len(self._told), "job rows": self._job.steps, "job evaluating": evaluations})
+        self._remaining |= Counter(
+            {"job step": len(self._told), "job rows": self._job.steps, "job evaluating": evaluations}
+        )
         if self._mortal:
             # It can hear "leave" right after "restart".
-            self._left |= Counter({"job killed": 1, "job stopped": 1, "job finished": 1, "job left": 1})
+            self._remaining |= Counter({"job killed": 1, "job stopped": 1, "job finished": 1, "job left": 1})
 
     def _hear_step(self, step: int) -> None:
         if step not in self._told:
@@ -108,13 +110,13 @@ class OfJob:
         if self._next > self._job.steps:
             raise _refused(self._job.rank, f"job rows: more than its {self._job.steps} steps")
         if self._next == self._job.steps:
-            self._left["job finished"] = 1
+            self._remaining["job finished"] = 1
 
 
-def _spend(rank: int, left: Counter[str], kind: str) -> None:
-    if left[kind] <= 0:
+def _spend(rank: int, remaining: Counter[str], kind: str) -> None:
+    if remaining[kind] <= 0:
         raise _refused(rank, f"{kind}: not now, or too often")
-    left[kind] -= 1
+    remaining[kind] -= 1
 
 
 def _refused(rank: int, why: str) -> WorkerDied:

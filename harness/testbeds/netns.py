@@ -75,10 +75,10 @@ class NetnsTestbed(SlotTestbed):
         """Return this testbed: workers of all slots have one parent."""
         return self
 
-    def serves(self, running: Group, wanted: Group) -> bool:
+    def serves(self, running: Group, requested: Group) -> bool:
         """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
-        named = running.is_named_like(wanted)
-        return named and wanted.private_tmp == running.private_tmp and running.congestion == wanted.congestion
+        named = running.is_named_like(requested)
+        return named and requested.private_tmp == running.private_tmp and running.congestion == requested.congestion
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -95,8 +95,8 @@ class NetnsTestbed(SlotTestbed):
             "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
             "private_tmp": None if group.private_tmp is None else [str(folder) for folder in group.private_tmp],
         }
-        pid, ours = self._server.fork(request)
-        worker = NetnsWorker(rank, pid, Channel(ours), self._server)
+        pid, own_socket = self._server.fork(request)
+        worker = NetnsWorker(rank, pid, Channel(own_socket), self._server)
         return worker, worker.ready(START_TIMEOUT_S)
 
     def kill(self) -> None:

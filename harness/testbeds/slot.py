@@ -105,7 +105,7 @@ class Starter(Protocol):
         """Return a worker that is ready, and the descriptor that it sent. Raises: HostError, WorkerDied."""
         ...
 
-    def serves(self, running: Group, wanted: Group) -> bool:
+    def serves(self, running: Group, requested: Group) -> bool:
         """Whether workers that were started for one group can serve the other."""
         ...
 

@@ -36,8 +36,8 @@ def train(slot: WorkerSlot, training: Training) -> Trained:
         _follow(slot, training, talks, trained, player)
         for handle in handles:
             handle.send({"cmd": "leave"})
-        left = _await(slot, training, talks, "left")
-        trained.changed = {rank: message["changed"] for rank, message in left.items()}
+        goodbyes = _await(slot, training, talks, "left")
+        trained.changed = {rank: message["changed"] for rank, message in goodbyes.items()}
         trained.stats = slot.emulator.stats()
         if trained.stats.changed or any(trained.changed.values()):
             slot.discard()

@@ -166,7 +166,7 @@ class Kernel:
         self._enter_user_namespace_of(fd, rank)
         self._workers[rank] = Stack(f"worker-{rank}", fd)
 
-    def place(self, steps: Iterable[Step]) -> None:
+    def build(self, steps: Iterable[Step]) -> None:
         """Build a placement. It replaces the one before. Raises: KernelError."""
         self.tear_down()
         try:
@@ -284,15 +284,15 @@ class Kernel:
     def _enter_user_namespace_of(self, fd: int, rank: int) -> None:
         """Rootless workers have their own user namespace. This process is root there as well."""
         try:
-            theirs = fcntl.ioctl(fd, _NS_GET_USERNS)
+            user_namespace = fcntl.ioctl(fd, _NS_GET_USERNS)
         except OSError as error:
             raise KernelError(f"worker {rank}: its network namespace cannot be joined: {_remedy(error)}") from None
         try:
-            owner = os.fstat(theirs).st_ino
+            owner = os.fstat(user_namespace).st_ino
             if owner != os.stat("/proc/self/ns/user").st_ino:
-                _setns(theirs, _CLONE_NEWUSER, f"worker {rank}: its user namespace")
+                _setns(user_namespace, _CLONE_NEWUSER, f"worker {rank}: its user namespace")
         finally:
-            os.close(theirs)
+            os.close(user_namespace)
 
 
 def keywords(shape: Shape) -> dict[str, Any]:

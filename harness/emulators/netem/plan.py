@@ -197,7 +197,7 @@ Step = Router | Worker | Veth | Address | Route | Root | From
 Shape = Class | Fifo | Netem
 
 
-def place(network: EmulatedNetwork) -> tuple[Step, ...]:
+def steps_of(network: EmulatedNetwork) -> tuple[Step, ...]:
     """Return everything that depends only on the placement: routers, cables, routes and filters."""
     return tuple(_Place(network).steps())
 
@@ -379,7 +379,7 @@ def _seed(seed: int, src: str, dst: str) -> int:
 
 def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:
     """Return the commands in order, one line each. They have no seeds, which old versions of tc do not know."""
-    steps = [line for step in place(network) for line in step_commands(step)]
+    steps = [line for step in steps_of(network) for line in step_commands(step)]
     return steps + [shape_command(shape) for shape in shapes(network, seed)]
 
 

@@ -28,8 +28,8 @@ from wanbench.harness.emulators.netem.plan import (
     leaf_of,
     minor_of,
     path_device,
-    place,
     shapes,
+    steps_of,
     up_device,
     worker_device,
 )
@@ -79,7 +79,7 @@ def _compare(shape: Shape, kernel_values: Mapping[str, Any] | None) -> None:
     where = f"{shape.at} ({shape.path}): {kind}"
     if kernel_values is None:
         raise KernelError(f"{where}: does not exist in the kernel")
-    for name, expected in _wanted(shape).items():
+    for name, expected in _expected(shape).items():
         actual, grain = kernel_values[name], 0.0
         if name in ("burst", "cburst") and isinstance(shape, Class):
             grain = shape.rate * _BURST_GRAIN_S + 1
@@ -89,7 +89,7 @@ def _compare(shape: Shape, kernel_values: Mapping[str, Any] | None) -> None:
             raise KernelError(f"{where}: {name}: expected {expected}, the kernel has {actual}")
 
 
-def _wanted(shape: Shape) -> dict[str, Any]:
+def _expected(shape: Shape) -> dict[str, Any]:
     if not isinstance(shape, Netem):
         return keywords(shape)
     unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
@@ -261,7 +261,7 @@ class NetemProcess:
         """Build the sites and workers if they differ, and set their values."""
         if not network.same_places(self._network):
             self._forget()
-            self._kernel.place(place(network))
+            self._kernel.build(steps_of(network))
             self._meter.placed(network)
         self._shape(network, seed)
         self._routers = self._routers or self._kernel.routers()

@@ -83,8 +83,8 @@ class ChangingNetwork:
 
     def cut_off(self) -> str:
         """Describe what is cut off at the end; "" if nothing is."""
-        places = self._schedule.resolved(self._steps).cut_off(self._done)
-        return f"cut off by the timeline: {', '.join(places)}" if places else ""
+        outages = self._schedule.resolved(self._steps).cut_off(self._done)
+        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
 
     @property
     def _now(self) -> int:

@@ -100,8 +100,8 @@ class Cubic:
         after_s = (now - self.begun + self.shortest_ns) / 1e9
         target = self.origin + _C * (after_s - self.k_s) ** 3
         self.friendly += acked / SEGMENT_BYTES / (segments * _FRIENDLY)
-        wanted = max(target, self.friendly, segments + 0.01 if self.largest else 1.05 * segments)
-        return window + acked * min((wanted - segments) / segments, 0.5)
+        goal = max(target, self.friendly, segments + 0.01 if self.largest else 1.05 * segments)
+        return window + acked * min((goal - segments) / segments, 0.5)
 
     def slow_start_ends(self, window: float, acked: float, now: float, rtt_ns: float, *, paced: bool) -> bool:
         """HyStart: acknowledgements arrive for half a round trip, or later than at first."""

@@ -143,9 +143,9 @@ class Exchanges:
         flight.waiting.clear()
 
     def _end_ns(self, flight: ExchangeFlight, left_ns: int) -> int:
-        batches = self._batches[flight.rank]
-        mine = [batches[flight.number][peer] for peer in flight.from_peer if peer in batches[flight.number]]
-        arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in mine] or [np.zeros(0, np.int64)]))
+        by_exchange = self._batches[flight.rank]
+        batches = [by_exchange[flight.number][peer] for peer in flight.from_peer if peer in by_exchange[flight.number]]
+        arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in batches] or [np.zeros(0, np.int64)]))
         complete = len(arrivals) == sum(flight.from_peer.values())
         complete_ns = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
         latest = self._all_arrived_ns(flight)

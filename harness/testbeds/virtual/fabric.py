@@ -133,8 +133,8 @@ class SimulatedFabric:
             CommError: the size differs from that of earlier workers, or the collective has no all-gather.
         """
         if gathers and self._gather is None:
-            known = ", ".join(ALL_GATHERS)
-            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {known}")
+            gathering = ", ".join(ALL_GATHERS)
+            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {gathering}")
         flight = self._flights.get(sequence)
         operation = "all_gather" if gathers else "all_reduce"
         if flight is None:
@@ -179,10 +179,10 @@ class SimulatedFabric:
         return flight
 
     def _message(self, src: int, dst: int, number: int) -> Flight:
-        known = self._messages.pop((src, dst, number), None)
-        if known is None:
-            known = self._messages[src, dst, number] = Flight(0, 0)
-        return known
+        flight = self._messages.pop((src, dst, number), None)
+        if flight is None:
+            flight = self._messages[src, dst, number] = Flight(0, 0)
+        return flight
 
     def _begin_message(self, flight: Flight, begin: int, src: int, dst: int, number: int) -> None:
         """Begin a message that is sent and, if the collective asks for messages, asked for."""
@@ -310,38 +310,38 @@ class SimulatedFabric:
     def _advance(self, rounds: Rounds, arrived: Any, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
         """Advance a collective by one step: schedule its next round, or several generators side by side."""
         try:
-            wanted = rounds.send(arrived)
+            step = rounds.send(arrived)
         except StopIteration as stop:
             then(stop.value)
             return
-        if isinstance(wanted, Round):
-            begin = int(wanted.ready.min())
-            self._simulation.at(begin, key, lambda: self._send(rounds, wanted, key, then))
+        if isinstance(step, Round):
+            begin = int(step.ready.min())
+            self._simulation.at(begin, key, lambda: self._send(rounds, step, key, then))
             return
-        results: list[Ints | None] = [None] * len(wanted)
+        results: list[Ints | None] = [None] * len(step)
 
         def collect(part: int, ends: Ints) -> None:
             results[part] = ends
             if all(result is not None for result in results):
                 self._advance(rounds, results, key, then)
 
-        for part, chain in enumerate(wanted):
+        for part, chain in enumerate(step):
             self._advance(chain, None, (*key, part), lambda ends, part=part: collect(part, ends))  # type: ignore[misc]
 
-    def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
+    def _send(self, rounds: Rounds, step: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
         """Send a round. It enters the down queues when its first message reaches them, and not before."""
-        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections, wanted.complete)
+        route, flying = step.route, step.route.depart(step.ready, step.connections, step.complete)
         if route.shares_down:
             begin = int(flying.begin.min())
-            self._simulation.at(begin, key, lambda: self._land(rounds, wanted, flying, key, then))
+            self._simulation.at(begin, key, lambda: self._land(rounds, step, flying, key, then))
         else:
-            self._land(rounds, wanted, flying, key, then)
+            self._land(rounds, step, flying, key, then)
 
     def _land(
-        self, rounds: Rounds, wanted: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
+        self, rounds: Rounds, step: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
     ) -> None:
-        reached = wanted.route.reached_ns(flying) if wanted.spans else None
-        arrived = wanted.route.land(flying, wanted.connections)
+        reached = step.route.reached_ns(flying) if step.spans else None
+        arrived = step.route.land(flying, step.connections)
         self._advance(rounds, arrived if reached is None else (reached, arrived), key, then)
 
     def _end(self, flight: Flight, ends: Ints) -> None:
@@ -368,10 +368,10 @@ class SimulatedFabric:
         flying = route.depart(ready, sockets, last)
         if flight.leaves is not None and flight.leaves.ends is None:
             held_ns = 0 if pace is None else round(max(UNSENT_S, UNSENT_BYTES / pace) * 1e9)
-            left = route.left_ns(flying)
+            left_ns = route.left_ns(flying)
             if self._network.tcp.ramp:  # what is sent again has left the kernel's queue
-                left = min(left, max(sockets.sent_ns(index), int(last[0])))
-            flight.leaves.ends = [max(self._simulation.now, left - held_ns)]
+                left_ns = min(left_ns, max(sockets.sent_ns(index), int(last[0])))
+            flight.leaves.ends = [max(self._simulation.now, left_ns - held_ns)]
             self._wake(flight.leaves)
         flight.ends = [int(route.land(flying, sockets)[0])]
         self._wake(flight)

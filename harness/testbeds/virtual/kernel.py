@@ -69,7 +69,7 @@ class Simulation:
 
     def kill(self, rank: int) -> None:
         """End a worker where it is, from an action of the network."""
-        for worker in [each for each, of in self._ranks.items() if of == rank]:
+        for worker in [candidate for candidate, of in self._ranks.items() if of == rank]:
             del self._ranks[worker]
             self._beside.discard(worker)
             worker.parent = getcurrent()

@@ -256,7 +256,7 @@ class EpochFabric(SimulatedFabric):
     def end(self, rank: int, reason: str) -> None:
         """End the epoch for a member: all its waits fail, now and later. The first reason is kept."""
         self._over.setdefault(rank, reason)
-        for waiting in [each for each in self._parked if each.rank == rank]:
+        for waiting in [parked for parked in self._parked if parked.rank == rank]:
             self._resume(waiting)
 
     def has_ended(self, rank: int) -> bool:
@@ -276,9 +276,9 @@ class EpochFabric(SimulatedFabric):
             end = flight.end_for(rank)
             if end is None:
                 flight.waiting.append(waiting)
-            known = [time_ns for time_ns in (end, until_ns) if time_ns is not None]
-            if known:
-                self._wake_at(min(known), waiting)
+            times = [time_ns for time_ns in (end, until_ns) if time_ns is not None]
+            if times:
+                self._wake_at(min(times), waiting)
             self._simulation.park()
         if rank in self._over:
             raise CommError(self._over[rank])

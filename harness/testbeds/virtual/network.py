@@ -144,8 +144,8 @@ class Stage:
             begin, served = self._turn.serve(begin)
             return begin, np.maximum(served, end)
         begin, end = begin.copy(), end.copy()
-        some, served = self._turn.serve(begin[self._members])
-        begin[self._members] = some
+        first_bytes, served = self._turn.serve(begin[self._members])
+        begin[self._members] = first_bytes
         end[self._members] = np.maximum(served, end[self._members])
         return begin, end
 

@@ -44,10 +44,10 @@ class Outages:
 
     def lost(self, path: int, times: Ints) -> NDArray[np.bool_]:
         """Whether packets that reach the end of the path's queue at these times are lost."""
-        found = np.zeros(len(times), np.bool_)
+        lost = np.zeros(len(times), np.bool_)
         for begin, end in self._of.get(path, ()):
-            found |= (times >= begin) & (times < end)
-        return found
+            lost |= (times >= begin) & (times < end)
+        return lost
 
     def late_ns(
         self, connections: Connections, index: Ints, path: Ints, begin: Ints, end: Ints, packets: Ints, load: Load
@@ -70,9 +70,9 @@ class Outages:
             if late is None:
                 late = np.zeros(len(index), np.int64)
             length = int(end[i]) - int(begin[i])
-            left = (int(end[i]) - at) / length if length else 1.0
+            lost_share = (int(end[i]) - at) / length if length else 1.0
             rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
-            lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), left * float(load.flow_bytes[i]))
+            lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), lost_share * float(load.flow_bytes[i]))
             resumed = connections.resume_ns(int(index[i]), lost, lambda time, i=i: self._dark(int(path[i]), time))  # type: ignore[misc]
             late[i] = min(resumed - at, NEVER - int(end[i]))
         return late

@@ -476,7 +476,7 @@ def cut(random: Stream, nbytes: float, losses: int, tail_lost: bool) -> Iterator
     packets = max(1, math.ceil(nbytes / SEGMENT_BYTES))
     last = [packets - 1] if tail_lost else []
     begin = 0
-    for packet in [*random.some(min(losses - len(last), packets - 1), packets - 1), *last]:
+    for packet in [*random.sample(min(losses - len(last), packets - 1), packets - 1), *last]:
         if packet > begin:
             yield (packet - begin) * float(SEGMENT_BYTES), False
         yield min(float(SEGMENT_BYTES), nbytes - packet * SEGMENT_BYTES), True
@@ -549,9 +549,9 @@ class Followed:
             self.sender = self._steps[-len(later)].before.copy()
             del self._steps[-len(later) :]
         lefts = []
-        for each in (message, *later):
-            self._steps.append(_Step(self.sender.copy(), each))
-            lefts.append(each.by(self.sender))
+        for successor in (message, *later):
+            self._steps.append(_Step(self.sender.copy(), successor))
+            lefts.append(successor.by(self.sender))
         del self._steps[:-_REMEMBERED]
         return round(lefts[0])
 

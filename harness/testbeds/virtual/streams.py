@@ -41,7 +41,7 @@ class Stream:
         self.drawn += 1
         return float(uniform(np.array([self.key], np.uint64), np.array([self.drawn - 1], np.uint64))[0])
 
-    def some(self, count: int, of: int) -> list[int]:
+    def sample(self, count: int, of: int) -> list[int]:
         """Draw `count` different numbers from 0 to `of` - 1, in their order (Floyd)."""
         chosen: set[int] = set()
         for last in range(of - count, of):

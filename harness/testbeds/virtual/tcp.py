@@ -118,8 +118,8 @@ class Stall:
 
     def behind(self, end: Ints) -> Ints:
         """When the messages leave that the queues let go at `end`: TCP's windows wait at the same time."""
-        left: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
-        return left
+        left_ns: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
+        return left_ns
 
 
 class Connections:
@@ -176,10 +176,10 @@ class Connections:
         last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
         self._window[index] = after
         self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
-        left = np.rint(drained + stall).astype(np.int64)
-        sent = self._follow(groups, index, ready, load, (losses, tail_lost), left)
+        left_ns = np.rint(drained + stall).astype(np.int64)
+        sent = self._follow(groups, index, ready, load, (losses, tail_lost), left_ns)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
-        return Stall(np.zeros(len(index), np.int64), left)
+        return Stall(np.zeros(len(index), np.int64), left_ns)
 
     def _at_pace(self, load: Load) -> Load:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
@@ -235,13 +235,13 @@ class Connections:
                 window[group.first] = np.inf if sender.quiet else sender.window * sender.calm
                 threshold[group.first] = sender.threshold
         covered = self._covers(window, threshold, load) if groups else window
-        left = []
+        followed = []
         for group in groups:
             if window[group.first] == np.inf or (window[group.first] and covered[group.first]):
                 self._forget(index[group.positions])
             else:
-                left.append(group)
-        return left
+                followed.append(group)
+        return followed
 
     def _forget(self, connections: Ints) -> None:
         """Keep what remains of connections that shared a sender and are no longer followed."""
@@ -276,9 +276,14 @@ class Connections:
         if self._cubic:
             state.append(np.array([str(self._cubic.get(connection)) for connection in index.tolist()]))
         groups = []
-        for some in alike(positions, [*messages, *state]):
-            sender = self._sender(int(index[some[0]]), window, load, int(some[0]), ready)
-            groups.append(Group(some, self._followed.begin(index[some], Followed(sender, len(some)))))
+        for positions_alike in alike(positions, [*messages, *state]):
+            sender = self._sender(int(index[positions_alike[0]]), window, load, int(positions_alike[0]), ready)
+            groups.append(
+                Group(
+                    positions_alike,
+                    self._followed.begin(index[positions_alike], Followed(sender, len(positions_alike))),
+                )
+            )
         return groups
 
     def _sender(self, connection: int, window: Floats, load: Load, i: int, ready: Ints) -> Sender:
@@ -304,18 +309,18 @@ class Connections:
         ready: Ints,
         load: Load,
         lost: tuple[Ints | None, Ints | None],
-        left: Ints,
+        left_ns: Ints,
     ) -> Ints:
         """Send messages packet by packet, and set when they leave. Return when all messages of the round are sent."""
         losses, tail_lost = lost
-        sent = left.copy()
+        sent = left_ns.copy()
         for group in groups:
-            i, some = group.first, group.positions
+            i, positions = group.first, group.positions
             lost_of_it = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
             message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._path(load, i))
-            left[some] = self._followed.send(group.followed, int(index[i]), message)
-            self._last.replace(index[some], left[some], load.rtt_ns[some])
-            sent[some] = round(group.followed.sender.sent_ns)
+            left_ns[positions] = self._followed.send(group.followed, int(index[i]), message)
+            self._last.replace(index[positions], left_ns[positions], load.rtt_ns[positions])
+            sent[positions] = round(group.followed.sender.sent_ns)
         return sent
 
     def _path(self, load: Load, i: int) -> ConnectionPath:
@@ -360,9 +365,9 @@ class Connections:
             lost: the lost packets.
             dark: returns the end of the outage at a time, or None if there is none.
         """
-        known = self._resumes.get(index, 0)
-        if known > lost.at_ns:  # the connection already retransmits, and this message is behind
-            return known
+        resumed = self._resumes.get(index, 0)
+        if resumed > lost.at_ns:  # the connection already retransmits, and this message is behind
+            return resumed
         for time, probe in attempts(lost):
             healed = dark(time)
             if healed is not None and healed >= NEVER:
@@ -440,13 +445,13 @@ class LastMessages:
     def bursts(self, index: Ints, ready: Ints, window: Floats, buffer_bytes: Floats, ns_per_byte: Floats) -> Bursts:
         """What each sender can send at once. `ns_per_byte` is that of its narrowest queue."""
         begin, wait_ns, held_ns = self.behind(index, ready)
-        each = self._quick(index)
-        last, sizes = self._acknowledged[:, each], self._flying[:, each]
+        columns = self._quick(index)
+        last, sizes = self._acknowledged[:, columns], self._flying[:, columns]
         left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
         unacknowledged = np.divide(left_ns, sizes * ns_per_byte, out=np.zeros_like(left_ns), where=left_ns > 0)
         flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
-        free = np.maximum(window - flying - (self._grown[:, each] * unacknowledged).sum(axis=0), 0.0)
+        free = np.maximum(window - flying - (self._grown[:, columns] * unacknowledged).sum(axis=0), 0.0)
         return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns)
 
     def add(
@@ -471,7 +476,7 @@ class LastMessages:
         begin, _, held_ns = self.behind(index, ready)
         entered = np.where(stall > held_ns, np.maximum(begin, sent - last_ns), begin)
         self._entered[index] = sent if self._paced else entered
-        each = self._quick(index)
+        columns = self._quick(index)
         self._ready[index] = ready
         self._drained[index], self._sent[index] = drained, sent
         for last, value in (
@@ -479,8 +484,8 @@ class LastMessages:
             (self._flying, flying),
             (self._grown, np.maximum(grown, 0.0)),
         ):
-            last[1:, each] = last[:-1, each]
-            last[0, each] = value
+            last[1:, columns] = last[:-1, columns]
+            last[0, columns] = value
 
     def unacknowledged(
         self, connection: int, ready: float, ns_per_byte: float
@@ -489,15 +494,15 @@ class LastMessages:
 
         The oldest is the first: (bytes, when the first and the last of them are acknowledged).
         """
-        found, grown = [], 0.0
+        pieces, grown = [], 0.0
         for number in reversed(range(_LAST)):
             last, nbytes = float(self._acknowledged[number, connection]), float(self._flying[number, connection])
             length = nbytes * ns_per_byte
             if last > ready and nbytes:
-                left = min(last - ready, length) / length if length else 1.0
-                found.append((nbytes * left, last - length * left, last))
-                grown += float(self._grown[number, connection]) * left
-        return found, grown
+                share = min(last - ready, length) / length if length else 1.0
+                pieces.append((nbytes * share, last - length * share, last))
+                grown += float(self._grown[number, connection]) * share
+        return pieces, grown
 
     def acknowledged_ns(self, index: Ints) -> Floats:
         """When all bytes of each connection's last messages are acknowledged."""
@@ -510,14 +515,14 @@ class LastMessages:
     def state(self, index: Ints, ready: Ints) -> list[Floats]:
         """What `unacknowledged` and `empty_ns` depend on. Connections with equal values are in equal state."""
         last, flying, grown = (values[:, index] for values in (self._acknowledged, self._flying, self._grown))
-        values = np.concatenate([np.where(last > ready, each, 0.0) for each in (last, flying, grown)])
+        values = np.concatenate([np.where(last > ready, numbers, 0.0) for numbers in (last, flying, grown)])
         empty_ns = np.maximum(self._drained[index], self._sent[index])
         return [empty_ns, *[column for column in values if column.any()]]
 
-    def replace(self, index: Ints, left: Ints, rtt_ns: Ints) -> None:
+    def replace(self, index: Ints, left_ns: Ints, rtt_ns: Ints) -> None:
         """The last messages, which were followed packet by packet, leave at `left`."""
-        self._entered[index] = self._drained[index] = self._sent[index] = left
-        self._acknowledged[0, index] = left + rtt_ns
+        self._entered[index] = self._drained[index] = self._sent[index] = left_ns
+        self._acknowledged[0, index] = left_ns + rtt_ns
         self._grown[0, index] = 0.0
 
     def _quick(self, index: Ints) -> Ints | slice:

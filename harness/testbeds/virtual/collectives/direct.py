@@ -108,6 +108,6 @@ def pushed(network: VirtualNetwork, members: Ints) -> tuple[Ints, Ints, Ints]:
     # Each sender starts with the site after its own, so that no receiver is the first of all senders.
     to = (site[:, None] + np.roll(np.arange(sites), -1)[None, :]) % sites
     flows = np.bincount(site, minlength=sites)[to] - (to == site[:, None])
-    wanted = flows > 0
-    member = np.broadcast_to(np.arange(len(members))[:, None], to.shape)[wanted]
-    return member, to[wanted], flows[wanted]
+    used = flows > 0
+    member = np.broadcast_to(np.arange(len(members))[:, None], to.shape)[used]
+    return member, to[used], flows[used]
