@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +49,15 @@ class ForkServer:
             ",".join([module, *also]),
             *(["--namespaces"] if namespaces else []),
         ]
-        output = None if log is None else log.open("ab")
-        written = _STDERR if output is None else output
-        self._process = subprocess.Popen(
-            child.command("wanbench.workloads.process.forkserver", *arguments),
-            pass_fds=[peer_socket.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=written,
-            env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
-        )
-        peer_socket.close()
-        if output is not None:
-            output.close()
+        with peer_socket, nullcontext(_STDERR) if log is None else log.open("ab") as output:
+            self._process = subprocess.Popen(
+                child.command("wanbench.workloads.process.forkserver", *arguments),
+                pass_fds=[peer_socket.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
+            )
         self._channel = Channel(own_socket)
         self._started = False
 

@@ -76,7 +76,9 @@ class OfJob:
             self._remaining = Counter({"job warming": _WINDOWS})
             self._hear_begin()
         elif kind == "job step":
-            self._hear_step(message["step"])
+            if message["step"] not in self._told:
+                raise _refused(self._job.rank, f"job step: not asked for {message['step']}, or told before")
+            self._told.remove(message["step"])
         elif kind == "job rows":
             self._hear_rows(message["rows"])
         elif kind == "job killed":
@@ -94,11 +96,6 @@ class OfJob:
         if self._mortal:
             # It can hear "leave" right after "restart".
             self._remaining |= Counter({"job killed": 1, "job stopped": 1, "job finished": 1, "job left": 1})
-
-    def _hear_step(self, step: int) -> None:
-        if step not in self._told:
-            raise _refused(self._job.rank, f"job step: not asked for {step}, or told before")
-        self._told.remove(step)
 
     def _hear_rows(self, rows: Sequence[StepRow]) -> None:
         for row in rows:

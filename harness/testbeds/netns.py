@@ -40,7 +40,7 @@ class NetnsWorker(Worker):
         return WorkerDied(self.rank, self._server.end_of(self.pid))
 
     def request_stack(self) -> None:
-        """Let it print its stack; see `workloads.process.worker`."""
+        """Let it print its stack into its log."""
         self._signal(signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
@@ -48,7 +48,7 @@ class NetnsWorker(Worker):
         return is_stopped(self.pid)
 
     def kill(self) -> None:
-        """Send SIGKILL; see `Worker.kill`. All processes that it has started end with it."""
+        """Send SIGKILL. All processes that it has started end with it."""
         self._signal(signal.SIGKILL)
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)

@@ -223,13 +223,6 @@ class Kernel:
                 things.append((f"{where} of router {name}", kind, words, b"" if kind == "qdisc" else values))
         return things
 
-    def close(self) -> None:
-        """Release everything."""
-        self.tear_down()
-        for stack in self._workers.values():
-            stack.close()
-        self._workers = {}
-
     # ---------------------------------------------------------------- steps
 
     def _at(self, at: End) -> tuple[Stack, int]:

@@ -303,4 +303,4 @@ def _serve(control_fd: int, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main("wanbench.harness.emulators.netem.process", _serve)
+    main(_serve)

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,8 +97,7 @@ class Daemon:
     def info(self) -> dict[str, Any]:
         """Return the daemon's information about its host."""
         with self.api() as api:
-            info: dict[str, Any] = api.info()
-            return info
+            return dict(api.info())
 
     def image_id(self, name: str) -> str:
         """Return the digest of an image's configuration. Raises: HostError, if the image is not on this host."""
@@ -115,10 +114,9 @@ class Daemon:
         """Return the state of a container, or None if it does not exist."""
         with self.api() as api:
             try:
-                state: dict[str, Any] = api.inspect_container(container)["State"]
+                return dict(api.inspect_container(container)["State"])
             except NotFound:
                 return None
-            return state
 
     def signal(self, container: str, number: int) -> None:
         """Send a signal to a container's process, if it runs."""
@@ -151,8 +149,7 @@ class Daemon:
         """Return the containers of a run, or of all runs, in any state. Only their labels count."""
         with self.api() as api:
             label = RUN_LABEL if run is None else f"{RUN_LABEL}={run}"
-            containers: list[dict[str, Any]] = api.containers(all=True, filters={"label": label})
-            return containers
+            return list(api.containers(all=True, filters={"label": label}))
 
     def _why(self, error: Exception) -> str:
         path, reason = self._socket_path(), _reason(error)
@@ -213,18 +210,9 @@ def why_not() -> str | None:
 
 
 def describe() -> str:
-    """Describe how this host can use Docker: directly, from a container, or not at all."""
-    daemon = Daemon()
-    try:
-        info = daemon.info()
-    except HostError as error:
-        return f"none ({error})"
-    finally:
-        daemon.close()
-    name = f"daemon {info.get('ServerVersion')} at {daemon.address}"
-    if why_not() is not None:
-        return f"{name} on another kernel or user map: docker compose run --rm wanbench run SPEC"
-    return f"{name} on this kernel: --testbed docker"
+    """Describe the daemon of this host. Raises: HostError, if this host cannot use it."""
+    with closing(usable()) as daemon:
+        return f"daemon {daemon.info().get('ServerVersion')} at {daemon.address} on this kernel: --testbed docker"
 
 
 def stale(daemon: Daemon) -> list[dict[str, Any]]:

@@ -84,7 +84,7 @@ class DockerWorker(ContainerWorker):
         return False
 
     def kill(self) -> None:
-        """Close the connection and let the janitor remove the container, even if it is paused; see `Worker.kill`."""
+        """Close the connection and let the janitor remove the container, even if it is paused."""
         super().kill()
         self._testbed.janitor.remove(self.container)
 
@@ -190,7 +190,7 @@ class DockerStarter(ContainerStarter):
         return started
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
-        """Start containers for these ranks; see `ContainerStarter.launch`. Waits once for a daemon that restarts."""
+        """Start containers for these ranks. Waits once for a daemon that restarts."""
         try:
             return self._launch(ranks, attachment, group)
         except DaemonGone:

@@ -58,7 +58,7 @@ class BbrConnections(Connections):
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
         load = self._at_pace(load)
-        path = _rates(load)
+        path = np.where(load.drain_ns > 0, load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)  # in bytes/ns
         begin, wait_ns, held_ns = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
         rate = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
@@ -125,13 +125,6 @@ def _measured(message: Sent, earlier: Sequence[Sent], rtt_ns: float) -> float:
         delivered += sent.nbytes
         begin_ns = since_ns = sent.begin_ns
     return delivered / (message.end_ns + rtt_ns - since_ns)
-
-
-def _rates(load: Load) -> Floats:
-    """The share of each message in the narrowest queue, in bytes/ns."""
-    rates = np.full(len(load.flow_bytes), np.inf)
-    np.divide(load.flow_bytes, load.drain_ns, out=rates, where=load.drain_ns > 0)
-    return rates
 
 
 class RoundTrips:

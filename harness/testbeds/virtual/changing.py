@@ -23,16 +23,13 @@ class ChangingNetwork:
         self._steps: dict[int, int] = {}
         self._done = -1
         self._warm = self._trained = 0
-        self._origin: int | None = None
+        self._origin: int  # when all have begun
         self._past: list[Event] = []
         self._present = schedule.network
 
-    def follow(
-        self, simulation: Simulation, network: VirtualNetwork, obey: Callable[[WorkerCommand], None] | None = None
-    ) -> None:
+    def follow(self, simulation: Simulation, network: VirtualNetwork, obey: Callable[[WorkerCommand], None]) -> None:
         """Set the simulation, its network, and what kills and starts workers, before it runs."""
         self._simulation, self._network, self._obey = simulation, network, obey
-        network.expect_changes()
 
     def worker_began(self, workers: int) -> None:
         """Note that one worker begins its first step. The timeline starts when the last of them does."""
@@ -78,7 +75,6 @@ class ChangingNetwork:
 
     def record(self) -> TimelineRecord:
         """Return what happened. Call it at the end."""
-        assert self._origin is not None, "all have begun"
         return TimelineRecord(self.events, self._steps, self._origin)
 
     def cut_off(self) -> str:
@@ -88,12 +84,10 @@ class ChangingNetwork:
 
     @property
     def _now(self) -> int:
-        assert self._origin is not None, "steps end after all have begun"
         return self._simulation.now - self._origin
 
     def _reschedule(self) -> None:
         """Schedule the known changes again, because more of them have become known."""
-        assert self._origin is not None, "all have begun"
         resolved, origin, sites = self._schedule.resolved(self._steps), self._origin, self._network.sites
         self._network.outages.expect(
             {
@@ -104,7 +98,7 @@ class ChangingNetwork:
         self._wait(resolved.after(self._done))
 
     def _wait(self, due: int | None) -> None:
-        if due is not None and self._origin is not None:
+        if due is not None:
             self._simulation.at(self._origin + due, (_CHANGE,), lambda: self._change(due))
 
     def _change(self, due: int) -> None:
@@ -116,8 +110,7 @@ class ChangingNetwork:
             self._network.update(moment.network)
             self._present = moment.network
         for command in moment.commands:
-            if self._obey is not None:
-                self._obey(command)
+            self._obey(command)
         self._done = due
         now = self._simulation.now
         self._past += [Event(what, due / _NS, self._now / _NS, now) for what in moment.what]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,19 +58,6 @@ class Flight:
         return self.ends[rank] if len(self.ends) > 1 else self.ends[0]
 
 
-class First:
-    """A worker that waits for the first of several operations. Calls after the first one do nothing."""
-
-    def __init__(self, simulation: Simulation, rank: int) -> None:
-        self._simulation, self._rank, self._worker, self._waits = simulation, rank, getcurrent(), True
-
-    def __call__(self) -> None:
-        """Wake the worker now."""
-        if self._waits:
-            self._waits = False
-            self._simulation.wake(self._simulation.now, self._worker, self._rank)
-
-
 class SimulatedFabric:
     """Connects the workers of a simulation by a network and a collective.
 
@@ -105,13 +93,14 @@ class SimulatedFabric:
         self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
         self._pairs = ""  # the kind of all connections of `direct`, if it is not the usual one
-        self._members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
+        self.members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
         self._freed: deque[Ints] = deque()
         self._messages: dict[tuple[int, int, int], Flight] = {}
         self._routes: dict[tuple[int, int, int], Route] = {}
         self._exchanges = Exchanges(simulation, network)
+        self._parked: dict[Waiting, None] = {}  # those that several events can wake
 
     # ---------------------------------------------------------------- called by workers
 
@@ -138,7 +127,7 @@ class SimulatedFabric:
         flight = self._flights.get(sequence)
         operation = "all_gather" if gathers else "all_reduce"
         if flight is None:
-            flight = self._flights[sequence] = Flight(nbytes, len(self._members), gathers=gathers)
+            flight = self._flights[sequence] = Flight(nbytes, len(self.members), gathers=gathers)
         elif flight.gathers != gathers:
             raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued {operation}, others did not")
         elif flight.nbytes != nbytes:
@@ -249,14 +238,18 @@ class SimulatedFabric:
     def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
         self._simulation.wake(time_ns, waiting.worker, waiting.rank)
 
-    def _waker(self, rank: int) -> Callable[[], None]:
-        """Return what wakes the calling worker when it is first called."""
-        return First(self._simulation, rank)
+    def _resume(self, waiting: Waiting) -> None:
+        """Wake a parked worker, unless something else has done so."""
+        if waiting in self._parked:
+            del self._parked[waiting]
+            self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
 
     def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
         """Wait until the first of several messages has arrived, at most until `until_ns`. Raises: SwitchError."""
         refuse_inside_autograd()
-        first = self._waker(rank)
+        waiting = Waiting(rank, getcurrent())
+        self._parked[waiting] = None
+        first = partial(self._resume, waiting)
         unknown = [flight for flight in flights if flight.ends is None]
         for flight in unknown:
             flight.firsts.append(first)
@@ -276,7 +269,7 @@ class SimulatedFabric:
             flight.ends = [self._simulation.now]
             self._wake(flight)
 
-        self._simulation.spawn_beside(self._members[rank], run)
+        self._simulation.spawn(self.members[rank], run, beside=True)
         return flight
 
     # ---------------------------------------------------------------- the network's side
@@ -293,7 +286,7 @@ class SimulatedFabric:
             self._begin(sequence, flight, ready)
 
     def _begin(self, sequence: int, flight: Flight, ready: Ints) -> None:
-        if len(self._members) == 1 or flight.nbytes == 0:
+        if len(self.members) == 1 or flight.nbytes == 0:
             self._end(flight, ready)
             return
         plan = self._plans.get((flight.gathers, flight.nbytes))
@@ -353,7 +346,7 @@ class SimulatedFabric:
             self._admit()
 
     def _carry(self, flight: Flight, src: int, dst: int) -> None:
-        src, dst = self._members[src], self._members[dst]
+        src, dst = self.members[src], self.members[dst]
         kind, count, index = self._kind.message_slot(self._network, src, dst)
         route = self._routes.get((src, dst, flight.nbytes))
         if route is None:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork
+from wanbench.harness.emulators.plan import TCP_HEADER_BYTES, EmulatedNetwork
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
+from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.outages import Outages
-from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
+from wanbench.harness.testbeds.virtual.queues import Ints, Mask, QueueStates, Turn
 from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
@@ -33,7 +34,6 @@ class VirtualNetwork:
         network: the network that an emulator would build.
         seed: seed of jitter and loss; each directed path has its own stream.
         tcp: the modelled features of TCP.
-        mtu: largest packet in bytes, with its headers.
         ring: all ranks in the order of rings; default is that of ranks.
     """
 
@@ -43,7 +43,6 @@ class VirtualNetwork:
         *,
         seed: int = 0,
         tcp: Tcp = _NO_TCP,
-        mtu: int = MTU,
         ring: Sequence[int] = (),
     ) -> None:
         count = len(network.sites)
@@ -51,7 +50,6 @@ class VirtualNetwork:
         self.site_of: Ints = np.array(network.site_of, np.int64)
         self.ring: Ints = np.array(ring or range(len(network.site_of)), np.int64)
         self.tcp, self._seed = tcp, seed
-        self.packet_payload = mtu - TCP_HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
         self.delay = np.zeros(count * count, np.int64)
@@ -62,22 +60,12 @@ class VirtualNetwork:
         self.dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
         self.outages.expect(self.dead)
         self.version = 0  # counts updates, after which routes are resolved again
-        self._latest: Ints | None = None
+        # Of each path: the latest arrival at the down queue, and that of messages which may not be overtaken.
+        self._latest, self._held = np.zeros((2, count * count), np.int64)
         self._connections: dict[tuple[str, int], Connections] = {}
 
-    def expect_changes(self) -> None:
-        """Prepare for `update`: remember the latest arrivals from now on, to keep the order of messages."""
-        self._latest = np.zeros(self.sites**2, np.int64)  # latest arrival at the down queue, of each path
-        self._held = np.zeros(self.sites**2, np.int64)
-
     def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network. Messages in flight keep the old values, and are not overtaken.
-
-        Raises:
-            ValueError: `expect_changes` was not called before.
-        """
-        if self._latest is None:
-            raise ValueError("update: call expect_changes first")
+        """Change the values of the network. Messages in flight keep the old values, and are not overtaken."""
         before = self.delay.copy()
         self._take(network)
         self.paths.update(network)
@@ -91,8 +79,6 @@ class VirtualNetwork:
 
     def in_order(self, link: Ints, end: Ints) -> Ints:
         """Delay arrivals behind messages that left before their path became shorter."""
-        if self._latest is None:
-            return end
         end = np.maximum(end, self._held[link])
         np.maximum.at(self._latest, link, end)
         return end
@@ -118,13 +104,18 @@ class VirtualNetwork:
         return self._connections[kind, channel]
 
 
+def _positions(mask: Mask) -> Ints | slice:
+    """The index of the true elements; numpy is faster with a slice if all are."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
+
+
 class Stage:
     """The passage of a round's messages through queues of one kind, some of which can be unlimited."""
 
     def __init__(self, states: QueueStates, queue: Ints, wire_bytes: Ints) -> None:
         cost = states.cost[queue]
         limited = cost > 0
-        self._members = None if limited.all() else np.flatnonzero(limited)
+        self._members = _positions(limited)
         self.empty = not limited.any()
         self.service_ns = np.ceil(wire_bytes * cost).astype(np.int64)
         total = np.zeros(len(states.end), np.int64)
@@ -133,19 +124,14 @@ class Stage:
         # The share of each message that the buffer holds, beside the others of the round.
         self.held = states.buffer_bytes[queue] * cost / np.maximum(self.drain_ns, 1)
         if not self.empty:
-            picked = slice(None) if self._members is None else self._members
-            self._turn = Turn(states, queue[picked], self.service_ns[picked])
+            self._turn = Turn(states, queue[self._members], self.service_ns[self._members])
 
     def serve(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return when the first and the last byte of each message leave, given when they arrive."""
         if self.empty:
             return begin, end
-        if self._members is None:
-            begin, served = self._turn.serve(begin)
-            return begin, np.maximum(served, end)
         begin, end = begin.copy(), end.copy()
-        first_bytes, served = self._turn.serve(begin[self._members])
-        begin[self._members] = first_bytes
+        begin[self._members], served = self._turn.serve(begin[self._members])
         end[self._members] = np.maximum(served, end[self._members])
         return begin, end
 
@@ -156,7 +142,7 @@ class Flying:
 
     Attributes:
         begin, end: when the first and the last byte of each message between sites reaches the down queue.
-        near: arrival of messages within a site; None if there are none.
+        near: arrival of each message if it stays within a site.
         stalled: whether TCP delayed some messages.
         late: how much later each message between sites arrives because of an outage; None if none is late. In the
             down queue they count at the time without the outage.
@@ -164,7 +150,7 @@ class Flying:
 
     begin: Ints
     end: Ints
-    near: Ints | None
+    near: Ints
     stalled: bool
     late: Ints | None = None
 
@@ -206,12 +192,10 @@ class Route:
         origin = network.site_of[src]
         link = origin * network.sites + site
         self._delay = network.delay[link]
-        far = origin != site
-        self._far = None if far.all() else np.flatnonzero(far)
-        picked = slice(None) if self._far is None else self._far
+        picked = self._far = _positions(origin != site)
         self._link, self._far_delay = link[picked], self._delay[picked]
         self._index = (np.arange(len(src)) if index is None else index)[picked]
-        segments = -(-payload // network.packet_payload)
+        segments = -(-payload // SEGMENT_BYTES)
         self._packets = packets = (segments if datagrams is None else datagrams)[picked]
         wire = payload[picked] + (TCP_HEADER_BYTES if datagrams is None else WIRE_HEADER_BYTES) * packets
         self._up = Stage(network.up, origin[picked], wire)
@@ -233,7 +217,7 @@ class Route:
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
         loses = datagrams is None
-        self._noise = MessageNoise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
+        self._noise = MessageNoise(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """Call `depart` and `land`. Return when each message has fully arrived."""
@@ -247,12 +231,12 @@ class Route:
         complete = ready if complete is None else complete
         if self._version != self._network.version:
             self._resolve()
-        near = None if self._far is None else complete + self._delay
-        begin, last = (ready, complete) if self._far is None else (ready[self._far], complete[self._far])
+        near = complete + self._delay
+        begin, last = ready[self._far], complete[self._far]
         end = begin
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
-        losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
+        losses, tail_lost, jitter = self._noise.draw()
         stall = None
         if connections is not None and (self._network.tcp.ramp or losses is not None):
             stall = connections.stall(self._index, begin, self._load, losses, tail_lost)
@@ -298,8 +282,6 @@ class Route:
 
     def _with_near(self, flying: Flying, far: Ints) -> Ints:
         """Times of the messages between sites, beside the arrival of those within a site."""
-        if flying.near is None or self._far is None:
-            return far
         times = flying.near.copy()
         times[self._far] = far
         return times
@@ -310,7 +292,7 @@ class Route:
         if self._version != self._network.version:
             self._resolve()
         drain = np.zeros(len(self._delay), np.int64)
-        drain[slice(None) if self._far is None else self._far] = self._load.drain_ns
+        drain[self._far] = self._load.drain_ns
         return drain
 
     def left_ns(self, flying: Flying) -> int:

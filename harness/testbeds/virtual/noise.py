@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
-from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork, Link
-from wanbench.harness.errors import SpecError
+from wanbench.harness.emulators.plan import EmulatedNetwork, Link
 from wanbench.harness.testbeds.virtual import streams
 from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, lasts, segments
 
 Floats = NDArray[np.float64]
 
 _PLAUSIBLE_SIGMAS = 6
-_NOT_SIMULATED = [name for name, impairment in IMPAIRMENTS.items() if not impairment.is_simulated]
 
 
 class PathStreams:
@@ -42,16 +40,9 @@ class PathStreams:
         self._latest = np.zeros(sites * sites, np.int64)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network. Streams continue. A path that loses everything has an outage instead.
-
-        Raises:
-            SpecError: a path has an impairment that is not simulated.
-        """
+        """Change the values of the network. Streams continue. A path that loses everything has an outage instead."""
         sites = len(network.sites)
         for (src, dst), link in network.links.items():
-            for name in _NOT_SIMULATED:
-                if getattr(link, name):
-                    raise SpecError(f'network: {name} is not simulated; set run.testbed = "netns", or remove it')
             index = src * sites + dst
             alone = link.loss < 1 and not in_bursts(link)
             self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if alone else 0.0
@@ -113,22 +104,28 @@ class PathStreams:
 
 
 class MessageNoise:
-    """The draws for the messages of one kind of round. Create it with `of`.
+    """The draws for the messages of one kind of round.
 
     A message of many packets has arrived when its last packet has, which waits for those before it. So its jitter is
     the largest of several draws: one for each packet sent within one standard deviation of jitter.
+
+    Args:
+        links: path of each message.
+        delay: one-way delay of each message.
+        packets: number of packets of each message.
+        slowest_ns: service time of each message in its slowest queue.
+        loses: whether to draw losses; the caller draws those of datagrams.
     """
 
     def __init__(
-        self, paths: PathStreams, links: Ints, delay: Ints, packets: Ints, close: Floats, *, jitters: bool, loses: bool
+        self, paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
     ) -> None:
         self._paths, self._links, self._delay, self._packets = paths, links, delay, packets
         self._sigma, self._loss = paths.jitter_ns[links], paths.loss[links]
-        self._jitters = jitters
-        self._loses = loses and bool(self._loss.any())
-        bursts = paths.bursts if loses else {}
-        self._in_bursts = [i for i, link in enumerate(links.tolist()) if link in bursts] if bursts else []
-        self._one_over_close = 1 / close
+        self._jitters, self._loses = bool(self._sigma.any()), loses and bool(self._loss.any())
+        self._in_bursts = [i for i, link in enumerate(links.tolist()) if loses and link in paths.bursts]
+        together = np.where(slowest_ns > 0, packets * self._sigma / np.maximum(slowest_ns, 1), packets)
+        self._one_over_close = 1 / np.clip(together, 1, np.maximum(packets, 1))
         self._any_lost = -np.expm1(packets * np.log1p(-self._loss))
         order = np.argsort(links, kind="stable")
         segment, first = segments(links[order])
@@ -136,26 +133,6 @@ class MessageNoise:
         self._nth[order] = (np.arange(len(links)) - first[segment]).astype(np.uint64)
         self._heads = links[order][first]
         self._counts = np.diff(np.r_[first, len(links)]).astype(np.uint64)
-
-    @staticmethod
-    def of(
-        paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
-    ) -> MessageNoise | None:
-        """Return the noise for messages on these paths, or None if the paths have neither jitter nor loss.
-
-        Args:
-            delay: one-way delay of each message.
-            packets: number of packets of each message.
-            slowest_ns: service time of each message in its slowest queue.
-            loses: whether to draw losses; the caller draws those of datagrams.
-        """
-        sigma = paths.jitter_ns[links]
-        jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any() or paths.bursts)
-        if not jitters and not loses:
-            return None
-        together = np.where(slowest_ns > 0, packets * sigma / np.maximum(slowest_ns, 1), packets)
-        close = np.clip(together, 1, np.maximum(packets, 1))
-        return MessageNoise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
 
     def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
         """Draw (losses, 1 if the last packet is lost, deviation from the delay) of each message; None is all 0.

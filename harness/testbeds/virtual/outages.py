@@ -73,7 +73,7 @@ class Outages:
             lost_share = (int(end[i]) - at) / length if length else 1.0
             rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
             lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), lost_share * float(load.flow_bytes[i]))
-            resumed = connections.resume_ns(int(index[i]), lost, lambda time, i=i: self._dark(int(path[i]), time))  # type: ignore[misc]
+            resumed = connections.resume_ns(int(index[i]), lost, self._of[int(path[i])])
             late[i] = min(resumed - at, NEVER - int(end[i]))
         return late
 
@@ -82,7 +82,3 @@ class Outages:
             if begin < healed and end >= dark:
                 return max(begin, dark)
         return None
-
-    def _dark(self, path: int, time: int) -> int | None:
-        """Return the end of the outage at this time, or None if there is none."""
-        return next((healed for dark, healed in self._of.get(path, ()) if dark <= time < healed), None)

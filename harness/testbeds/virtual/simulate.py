@@ -7,7 +7,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
@@ -35,7 +36,7 @@ from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.membership import Alone, Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.loop.job import Job, Outcome
-from wanbench.workloads.loop.train import Emit, Hooks, run
+from wanbench.workloads.loop.train import Hooks, run
 from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.seeding import torch_seed
 
@@ -120,8 +121,9 @@ def simulate(
         SimulationError: a worker raised an error.
         Stopped: `stopped` was set.
     """
-    random_states = _RandomStates(jobs[0].seed) if "model" in jobs[0].workload else None
-    simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
+    random_states = _RandomStates(jobs[0].seed)
+    enter = random_states.of if "model" in jobs[0].workload else nullcontext
+    simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=enter)
     virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp, ring=jobs[0].ring)
     workers = _Workers(jobs, simulation, virtual, network, changing)
     if changing is not None:
@@ -134,8 +136,7 @@ def simulate(
         simulation.run()
     finally:
         torch.set_num_threads(threads)
-        if random_states is not None:
-            random_states.restore()
+        random_states.restore()
     if not workers.outcomes:
         raise SimulationError(0, "no worker with a model was left")
     return Simulated(dict(sorted(workers.outcomes.items())), workers.steps)
@@ -166,16 +167,14 @@ class _Workers:
             "one_shot_bytes": first.one_shot_bytes,
             "paces": lru_cache(maxsize=None)(partial(paces, network)) if paced else None,
         }
-        self._epochs: Epochs | None = None
         if first.deadline_s is None:
+            self._epochs = None
             fabric = SimulatedFabric(simulation, virtual, first.collective, first.channels, **settings)
             self._group = MemoryGroup(len(jobs), fabric)
-            return
-
-        def make(members: Sequence[int], epoch: int) -> EpochFabric:
-            return EpochFabric(simulation, virtual, members, epoch, first.channels, **settings)
-
-        self._epochs = Epochs(simulation, virtual, len(jobs), make)
+        else:
+            make = partial(EpochFabric, simulation, virtual, first.channels, settings)
+            self._epochs = Epochs(simulation, virtual, len(jobs), make)
+            self._group = self._epochs.epoch.group
 
     def start(self, job: Job) -> None:
         """Let a worker begin."""
@@ -193,31 +192,18 @@ class _Workers:
                 self.start(replace(self._jobs[rank], returned=True))
 
     def _run(self, job: Job) -> None:
-        emit: Emit = self.steps.add
-        warm: Callable[[], None] = _nothing
+        hooks = Hooks(self.steps.add)
         if self._changing is not None:
-            emit = self._changing.watch_steps(job, emit)
-            if not job.returned:
-                warm = partial(self._changing.worker_began, job.world_size)
+            emit = self._changing.watch_steps(job, self.steps.add)
+            hooks = Hooks(emit) if job.returned else Hooks(emit, partial(self._changing.worker_began, job.world_size))
         membership = None if self._epochs is None else VirtualMembership(self._epochs, job.rank)
-        comm: Comm
-        if job.returned:
-            comm = Alone()
-        elif membership is not None:
-            comm = membership.first().comm
-        else:
-            comm = MemoryComm(self._group, job.rank)
-        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
-        clock = VirtualClock(fabric, job.rank)
+        comm: Comm = Alone() if job.returned else MemoryComm(self._group, job.rank)
+        clock = VirtualClock(self._group.fabric, job.rank)
         try:
-            self.outcomes[job.rank] = run(job, comm, clock, Hooks(emit, warm), phantom=True, membership=membership)
+            self.outcomes[job.rank] = run(job, comm, clock, hooks, phantom=True, membership=membership)
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:
                 self._changing.worker_lost()
-
-
-def _nothing() -> None:
-    pass
 
 
 class _RandomStates:
@@ -228,7 +214,8 @@ class _RandomStates:
         self._states: dict[int, _States] = {}
         self._before = _random_states()
 
-    def __call__(self, rank: int) -> Callable[[], None]:
+    @contextmanager
+    def of(self, rank: int) -> Iterator[None]:
         if rank in self._states:
             _set_random_states(self._states[rank])
         else:
@@ -237,10 +224,8 @@ class _RandomStates:
             random.seed(seed)
             np.random.seed(seed % 2**32)
 
-        def leave() -> None:
-            self._states[rank] = _random_states()
-
-        return leave
+        yield
+        self._states[rank] = _random_states()
 
     def restore(self) -> None:
         """Restore the states from before the simulation."""

@@ -26,7 +26,7 @@ Not modelled: delayed acknowledgements, and the bytes and the queueing of acknow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,8 +100,8 @@ class Load:
     flow_bytes: Floats
     rtt_ns: Ints
     drain_ns: Ints
-    buffer_bytes: Floats | None = None
-    loss: Floats | None = None
+    buffer_bytes: Floats
+    loss: Floats
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ class Connections:
         messages = self._told_apart(index, ready, load, losses)
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
         window = self._after_idle(index, ready, load)
-        bursts = self._bursts(index, ready, load, window)
-        waits = load.flow_bytes > np.minimum(bursts.free, bursts.room)
+        free, room, wait_ns, held_ns = self._last.bursts(index, ready, window, load)
+        waits = load.flow_bytes > np.minimum(free, room)
         slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
             slow |= losses > 0
@@ -169,8 +169,8 @@ class Connections:
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
         after = np.minimum(opened, self._tcp.largest_window)
-        stall = np.rint(bursts.held_ns + self._paced_ns(index, window, load)).astype(np.int64)
-        drained = ready + bursts.wait_ns + load.drain_ns
+        stall = np.rint(held_ns + self._paced_ns(index, window, load)).astype(np.int64)
+        drained = ready + wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
         groups += self._begin(slow, messages, index, window, ready, load)
         last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
@@ -192,8 +192,9 @@ class Connections:
         """
         if not self.paced:
             return np.zeros(len(window), np.bool_)
-        fills: NDArray[np.bool_] = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
-        return fills if load.loss is None else fills & ((load.loss == 0) | np.isinf(threshold))
+        fills = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
+        covered: NDArray[np.bool_] = fills & ((load.loss == 0) | np.isinf(threshold))
+        return covered
 
     def _paced_ns(self, index: Ints, window: Floats, load: Load) -> Floats:
         """How much longer the kernel's pacing, by the window, makes messages that fit into it."""
@@ -217,10 +218,10 @@ class Connections:
     def _told_apart(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> list[NDArray[Any]]:
         """What tells the messages of a round apart. One that draws random numbers is like no other."""
         draws = np.zeros(len(index), np.bool_) if losses is None else losses > 0
-        if load.loss is not None and not self.paced:
+        if not self.paced:
             draws = draws | (load.loss > 0)
         sizes = [load.flow_bytes, load.rtt_ns, load.drain_ns, load.loss, load.buffer_bytes]
-        return [ready, *[size for size in sizes if size is not None], np.where(draws, index, -1)]
+        return [ready, *sizes, np.where(draws, index, -1)]
 
     def _forget_quiet(self, groups: list[Group], index: Ints, ready: Ints, load: Load) -> list[Group]:
         """Stop to follow connections whose bytes are all acknowledged, or that neither a loss nor the window delays.
@@ -325,8 +326,7 @@ class Connections:
 
     def _path(self, load: Load, i: int) -> ConnectionPath:
         ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
-        room = np.inf if load.buffer_bytes is None else float(load.buffer_bytes[i])
-        loss = 0.0 if load.loss is None else float(load.loss[i])
+        room, loss = float(load.buffer_bytes[i]), float(load.loss[i])
         return ConnectionPath(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
@@ -337,12 +337,6 @@ class Connections:
         timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
         kept: Floats = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
         return kept
-
-    def _bursts(self, index: Ints, ready: Ints, load: Load, window: Floats) -> Bursts:
-        """What each sender can send at once."""
-        ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
-        held = np.full(len(index), np.inf) if self.paced or load.buffer_bytes is None else load.buffer_bytes
-        return self._last.bursts(index, ready, window, held, ns_per_byte)
 
     def sent_ns(self, connection: int) -> int:
         """When the last byte of a connection's messages was first sent."""
@@ -357,19 +351,19 @@ class Connections:
         late: Ints = load.rtt_ns + np.where(alone, MIN_TIMEOUT_NS, 0)
         return late
 
-    def resume_ns(self, index: int, lost: Lost, dark: Callable[[int], int | None]) -> int:
+    def resume_ns(self, index: int, lost: Lost, outages: Sequence[tuple[int, int]]) -> int:
         """When the packets lost in an outage arrive, without the rest of the message; `NEVER` or later if they do not.
 
         Args:
             index: the connection.
             lost: the lost packets.
-            dark: returns the end of the outage at a time, or None if there is none.
+            outages: (begin, end) of those of its path.
         """
         resumed = self._resumes.get(index, 0)
         if resumed > lost.at_ns:  # the connection already retransmits, and this message is behind
             return resumed
         for time, probe in attempts(lost):
-            healed = dark(time)
+            healed = next((end for begin, end in outages if begin <= time < end), None)
             if healed is not None and healed >= NEVER:
                 return NEVER
             if healed is None:
@@ -408,9 +402,7 @@ _RENO = Reno()
 
 def _full(load: Load) -> Floats:
     """The bytes that fill the path of each message; infinite if its rate is unlimited."""
-    full = np.full(len(load.rtt_ns), np.inf)
-    np.divide(load.rtt_ns * load.flow_bytes, load.drain_ns, out=full, where=load.drain_ns > 0)
-    return full
+    return np.where(load.drain_ns > 0, load.rtt_ns * load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)
 
 
 class LastMessages:
@@ -434,6 +426,8 @@ class LastMessages:
     def behind(self, index: Ints, ready: Ints) -> tuple[Floats, Floats, Floats]:
         """Return (begin, wait_ns, held_ns): messages of a connection leave one after another.
 
+        `wait_ns` is how long the last message still needs for its bytes at the rate, `held_ns` how much longer it needs
+        because of its stalls.
         Messages come round by round. One that was ready before the last message does not wait for it.
         """
         follows = ready >= self._ready[index]
@@ -442,9 +436,14 @@ class LastMessages:
         held_ns = np.where(follows, np.maximum(self._sent[index] - ready - wait_ns, 0.0), 0.0)
         return begin, wait_ns, held_ns
 
-    def bursts(self, index: Ints, ready: Ints, window: Floats, buffer_bytes: Floats, ns_per_byte: Floats) -> Bursts:
-        """What each sender can send at once. `ns_per_byte` is that of its narrowest queue."""
+    def bursts(self, index: Ints, ready: Ints, window: Floats, load: Load) -> tuple[Floats, Floats, Floats, Floats]:
+        """What each sender can send at once, behind the last message: (free, room, wait_ns, held_ns), as in `behind`.
+
+        `free` are the bytes of the window that are not occupied, `room` those that the buffer of the narrowest queue
+        still holds.
+        """
         begin, wait_ns, held_ns = self.behind(index, ready)
+        ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
         columns = self._quick(index)
         last, sizes = self._acknowledged[:, columns], self._flying[:, columns]
         left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
@@ -452,7 +451,8 @@ class LastMessages:
         flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
         free = np.maximum(window - flying - (self._grown[:, columns] * unacknowledged).sum(axis=0), 0.0)
-        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns)
+        room = np.full(len(index), np.inf) if self._paced else np.maximum(load.buffer_bytes - queued, 0.0)
+        return free, room, wait_ns, held_ns
 
     def add(
         self,
@@ -529,19 +529,3 @@ class LastMessages:
         """The same index, which numpy follows faster if it is all connections in order."""
         whole = len(index) == len(self._every) and bool((index == self._every).all())
         return slice(None) if whole else index
-
-
-@dataclass(frozen=True)
-class Bursts:
-    """What senders can send at once, behind the last messages of their connections. Arrays have the shape (messages,).
-
-    Attributes:
-        free: bytes of the window that are not occupied. room: bytes that the buffer of the narrowest queue still holds.
-        wait_ns: how long the last message still needs for its bytes at the rate.
-        held_ns: how much longer it needs because of its stalls.
-    """
-
-    free: Floats
-    room: Floats
-    wait_ns: Floats
-    held_ns: Floats

@@ -39,7 +39,6 @@ class Gloo(Plan):
         return hops, -(-self.nbytes // (hops * count // (count - 1)))
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         count = len(self.ranks)
         data = self.connections("data", channel, count)
         notes = data if count == 2 else self.connections("notes", channel, count)
@@ -66,6 +65,5 @@ class GlooGather(Gloo):
         return count - 1, self.nbytes
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         count = len(self.ranks)
         return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))

@@ -28,7 +28,6 @@ class Hierarchical(Plan):
         self._local = local
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         collected = np.maximum.reduceat((ready + self._local)[self._by_site], self._starts)
         if self._across is not None:
             collected = yield from self._across.rounds(collected, channel)

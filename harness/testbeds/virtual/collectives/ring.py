@@ -32,7 +32,6 @@ class Ring(Plan):
         return 2 * (count - 1), -(-self.nbytes // count)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         sockets = self.connections("ring", channel, len(self.ranks))
         first = last = ready
         before: Ints = np.zeros_like(ready)  # when the last byte of the hop before has arrived

@@ -22,7 +22,9 @@ def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
     found = []
     for i, size in enumerate(sizes):
         drain = 0 if rate is None else round(size / rate * 1e9)
-        load = Load(np.array([float(size)]), np.array([round(RTT_MS * MS)]), np.array([drain]))
+        load = Load(
+            np.array([float(size)]), np.array([round(RTT_MS * MS)]), np.array([drain]), np.array([np.inf]), np.zeros(1)
+        )
         ready = np.array([i * 1000 * MS if at is None else round(at[i] * 1e9)])
         lost = None if losses is None else np.array([losses[i]])
         last = None if tail is None else np.array([tail[i]])
