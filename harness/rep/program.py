@@ -18,7 +18,7 @@ from wanbench.harness.emulators.plan import DEVICE, worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import WorkerDied
-from wanbench.harness.testbeds.conversation import OfProgram
+from wanbench.harness.testbeds.messages import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule

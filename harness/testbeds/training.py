@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import Trained, Training, WorkerDied
-from wanbench.harness.testbeds.conversation import OfJob
+from wanbench.harness.testbeds.messages import OfJob
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.timeline.schedule import CommandedWorkers
 from wanbench.workloads.process.finished import FinishedJob

@@ -74,7 +74,7 @@ class Impairment:
         return None
 
     def netem(self, link: Link) -> Mapping[str, int]:
-        """Its keywords of a netem leaf, as `netem.plugin` takes and reads them; also of a link without it."""
+        """Its keywords of a netem leaf, as `netem.kernel` takes and reads them; also of a link without it."""
         return {}
 
     def tc(self, link: Link) -> str:

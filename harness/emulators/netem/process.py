@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wanbench.harness.emulators.netem.kernel import KINDS, Kernel, KernelError, keywords
+from wanbench.harness.emulators.netem.kernel import KINDS, Kernel, KernelError, keywords, netem_values
 from wanbench.harness.emulators.netem.plan import (
     LOCAL,
     ONLY,
@@ -33,7 +33,6 @@ from wanbench.harness.emulators.netem.plan import (
     up_device,
     worker_device,
 )
-from wanbench.harness.emulators.netem.plugin import netem_values
 from wanbench.harness.emulators.plan import NO_NETWORK, EmulatedNetwork
 from wanbench.harness.emulators.serve import answer, main
 from wanbench.workloads.process.configuration import Thing, first_change

@@ -20,8 +20,7 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.results.row import MeasuredTraining, trained
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.base import Group, Training, WorkerDied
-from wanbench.harness.testbeds.conversation import OfJob, OfProgram
-from wanbench.harness.testbeds.messages import SCHEMAS, checked
+from wanbench.harness.testbeds.messages import SCHEMAS, OfJob, OfProgram, checked
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.workloads.process.control import Channel, ControlError
 

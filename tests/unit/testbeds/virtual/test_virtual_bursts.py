@@ -37,7 +37,7 @@ def lost(count, *, each, network=NETWORK, seed=0, path=1):
 
 def noise_of(paths, packets, messages=1):
     links, delay = np.full(messages, 1), np.full(messages, 20 * MS)
-    return MessageNoise.of(paths, links, delay, np.full(messages, packets), np.zeros(messages, np.int64))
+    return MessageNoise(paths, links, delay, np.full(messages, packets), np.zeros(messages, np.int64))
 
 
 def test_the_share_and_the_bursts_of_lost_packets_are_those_of_the_chain():
@@ -93,7 +93,7 @@ def test_bursts_on_one_path_do_not_change_the_draws_of_the_others():
     links, delay = np.array([1, 2]), np.full(2, 20 * MS)
 
     def drawn(network):
-        noise = MessageNoise.of(PathStreams(network, 0), links, delay, np.array([10, 10]), np.zeros(2, np.int64))
+        noise = MessageNoise(PathStreams(network, 0), links, delay, np.array([10, 10]), np.zeros(2, np.int64))
         rounds = [noise.draw() for _ in range(200)]
         return [[0 if values is None else int(values[1]) for values in each] for each in rounds]
 
