@@ -18,12 +18,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
+from wanbench.harness.process.owner import is_stopped
 from wanbench.workloads.process.control import Channel, ControlError
 
 
@@ -85,15 +85,6 @@ class EmulatorStats:
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a signal stopped (suspended) the process; false if it runs or has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 class Emulator:

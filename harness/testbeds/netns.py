@@ -16,9 +16,9 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from wanbench.harness.emulators.emulator import is_stopped
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
+from wanbench.harness.process.owner import is_stopped
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.control import Channel

@@ -301,7 +301,6 @@ class Kernel:
         self._routers: dict[str, Stack] = {}
         self._workers: dict[int, Stack] = {}
         self._placed: dict[str, Stack] = {}
-        self._user_namespace: int | None = None
 
     def attach(self, rank: int, fd: int) -> None:
         """Take the namespace of a worker. It replaces the one that this rank had before.

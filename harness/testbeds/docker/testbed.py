@@ -72,9 +72,8 @@ class DockerWorker(ContainerWorker):
     def request_stack(self) -> None:
         """Let it print its stack (see `workloads.process.worker`), unless it is paused: Docker would resume it."""
         with suppress(HostError, APIError):
-            if self.is_stopped():
-                return
-            self._testbed.daemon.signal(self.container, signal.SIGUSR1)
+            if not self.is_stopped():
+                self._testbed.daemon.signal(self.container, signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
         """Whether its container is paused."""

@@ -23,13 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.streams import Stream, key
-from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Stall, Tcp
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Stall, Tcp
 
-Bools = NDArray[np.bool_]
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
 _REMEMBERED = 4  # messages of a connection
@@ -56,7 +55,7 @@ class BbrConnections(Connections):
         self._sent: dict[int, list[Sent]] = {}  # the last messages of a connection
         self._round_trips = RoundTrips(count, seed, name)
 
-    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
         load = self._at_pace(load)
         path = np.where(load.drain_ns > 0, load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)  # in bytes/ns
         begin, wait_ns, held_ns = self._last.behind(index, ready)
@@ -66,9 +65,9 @@ class BbrConnections(Connections):
         for i in np.flatnonzero(slow).tolist():
             message = Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
             stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(path[i]))
-        again = np.zeros(len(index), np.int64) if losses is None else losses * load.rtt_ns
-        if tail_lost is not None:
-            again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
+        again = np.zeros(len(index), np.int64)
+        if losses is not None:
+            again = losses[0] * load.rtt_ns + losses[1] * self.probe_ns(load)
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
         first = ready + wait_ns + held_ns
         silent = self._last.acknowledged_ns(index) <= first

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wanbench.harness.emulators.plan import TCP_HEADER_BYTES, EmulatedNetwork
+from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
-from wanbench.harness.testbeds.virtual.queues import Ints, Mask, QueueStates, Turn
+from wanbench.harness.testbeds.virtual.queues import QueueStates, Turn
 from wanbench.harness.testbeds.virtual.sender import Lost
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
@@ -55,7 +55,7 @@ class Outages:
         for path, of in self._of.items():
             self._first[path], self._last[path] = of[0][0], of[-1][1]
 
-    def lost(self, path: int, times: Ints) -> NDArray[np.bool_]:
+    def lost(self, path: int, times: Ints) -> Bools:
         """Whether packets that reach the end of the path's queue at these times are lost."""
         lost = np.zeros(len(times), np.bool_)
         for begin, end in self._of.get(path, ()):
@@ -64,8 +64,8 @@ class Outages:
 
     def late_ns(
         self, connections: Connections, index: Ints, path: Ints, begin: Ints, end: Ints, packets: Ints, load: Load
-    ) -> Ints | None:
-        """How much later each message arrives than without outages, or None if none is later.
+    ) -> Ints:
+        """How much later each message arrives than without outages.
 
         Args:
             index: the connection of each message.
@@ -75,26 +75,18 @@ class Outages:
             load: its load on its connection.
         """
         near = np.flatnonzero((begin < self._last[path]) & (end >= self._first[path]))
-        late: Ints | None = None
+        late = np.zeros(len(index), np.int64)
         for i in near.tolist():
-            at = self._lost_at(int(path[i]), int(begin[i]), int(end[i]))
+            spans, first, last = self._of[int(path[i])], int(begin[i]), int(end[i])
+            at = next((max(first, dark) for dark, healed in spans if first < healed and last >= dark), None)
             if at is None:
                 continue
-            if late is None:
-                late = np.zeros(len(index), np.int64)
-            length = int(end[i]) - int(begin[i])
-            lost_share = (int(end[i]) - at) / length if length else 1.0
+            lost_share = (last - at) / (last - first) if last > first else 1.0
             rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
             lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), lost_share * float(load.flow_bytes[i]))
-            resumed = connections.resume_ns(int(index[i]), lost, self._of[int(path[i])])
-            late[i] = min(resumed - at, NEVER - int(end[i]))
+            resumed = connections.resume_ns(int(index[i]), lost, spans)
+            late[i] = min(resumed - at, NEVER - last)
         return late
-
-    def _lost_at(self, path: int, begin: int, end: int) -> int | None:
-        for dark, healed in self._of.get(path, ()):
-            if begin < healed and end >= dark:
-                return max(begin, dark)
-        return None
 
 
 _NO_TCP = Tcp(ramp=False)
@@ -177,7 +169,7 @@ class VirtualNetwork:
         return self._connections[kind, channel]
 
 
-def _positions(mask: Mask) -> Ints | slice:
+def _positions(mask: Bools) -> Ints | slice:
     """The index of the true elements; numpy is faster with a slice if all are."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
@@ -309,10 +301,10 @@ class Route:
         end = begin
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
-        losses, tail_lost, jitter = self._noise.draw()
+        losses, jitter = self._noise.draw()
         stall = None
         if connections is not None and (self._network.tcp.ramp or losses is not None):
-            stall = connections.stall(self._index, begin, self._load, losses, tail_lost)
+            stall = connections.stall(self._index, begin, self._load, losses)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = np.maximum(end if stall is None else stall.behind(end), last)
@@ -335,13 +327,11 @@ class Route:
 
     def land(self, flying: Flying, connections: Connections) -> Ints:
         """Pass the messages through the down queues. Return when each has fully arrived."""
-        end = flying.end
-        if len(end):
-            _, end = self._down.serve(flying.begin, end)
-            if flying.late is not None:
-                end = end + flying.late
-            if flying.stalled:
-                end = connections.in_order(self._index, flying.begin, end)
+        _, end = self._down.serve(flying.begin, flying.end)
+        if flying.late is not None:
+            end = end + flying.late
+        if flying.stalled:
+            end = connections.in_order(self._index, flying.begin, end)
         return self._with_near(flying, end)
 
     def reached_ns(self, flying: Flying) -> Ints:
@@ -350,7 +340,7 @@ class Route:
 
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
         """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
-        begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        begin, end = self._down.serve(flying.begin, flying.end)
         return self._with_near(flying, begin), self._with_near(flying, end)
 
     def _with_near(self, flying: Flying, far: Ints) -> Ints:

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link
-from wanbench.harness.testbeds.virtual import streams
-from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, lasts, segments
-
-Floats = NDArray[np.float64]
+from wanbench.harness.testbeds.virtual import Bools, Floats, Ints, streams
+from wanbench.harness.testbeds.virtual.queues import in_turn, lasts, segments
 
 _PLAUSIBLE_SIGMAS = 6
 
@@ -70,7 +68,7 @@ class PathStreams:
         self._drawn[heads] += counts
         return streams.uniform(self._keys[links], numbers)
 
-    def lost(self, link: int, count: int) -> NDArray[np.bool_]:
+    def lost(self, link: int, count: int) -> Bools:
         """Draw whether each of the next `count` packets of a path is lost."""
         if link in self.bursts:
             in_burst = np.zeros(count, np.bool_)
@@ -80,7 +78,7 @@ class PathStreams:
             return np.zeros(count, np.bool_)
         numbers = self._drawn[link] + np.arange(count, dtype=np.uint64)
         self._drawn[link] += np.uint64(count)
-        lost: NDArray[np.bool_] = streams.uniform(np.full(count, self._keys[link]), numbers) < self.loss[link]
+        lost: Bools = streams.uniform(np.full(count, self._keys[link]), numbers) < self.loss[link]
         return lost
 
     def in_order(self, links: Ints, departure: Ints, jitter: Ints) -> Ints:
@@ -134,13 +132,15 @@ class MessageNoise:
         self._heads = links[order][first]
         self._counts = np.diff(np.r_[first, len(links)]).astype(np.uint64)
 
-    def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
-        """Draw (losses, 1 if the last packet is lost, deviation from the delay) of each message; None is all 0.
+    def draw(self) -> tuple[Ints | None, Ints | None]:
+        """Draw (losses, deviation from the delay) of each message; None is all 0.
+
+        The losses have two rows: the number of lost packets, and 1 if the last one is lost.
 
         Independent losses are counted by packets. In bursts each run of lost packets is one loss, because TCP sends
         all of it again within one round trip, and halves its window once.
         """
-        jitter = losses = tail = None
+        jitter = losses = None
         if self._jitters:
             largest = streams.normal(self._uniform() ** self._one_over_close)
             jitter = np.maximum(np.rint(largest * self._sigma).astype(np.int64), -self._delay)
@@ -148,20 +148,18 @@ class MessageNoise:
             uniform = self._uniform()
             hit = np.flatnonzero(uniform < self._any_lost)
             if len(hit):
-                losses, tail = np.zeros(len(uniform), np.int64), np.zeros(len(uniform), np.int64)
+                losses = np.zeros((2, len(uniform)), np.int64)
                 for i in hit.tolist():
                     quantile, packets = float(uniform[i] / self._any_lost[i]), int(self._packets[i])
-                    losses[i] = lost_packets(quantile, packets, float(self._loss[i]))
+                    losses[0, i] = lost_packets(quantile, packets, float(self._loss[i]))
                     # One draw serves twice: its last digits decide whether the last packet is lost.
-                    tail[i] = (uniform[i] * 1e9) % 1 < losses[i] / packets
+                    losses[1, i] = (uniform[i] * 1e9) % 1 < losses[0, i] / packets
         for i in self._in_bursts:
             packets = int(self._packets[i])
             if lost := self._paths.bursts[int(self._links[i])].of(packets):
-                if losses is None or tail is None:
-                    losses, tail = np.zeros(len(self._links), np.int64), np.zeros(len(self._links), np.int64)
-                losses[i] = 1 + sum(after > before + 1 for before, after in pairwise(lost))
-                tail[i] = lost[-1] == packets - 1
-        return losses, tail, jitter
+                losses = np.zeros((2, len(self._links)), np.int64) if losses is None else losses
+                losses[:, i] = 1 + sum(after > before + 1 for before, after in pairwise(lost)), lost[-1] == packets - 1
+        return losses, jitter
 
     def _uniform(self) -> Floats:
         return self._paths.draw(self._links, self._nth, self._heads, self._counts)

@@ -13,12 +13,9 @@ gap is served there, and only the part that does not fit moves the end of the qu
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wanbench.harness.emulators.plan import Queue
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from wanbench.harness.testbeds.virtual import Ints
 
 _FAR = np.int64(1) << np.int64(61)
 

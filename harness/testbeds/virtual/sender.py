@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
     BURST_NS,
@@ -50,7 +51,6 @@ MAX_TIMEOUT_NS = 120_000_000_000
 PARTS = 32  # of a window
 _DUPLICATES = 3
 _REMEMBERED = 8  # messages of a connection
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,16 +437,11 @@ class Sender:
             self._reduce(sent.nbytes, extra=float(SEGMENT_BYTES) if sent.again else 0.0, least=0.0)
         else:
             self._grow(sent.nbytes, self._path.rtt_ns)
-        if self._recovered():
+        begun = self._recovery or 0
+        if not self.again and all(p.number >= begun and not p.again for p in chain(self.missing, self.flying)):
             if self._reducing:
                 self.window = self.threshold
             self._recovery, self._reducing = None, False
-
-    def _recovered(self) -> bool:
-        begun = self._recovery or 0
-        return not self.again and all(
-            sent.number >= begun and not sent.again for sent in chain(self.missing, self.flying)
-        )
 
     def _reduce(self, acked: float, *, extra: float, least: float) -> None:
         """Proportional rate reduction."""
@@ -584,9 +579,9 @@ class FollowedConnections:
         self._number = np.full(count, -1)  # of the sender in `_all`; -1 if not followed
         self._numbers = itertools.count()
 
-    def among(self, index: Ints) -> NDArray[np.bool_]:
+    def among(self, index: Ints) -> Bools:
         """Which of these connections are followed."""
-        followed: NDArray[np.bool_] = self._number[index] >= 0
+        followed: Bools = self._number[index] >= 0
         return followed
 
     def groups(self, index: Ints, messages: Sequence[NDArray[Any]]) -> list[Group]:

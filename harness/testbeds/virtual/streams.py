@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from wanbench.harness.testbeds.virtual import Floats
+
 Words = NDArray[np.uint64]
 
 _WEYL = np.uint64(0x9E3779B97F4A7C15)

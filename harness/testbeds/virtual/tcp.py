@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wanbench.harness.plan.pacing import ROOM
+from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
     BURST_NS,
@@ -63,8 +64,6 @@ from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
 NEVER = 1 << 60  # nanoseconds: an event at this time does not happen
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _LAST = 8  # messages of a connection that can be on their way
 
 
@@ -144,18 +143,18 @@ class Connections:
         self._last = LastMessages(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
-    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
         """How much longer messages take than their bytes at the rate of their path.
 
         Args:
             index: the connection of each message, all different.
             ready: when each message begins.
             load: their load.
-            losses: number of lost packets of each message; None if no packet is lost.
-            tail_lost: 1 for each message that loses its last packet; None if no packet is lost.
+            losses: number of lost packets of each message, and 1 for each that loses its last packet, shape
+                (2, messages); None if no packet is lost.
         """
         if not self._tcp.ramp:
-            return self._without_windows(ready, load, losses, tail_lost)
+            return self._without_windows(ready, load, losses)
         load = self._at_pace(load)
         messages = self._told_apart(index, ready, load, losses)
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
@@ -164,7 +163,7 @@ class Connections:
         waits = load.flow_bytes > np.minimum(free, room)
         slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
-            slow |= losses > 0
+            slow |= losses[0] > 0
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
@@ -177,7 +176,7 @@ class Connections:
         self._window[index] = after
         self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
         left_ns = np.rint(drained + stall).astype(np.int64)
-        sent = self._follow(groups, index, ready, load, (losses, tail_lost), left_ns)
+        sent = self._follow(groups, index, ready, load, losses, left_ns)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
         return Stall(np.zeros(len(index), np.int64), left_ns)
 
@@ -185,7 +184,7 @@ class Connections:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
         return replace(load, drain_ns=np.rint(load.drain_ns / ROOM).astype(np.int64)) if self.paced else load
 
-    def _covers(self, window: Floats, threshold: Floats, load: Load) -> NDArray[np.bool_]:
+    def _covers(self, window: Floats, threshold: Floats, load: Load) -> Bools:
         """Whether a sender never waits: it is paced, and its window fills the path.
 
         If packets can be lost, a window that has once been reduced is followed, because the next loss depends on it.
@@ -193,7 +192,7 @@ class Connections:
         if not self.paced:
             return np.zeros(len(window), np.bool_)
         fills = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
-        covered: NDArray[np.bool_] = fills & ((load.loss == 0) | np.isinf(threshold))
+        covered: Bools = fills & ((load.loss == 0) | np.isinf(threshold))
         return covered
 
     def _paced_ns(self, index: Ints, window: Floats, load: Load) -> Floats:
@@ -209,15 +208,15 @@ class Connections:
         late: Floats = np.where(limited, np.maximum(sent_ns - load.drain_ns, 0.0), 0.0)
         return late
 
-    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
-        again = np.zeros(len(ready), np.int64) if losses is None else (losses > 0) * load.rtt_ns
-        if tail_lost is not None:
-            again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
+    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None) -> Stall:
+        again = np.zeros(len(ready), np.int64)
+        if losses is not None:
+            again = (losses[0] > 0) * load.rtt_ns + losses[1] * self.probe_ns(load)
         return Stall(again, ready + load.drain_ns + again)
 
     def _told_apart(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> list[NDArray[Any]]:
         """What tells the messages of a round apart. One that draws random numbers is like no other."""
-        draws = np.zeros(len(index), np.bool_) if losses is None else losses > 0
+        draws = np.zeros(len(index), np.bool_) if losses is None else losses[0] > 0
         if not self.paced:
             draws = draws | (load.loss > 0)
         sizes = [load.flow_bytes, load.rtt_ns, load.drain_ns, load.loss, load.buffer_bytes]
@@ -251,7 +250,7 @@ class Connections:
         if isinstance(sender.rules, Cubic):
             self._cubic.update((connection, sender.rules.copy()) for connection in connections.tolist())
 
-    def _pass_idle(self, index: Ints, ready: Ints, load: Load, among: NDArray[np.bool_]) -> None:
+    def _pass_idle(self, index: Ints, ready: Ints, load: Load, among: Bools) -> None:
         """CUBIC's clock stands still while a connection is idle. A sender does this by itself."""
         if not self._cubic:
             return
@@ -262,7 +261,7 @@ class Connections:
 
     def _begin(
         self,
-        slow: NDArray[np.bool_],
+        slow: Bools,
         messages: Sequence[NDArray[Any]],
         index: Ints,
         window: Floats,
@@ -309,16 +308,15 @@ class Connections:
         index: Ints,
         ready: Ints,
         load: Load,
-        lost: tuple[Ints | None, Ints | None],
+        losses: Ints | None,
         left_ns: Ints,
     ) -> Ints:
         """Send messages packet by packet, and set when they leave. Return when all messages of the round are sent."""
-        losses, tail_lost = lost
         sent = left_ns.copy()
         for group in groups:
             i, positions = group.first, group.positions
-            lost_of_it = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
-            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._path(load, i))
+            lost, tail_lost = (0, 0) if losses is None else losses[:, i].tolist()
+            message = Message(float(ready[i]), float(load.flow_bytes[i]), lost, bool(tail_lost), self._path(load, i))
             left_ns[positions] = self._followed.send(group.followed, int(index[i]), message)
             self._last.replace(index[positions], left_ns[positions], load.rtt_ns[positions])
             sent[positions] = round(group.followed.sender.sent_ns)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.workloads.comm.blocks import chunk_count
 
 PAIRS = "direct pairs"  # the connections of all operations of `direct`

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from wanbench.harness.plan.law import GLOO_OPERATIONS_PER_CHANNEL, gloo_rounds
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import Connections
 
 _NOTE_BYTES = 48

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Rounds
 from wanbench.harness.testbeds.virtual.collectives.direct import Direct
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 
 
 class Hierarchical(Plan):
     def __init__(self, network: VirtualNetwork, nbytes: int) -> None:
         super().__init__(network, nbytes)
-        self._sites, leaders, self._site = np.unique(network.site_of, return_index=True, return_inverse=True)
+        _, leaders, self._site = np.unique(network.site_of, return_index=True, return_inverse=True)
         self._by_site = np.argsort(self._site, kind="stable")
         self._starts = np.flatnonzero(np.r_[True, np.diff(self._site[self._by_site]) != 0])
-        self._leaders = leaders
         self._across = Direct(network, nbytes, leaders) if len(leaders) > 1 else None
         local = network.delay[:: network.sites + 1][network.site_of].copy()
         local[leaders] = 0

@@ -15,9 +15,8 @@ from virtual_world import MS, NO_RAMP, star
 
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.rep.train import measure
-from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.simulate import simulate
+from wanbench.harness.testbeds.virtual.simulate import ChangingNetwork, simulate
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
