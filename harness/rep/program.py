@@ -20,7 +20,7 @@ from wanbench.harness.errors import HostError
 from wanbench.harness.plan.repetition import Command
 from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import WorkerDied
-from wanbench.harness.testbeds.conversation import OfProgram
+from wanbench.harness.testbeds.messages import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.harness.timeline.schedule import Schedule

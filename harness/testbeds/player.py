@@ -93,8 +93,8 @@ class Player:
         if self._origin is None or self._stopped:
             return ""
         with self._condition:
-            places = self._schedule.resolved(self._steps).cut_off(self._now() - self._origin)
-        return f"cut off by the timeline: {', '.join(places)}" if places else ""
+            outages = self._schedule.resolved(self._steps).cut_off(self._now() - self._origin)
+        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
 
     def record(self) -> TimelineRecord:
         """Return what happened, and when the awaited steps of rank 0 ended. Call it after `stop`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import Trained, Training, WorkerDied
-from wanbench.harness.testbeds.conversation import OfJob
+from wanbench.harness.testbeds.messages import OfJob
 from wanbench.harness.testbeds.player import Player
 from wanbench.workloads.process.finished import FinishedJob
 
@@ -35,8 +35,8 @@ def train(slot: WorkerSlot, training: Training) -> Trained:
         _follow(slot, training, talks, trained, player)
         for handle in handles:
             handle.send({"cmd": "leave"})
-        left = _await(slot, training, talks, "left")
-        trained.changed = {rank: message["changed"] for rank, message in left.items()}
+        goodbyes = _await(slot, training, talks, "left")
+        trained.changed = {rank: message["changed"] for rank, message in goodbyes.items()}
         trained.stats = slot.emulator.stats()
         if trained.stats.changed or any(trained.changed.values()):
             slot.discard()
