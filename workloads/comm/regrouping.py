@@ -413,8 +413,8 @@ class Regrouping:
     def _agree(self, steps: int | None, port: int, limit: float) -> Decision:
         """Return the decision of the lowest living worker. Raises: _AgainError, Minority."""
         own = Join(self._group, self._rank, self._epoch, steps, port)
-        others = {rank: host for rank, host in enumerate(self._hosts) if rank != self._rank}
-        with closing(Calls(others, asdict(own), self._deadline_s)) as calls:
+        hosts = {rank: host for rank, host in enumerate(self._hosts) if rank != self._rank}
+        with closing(Calls(hosts, asdict(own), self._deadline_s)) as calls:
             while time.monotonic() < limit:
                 decision = self._answered(calls) or self._decide(own, calls, self._reception.callers())
                 if decision is not None:

@@ -117,8 +117,8 @@ def failure(error: Exception) -> dict[str, Any]:
     """Return the message that tells of an error."""
     kind = type(error).__name__
     # Our own errors are sentences. A user's KeyError needs its name to be understood.
-    ours = type(error).__module__ != "builtins"
-    return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
+    own = type(error).__module__ != "builtins"
+    return {"error": str(error) if own else f"{kind}: {error}", "kind": kind}
 
 
 def listen(path: Path) -> socket.socket:

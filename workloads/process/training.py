@@ -344,16 +344,16 @@ class _Mortal:
 
     def start(self, job: Job) -> None:
         """Fork a trainer."""
-        ours, theirs = socket.socketpair()
+        near, far = socket.socketpair()
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            ours.close()
+            near.close()
             self._channel.close()
-            self._live(parent, Channel(theirs), job)
-        theirs.close()
-        ours.setblocking(False)  # it can be killed in the middle of a message
-        self._trainer = Channel(ours)
+            self._live(parent, Channel(far), job)
+        far.close()
+        near.setblocking(False)  # it can be killed in the middle of a message
+        self._trainer = Channel(near)
 
     def _live(self, parent: int, channel: Channel, job: Job) -> NoReturn:
         """Be the trainer."""
