@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,17 @@ class Channel:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._searched = 0
-        return _message(line)
+        with suppress(ValueError, RecursionError):
+            message = json.loads(line)
+            if isinstance(message, dict):
+                return message
+        raise ControlError(f"control channel: expected a JSON object, got {_shown(line)}")
+
+    def messages(self) -> Iterator[dict[str, Any] | None]:
+        """Yield the next message, and those that were read ahead. Raises: as `recv`."""
+        yield self.recv()
+        while self.pending():
+            yield self.recv()
 
     def pending(self) -> bool:
         """True if a complete message has been read ahead, so `recv` will not block."""
@@ -159,16 +169,6 @@ def short_name(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
-
-
-def _message(line: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        raise ControlError(f"control channel: expected a JSON object, got {_shown(line)}") from None
-    if not isinstance(message, dict):
-        raise ControlError(f"control channel: expected a JSON object, got {_shown(line)}")
-    return message
 
 
 def _shown(line: bytes) -> str:

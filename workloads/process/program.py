@@ -139,13 +139,10 @@ class _Processes:
             readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
             for end in [fd for fd in readable if fd in self._running]:
                 self._ended(end)
-            while self._channel.fileno() in readable:
-                message = self._channel.recv()
+            for message in self._channel.messages() if self._channel.fileno() in readable else ():
                 if message is None:
                     return False
                 self._obey(message)
-                if not self._channel.pending():
-                    break
         return True
 
     def _obey(self, message: dict[str, Any]) -> None:

@@ -388,17 +388,13 @@ class _Mortal:
         readable, _, _ = select.select(channels, [], [])
         if self._trainer in readable:
             self._pass_on()
-        if self._channel not in readable:
-            return True
-        while True:
-            message = self._channel.recv()
+        for message in self._channel.messages() if self._channel in readable else ():
             if message is None:
                 raise SystemExit(0)
             if text(message, "cmd") == "leave":
                 return False
             self._obey(message)
-            if not self._channel.pending():
-                return True
+        return True
 
     def _obey(self, message: dict[str, Any]) -> None:
         command = message["cmd"]
@@ -438,24 +434,20 @@ class _Mortal:
     def _pass_on(self, *, killed: bool = False) -> None:
         """Pass on what the trainer says, or note that it has ended."""
         assert self._trainer is not None
-        read = True
-        while read or self._trainer.pending():
-            read = False
-            try:
-                message = self._trainer.recv()
-            except BlockingIOError:  # a part of one
-                return
-            if message is None:
-                self._note_end(killed=killed)
-                return
-            if message.get("event") == "rows":
-                for row in message["rows"]:
-                    self._rows.add(row)
-                continue
-            self._ended = self._ended or "error" in message or message.get("event") in ("finished", "stopped")
-            if message.get("event") == "warm":
-                self._before = self._counters()
-            self._say(message)
+        with suppress(BlockingIOError):  # a part of a message has arrived
+            for message in self._trainer.messages():
+                if message is None:
+                    self._note_end(killed=killed)
+                    return
+                event = message.get("event")
+                if event == "rows":
+                    for row in message["rows"]:
+                        self._rows.add(row)
+                    continue
+                self._ended = self._ended or "error" in message or event in ("finished", "stopped")
+                if event == "warm":
+                    self._before = self._counters()
+                self._say(message)
 
     def _note_end(self, *, killed: bool) -> None:
         """The trainer has hung up, which it does when it ends."""
