@@ -63,13 +63,9 @@ class RingComm(DirectComm):
             reduction: how a sum is computed.
         """
         work = self._begin(_Turns(self, name, [chunks_of(piece) for piece in pieces], adding, reduction))
-        work.then(self._tell)
+        # Tell all ranks of a failure: only the next one would see it.
+        work.then(lambda error: None if error is None else self.give_up(error))
         return work
-
-    def _tell(self, error: str | None) -> None:
-        """Tell all ranks of a failure: only the next one would see it."""
-        if error is not None:
-            self.give_up(error)
 
 
 class _Turns(Operation):

@@ -8,10 +8,10 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import wraps
+from functools import cached_property, wraps
 from multiprocessing.util import Finalize
 from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -48,8 +48,11 @@ def or_gloo(name: str, *, several: bool = False) -> Callable[[Callable[..., Any]
         def call(self: WanGroup, *arguments: Any, **options: Any) -> Any:
             if carried(arguments) and not (several and len(arguments[0]) > 1):
                 return method(self, *arguments, **options)
+            if not by_gloo:
+                atexit.register(_report)
+            by_gloo[name] += 1
             given = [argument for argument in arguments if argument is not None]
-            return getattr(self._elsewhere.group(name), method.__name__)(*given, **options)
+            return getattr(self._gloo, method.__name__)(*given, **options)
 
         return call
 
@@ -63,30 +66,12 @@ def carried(arguments: Any) -> bool:
     return not isinstance(arguments, Sequence) or all(map(carried, arguments))
 
 
-class Elsewhere:
-    """The gloo group that carries operations on several tensors, or tensors that are sparse or not in this memory.
-
-    It is formed when it is first needed.
-    """
-
-    counts: ClassVar[Counter[str]] = Counter()
-
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
-        self._arguments = PrefixStore("gloo", store), rank, size, timeout
-        self._group: ProcessGroupGloo | None = None
-
-    def group(self, operation: str) -> Any:
-        """The group, for one operation, which is counted."""
-        if not self.counts:
-            atexit.register(_report)
-        self.counts[operation] += 1
-        if self._group is None:
-            self._group = ProcessGroupGloo(*self._arguments)
-        return self._group
+by_gloo: Counter[str] = Counter()
+"""The calls that gloo has carried in this process, which are printed at its exit."""
 
 
 def _report() -> None:
-    counts = ", ".join(f"{number} {name}" for name, number in sorted(Elsewhere.counts.items()))
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(by_gloo.items()))
     print(f"wan: carried by gloo, because tensors were sparse, on a GPU or several: {counts}", file=sys.stderr)
 
 
@@ -118,7 +103,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
-        self._store, self._timeout, self._name, self._about = store, timeout, "", ""
+        self._store, self._timeout, self._name = store, timeout, ""
         self._coalesced: list[GroupWork] | None = None
         self._collectives: weakref.WeakSet[GroupWork] = weakref.WeakSet()
         self._issued = 0
@@ -130,14 +115,18 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _set_sequence_number_for_group(self) -> None:
         """Connect to all ranks. Torch calls this last."""
         world = list(self.options.global_ranks_in_group) or list(range(self.size()))
-        store = agreed(self._store, self.rank(), world, self._timeout.total_seconds())
-        self._elsewhere = Elsewhere(store, self.rank(), self.size(), self._timeout)
-        self._comm: DirectComm = join(store, self.rank(), world, settings(), self._timeout.total_seconds())
+        self._agreed = agreed(self._store, self.rank(), world, self._timeout.total_seconds())
+        self._comm: DirectComm = join(self._agreed, self.rank(), world, settings(), self._timeout.total_seconds())
         # A process that multiprocessing has started does not run what atexit knows, but this.
         Finalize(None, _leave, args=(weakref.ref(self),), exitpriority=0)
 
     def _get_sequence_number_for_group(self) -> int:
         return self._issued
+
+    @cached_property
+    def _gloo(self) -> ProcessGroupGloo:
+        """The group of gloo, which is formed when it is first needed."""
+        return ProcessGroupGloo(PrefixStore("gloo", self._agreed), self.rank(), self.size(), self._timeout)
 
     def shutdown(self) -> None:
         """Leave the group: the others finish what they have begun."""
@@ -170,20 +159,13 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _set_group_name(self, name: str) -> None:
         self._name = name
 
-    def _set_group_desc(self, about: str) -> None:
-        self._about = about
-
-    setGroupName, setGroupDesc = _set_group_name, _set_group_desc
+    setGroupName = _set_group_name
 
     def getGroupName(self) -> str:
         """The name that torch gave it."""
         return self._name
 
-    def getGroupDesc(self) -> str:
-        """The description that its maker gave it."""
-        return self._about
-
-    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+    group_name = property(getGroupName)
 
     def get_group_store(self) -> Store:
         """The store of this group."""
@@ -385,20 +367,17 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         return self._message([part], tensors, Staging())
 
     @or_gloo("recv")
-    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
-        """Receive a tensor from a rank."""
-        return self._recv(tensors, src, tag)
-
-    @or_gloo("recv")
-    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
-        """Receive a tensor from any rank."""
-        return self._recv(tensors, None, tag)
-
-    def _recv(self, tensors: Tensors, src: int | None, tag: int) -> Any:
+    def recv(self, tensors: Tensors, src: int | None, tag: int = 0) -> Any:
+        """Receive a tensor from a rank; None: from any."""
         (tensor,) = tensors
         staging = Staging()
         part = self._comm.recv(staging.filled(tensor), src, checked(tag))
         return self._message([part], tensors, staging)
+
+    @or_gloo("recv")
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
+        """Receive a tensor from any rank."""
+        return self.recv(tensors, None, tag)
 
     # ---------------------------------------------------------------- several operations as one
 

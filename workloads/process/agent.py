@@ -52,25 +52,25 @@ def main(arguments: Sequence[str]) -> int:
     return int(answer["code"])
 
 
-def serve(sock: socket.socket, environment: Mapping[str, str], cwd: str) -> None:
-    """Run the commands of all callers, until the socket is shut down."""
-    while True:
-        try:
-            caller, _ = sock.accept()
-        except OSError:
-            return
-        threading.Thread(target=_attend, args=(Channel(caller), environment, cwd), daemon=True).start()
-
-
-def _attend(channel: Channel, environment: Mapping[str, str], cwd: str) -> None:
+def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> None:
     """Run the command of one caller. It is killed if the caller ends."""
+    channel = Channel(caller)
     descriptors: list[int] = []
     try:
         request = channel.recv()
         if request is None:
             return
         descriptors = [channel.take_fd() for _ in range(3)]
-        process = _start(str(request["command"]), descriptors, environment, cwd)
+        given, out, err = descriptors
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", str(request["command"])],
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            env=dict(environment),
+            cwd=cwd,
+            start_new_session=True,
+        )
         while descriptors:
             os.close(descriptors.pop())
         watching = threading.Thread(target=_watch, args=(channel, process), daemon=True)
@@ -88,21 +88,6 @@ def _attend(channel: Channel, environment: Mapping[str, str], cwd: str) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         channel.close()
-
-
-def _start(
-    command: str, descriptors: Sequence[int], environment: Mapping[str, str], cwd: str
-) -> subprocess.Popen[bytes]:
-    given, out, err = descriptors
-    return subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        stdin=given,
-        stdout=out,
-        stderr=err,
-        env=dict(environment),
-        cwd=cwd,
-        start_new_session=True,
-    )
 
 
 def _watch(channel: Channel, process: subprocess.Popen[bytes]) -> None:

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,16 @@ def dial(address: Path | tuple[str, int], patience_s: float = 0.0) -> socket.soc
             time.sleep(_RETRY_S)
         else:
             return sock
+
+
+def attend(listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    """Serve each caller of a socket in a thread of its own, until the socket is shut down."""
+    while True:
+        try:
+            caller, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=serve, args=(caller,), daemon=True).start()
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Heartbeat:
         now = time.monotonic_ns()
         self._note(meter.read(now) for meter in self._meters)
         if self._programs is not None:
-            self._note(self._programs.still_stopped(now))
+            self._note(Lost(STOPPED, since_ns, now) for since_ns in self._programs.since_ns.values())
 
     def _note(self, losses: Iterable[Lost]) -> None:
         for lost in losses:
@@ -141,6 +141,7 @@ class _Programs:
     """The other processes of this machine, which share its PID namespace, and since when those stopped are.
 
     Attributes:
+        since_ns: of those that are stopped, since when.
         waited_ns: how long the main thread of each has waited for a processor, when it was last read.
     """
 
@@ -148,7 +149,7 @@ class _Programs:
         self.waited_ns: dict[str, int] = {}
         self._machine = os.readlink("/proc/self/ns/pid")
         self._pids: set[str] = set()
-        self._since_ns: dict[str, int] = {}
+        self.since_ns: dict[str, int] = {}
 
     def stopped(self, now_ns: int, *, look: bool) -> Iterator[Lost]:
         """Yield the processes that a signal or a debugger had stopped and that run again, or have ended."""
@@ -157,15 +158,11 @@ class _Programs:
             for pid in self._pids:
                 with suppress(OSError, IndexError, ValueError):
                     self.waited_ns[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-        for pid in self._pids | set(self._since_ns):
+        for pid in self._pids | set(self.since_ns):
             if _state(pid) in ("T", "t"):
-                self._since_ns.setdefault(pid, now_ns)
-            elif pid in self._since_ns:
-                yield Lost(STOPPED, self._since_ns.pop(pid), now_ns)
-
-    def still_stopped(self, now_ns: int) -> Iterator[Lost]:
-        """Yield those that are stopped now."""
-        yield from (Lost(STOPPED, since_ns, now_ns) for since_ns in self._since_ns.values())
+                self.since_ns.setdefault(pid, now_ns)
+            elif pid in self.since_ns:
+                yield Lost(STOPPED, self.since_ns.pop(pid), now_ns)
 
     def _look(self) -> Iterator[str]:
         this = os.readlink("/proc/self")

@@ -26,7 +26,7 @@ from typing import Any
 from wanbench.workloads import imported
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process import agent, configuration
-from wanbench.workloads.process.control import Channel, ControlError, dial, listen, text
+from wanbench.workloads.process.control import Channel, ControlError, attend, dial, listen, text
 from wanbench.workloads.process.finished import Counters, FinishedProgram, Processor
 from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.isolation import kill_programs
@@ -67,8 +67,8 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
-        for _, serves in services:
-            threading.Thread(target=serves, daemon=True).start()
+        for service in services:
+            threading.Thread(target=attend, args=service, daemon=True).start()
         if not processes.watch():
             raise SystemExit(0)
     finally:
@@ -232,23 +232,25 @@ def _start(spec: dict[str, Any], cwd: str, given: int, out: int, err: int) -> su
 # ---------------------------------------------------------------- commands of other workers, and the rendezvous
 
 
-def _services(request: dict[str, Any]) -> list[tuple[socket.socket, Callable[[], None]]]:
-    """Open the sockets of this worker. Return each with what serves it.
+_Service = tuple[socket.socket, Callable[[socket.socket], None]]
+
+
+def _services(request: dict[str, Any]) -> list[_Service]:
+    """Open the sockets of this worker. Return each with what serves a caller.
 
     `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which get `agent_env`.
     A worker that has one runs until it is signalled, unless it has processes.
     """
-    services: list[tuple[socket.socket, Callable[[], None]]] = []
+    services: list[_Service] = []
     if request["door"] is not None:
-        door = _open_door(request)
-        services.append((door, partial(_serve_door, door, request)))
+        services.append((_open_door(request), partial(_join, request)))
     if request.get("agent"):
         sock, environment = listen(Path(request["agent"])), _environment(request, request["agent_env"])
-        services.append((sock, partial(agent.serve, sock, environment, request["cwd"])))
+        services.append((sock, partial(agent.serve, environment, request["cwd"])))
     return services
 
 
-def _close(services: Iterable[tuple[socket.socket, Callable[[], None]]]) -> None:
+def _close(services: Iterable[_Service]) -> None:
     for listener, _ in services:
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
@@ -266,16 +268,7 @@ def _open_door(request: dict[str, Any]) -> socket.socket:
     return sock
 
 
-def _serve_door(door: socket.socket, request: dict[str, Any]) -> None:
-    while True:
-        try:
-            near, _ = door.accept()
-        except OSError:
-            return
-        threading.Thread(target=_join, args=(near, request), daemon=True).start()
-
-
-def _join(near: socket.socket, request: dict[str, Any]) -> None:
+def _join(request: dict[str, Any], near: socket.socket) -> None:
     """Connect both ends, and copy until both sides have finished."""
     far = _dial(request)
     if far is None:

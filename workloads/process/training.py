@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import time
 import traceback
 import zlib
@@ -22,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import FileStore
@@ -36,14 +35,14 @@ from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.membership import Alone, Minority
-from wanbench.workloads.comm.regrouping import Regrouping
 from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Hooks, run
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
 from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.process.heartbeat import Heartbeat
-from wanbench.workloads.process.namespace import die_with_parent
+from wanbench.workloads.process.namespace import fork
+from wanbench.workloads.process.regrouping import Regrouping
 
 ROW_INTERVAL_S = 1.0
 
@@ -92,7 +91,8 @@ class Trainer:
             expect(self._channel, "go")
         # A row that has left is known, even if the trainer is killed next; `run_mortal` sends them in batches.
         rows = RowStream(self._channel, self._job.told_steps, ROW_INTERVAL_S if self._membership is None else 0.0)
-        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), self._evaluating, self._windows)
+        evaluating = partial(self._tell, "evaluating")  # many evaluations are no hang
+        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), evaluating, self._windows)
         try:
             outcome = run(self._job, self._comm, MonotonicClock(), hooks, membership=self._membership)
         finally:
@@ -112,9 +112,6 @@ class Trainer:
             self._tell("warm", now_ns=time.monotonic_ns())
         else:
             self._begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
-
-    def _evaluating(self) -> None:
-        self._tell("evaluating")  # many evaluations are no hang
 
     def _windows(self) -> int:
         self._tell("warming")  # nor is a long warm-up
@@ -345,37 +342,31 @@ class _Mortal:
     def start(self, job: Job) -> None:
         """Fork a trainer."""
         near, far = socket.socketpair()
-        parent = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
+
+        def train() -> int:
             near.close()
             self._channel.close()
-            self._live(parent, Channel(far), job)
+            return self._live(Channel(far), job)
+
+        self._pid = fork(train, os.getpid())
         far.close()
         near.setblocking(False)  # it can be killed in the middle of a message
         self._trainer = Channel(near)
 
-    def _live(self, parent: int, channel: Channel, job: Job) -> NoReturn:
-        """Be the trainer."""
-        status = 1
+    def _live(self, channel: Channel, job: Job) -> int:
+        """Be the trainer. Return its exit status."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        faulthandler.register(signal.SIGUSR1, all_threads=False)
         try:
-            die_with_parent(parent)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            faulthandler.register(signal.SIGUSR1, all_threads=False)
             self._train(channel, job, self._before)
-            status = 0
         except Minority as error:
             channel.send({"cmd": "job", "event": "stopped", "reason": str(error)})
-            status = 0
         except Exception as error:
             traceback.print_exc()
             channel.send(failure(error))
-        finally:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+            return 1
+        return 0
 
     def pass_signal(self, number: int, frame: object) -> None:
         """Pass a signal to the trainer."""
