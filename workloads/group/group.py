@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import cached_property, wraps
+from functools import wraps
 from multiprocessing.util import Finalize
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -52,7 +52,7 @@ def or_gloo(name: str, *, several: bool = False) -> Callable[[Callable[..., Any]
                 atexit.register(_report)
             by_gloo[name] += 1
             given = [argument for argument in arguments if argument is not None]
-            return getattr(self._gloo, method.__name__)(*given, **options)
+            return getattr(self.gloo(), method.__name__)(*given, **options)
 
         return call
 
@@ -104,6 +104,7 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._store, self._timeout, self._name = store, timeout, ""
+        self._gloo: ProcessGroupGloo | None = None
         self._coalesced: list[GroupWork] | None = None
         self._collectives: weakref.WeakSet[GroupWork] = weakref.WeakSet()
         self._issued = 0
@@ -123,10 +124,12 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _get_sequence_number_for_group(self) -> int:
         return self._issued
 
-    @cached_property
-    def _gloo(self) -> ProcessGroupGloo:
+    def gloo(self) -> ProcessGroupGloo:
         """The group of gloo, which is formed when it is first needed."""
-        return ProcessGroupGloo(PrefixStore("gloo", self._agreed), self.rank(), self.size(), self._timeout)
+        if self._gloo is None:
+            store = PrefixStore("gloo", self._agreed)
+            self._gloo = ProcessGroupGloo(store, self.rank(), self.size(), self._timeout)
+        return self._gloo
 
     def shutdown(self) -> None:
         """Leave the group: the others finish what they have begun."""

@@ -49,12 +49,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
     with the "due_ns" of the request and "at_ns", the time of the effect.
 
     Args:
-        request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
-            "hook": `workloads.loop.stepping`), cwd, imports (the file for notes of the modules that they import), door
-            (path of the Unix socket; None if the rendezvous crosses the network), port, host (True on the worker whose
-            program opens the rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr.
-            With `stdin` there is another one before, for the first process. With `inherit`, each env is added to the
-            environment of this process. `agent` and `agent_env`: see `_services`.
+        request: as `_Processes` and `_services` describe it.
         counters: a function without arguments, called before and after the program.
 
     Raises:
@@ -98,7 +93,11 @@ class _Processes:
     """The processes of this worker, from their first start until the last one ends.
 
     Args:
-        channel: holds the descriptors for the outputs, which arrived with `request`.
+        channel: holds the descriptors that arrived with `request`: for each process its stdout and its stderr, and
+            before them, with `stdin`, the input of the first process.
+        request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
+            "hook": `workloads.loop.stepping`), cwd, imports (the file for notes of the modules that they import). With
+            `inherit`, each env is added to the environment of this process.
     """
 
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
@@ -238,8 +237,10 @@ _Service = tuple[socket.socket, Callable[[socket.socket], None]]
 def _services(request: dict[str, Any]) -> list[_Service]:
     """Open the sockets of this worker. Return each with what serves a caller.
 
-    `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which get `agent_env`.
-    A worker that has one runs until it is signalled, unless it has processes.
+    `door` is the path of the Unix socket to the rendezvous, None if that crosses the network; `port` is the rendezvous'
+    own, and `host` is true on the worker whose program opens it. `agent` is the path of the socket for commands of
+    other workers (`workloads.process.agent`), which get `agent_env`. A worker that has one runs until it is signalled,
+    unless it has processes.
     """
     services: list[_Service] = []
     if request["door"] is not None:
