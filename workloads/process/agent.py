@@ -33,23 +33,25 @@ def main(arguments: Sequence[str]) -> int:
         if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and rest:
             rest.pop(0)
     if len(rest) < 2:
-        print("wanbench agent: expected HOST COMMAND...", file=sys.stderr)
-        return 255
+        return _refused("expected HOST COMMAND...")
     host, hosts = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
     if host not in hosts:
-        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(hosts)}", file=sys.stderr)
-        return 255
+        return _refused(f"{host}: no such worker; expected one of {', '.join(hosts)}")
     try:
         channel = Channel(dial(folder / host, _PATIENCE_S))  # the worker can start later
         channel.send({"command": " ".join(rest[1:])}, fds=[0, 1, 2])
         answer = channel.recv()
     except OSError as error:
-        print(f"wanbench agent: {host}: {error.strerror}", file=sys.stderr)
-        return 255
+        return _refused(f"{host}: {error.strerror}")
     if answer is None or "error" in answer:
-        print(f"wanbench agent: {host}: {answer['error'] if answer else 'the worker ended'}", file=sys.stderr)
-        return 255
+        return _refused(f"{host}: {answer['error'] if answer else 'the worker ended'}")
     return int(answer["code"])
+
+
+def _refused(reason: str) -> int:
+    """Print the reason, and return the exit status of an ssh that could not run a command."""
+    print(f"wanbench agent: {reason}", file=sys.stderr)
+    return 255
 
 
 def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> None:
