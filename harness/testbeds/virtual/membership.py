@@ -1,4 +1,4 @@
-"""Who takes part, on the simulated clock: the protocol of `workloads.comm.regrouping` by its delays.
+"""Who takes part, on the simulated clock: the protocol of `workloads.process.regrouping` by its delays.
 
 A killed worker's system closes its connections, so each peer notices after the delay of the path from it. Whoever
 notices gives the epoch up, which the others hear after the delay of the path from there. To regroup, a worker calls all
