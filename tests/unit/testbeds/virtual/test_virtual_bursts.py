@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from virtual_world import MS, NO_RAMP, star
 
-from wanbench.harness.errors import SpecError
-from wanbench.harness.testbeds.virtual import noise
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.tcp import Connections
@@ -112,14 +110,3 @@ def test_a_path_whose_bursts_change_begins_anew_with_other_losses():
     carried = paths.bursts[1]
     paths.update(NETWORK)
     assert paths.bursts[1] is carried
-
-
-def test_an_impairment_that_is_not_simulated_is_refused(monkeypatch):
-    monkeypatch.setattr(noise, "_NOT_SIMULATED", ["loss_burst"])
-    words = 'network: loss_burst is not simulated; set run.testbed = "netns", or remove it'
-    with pytest.raises(SpecError) as error:
-        PathStreams(NETWORK, seed=0)
-    assert str(error.value) == words
-    paths = PathStreams(star([1, 1, 1], 40), seed=0)
-    with pytest.raises(SpecError, match="loss_burst"):  # as a change of a timeline would
-        paths.update(NETWORK)
