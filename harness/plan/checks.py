@@ -143,7 +143,7 @@ def _check_simulated(cell: TrainingCell, where: str) -> None:
         return
     network = cell.emulated_network
     _refuse_impairments(network, names, f"{where}: network")
-    for index, changed in Schedule(cell.changes, network, cell.profile, cell.rate_scale).alone():
+    for index, changed in Schedule(cell.changes, network, cell.profile, cell.rate_scale).networks_alone():
         _refuse_impairments(changed, names, f"{where}: timeline.{index}")
 
 
