@@ -148,14 +148,14 @@ def default_of(item: Field[Any]) -> object:
 
 def unknown_or_missing(cls: type[Parameters], params: Mapping[str, object]) -> None:
     """Check the names of parameters. Raises: ValueError: of type `cls.error`: one is unknown or missing."""
-    known = {name: typename_of(item) for name, item in cls.parameters().items()}
+    items = cls.parameters()
     for name in params:
-        if name not in known:
-            near, valid = did_you_mean(name, known), ", ".join(known) or "none"
+        if name not in items:
+            near, valid = did_you_mean(name, items), ", ".join(items) or "none"
             raise cls.error(f"{cls.noun} '{cls.kind}' has no parameter '{name}'{near} (it takes {valid})")
-    for name, item in cls.parameters().items():
+    for name, item in items.items():
         if default_of(item) is MISSING and name not in params:
-            raise cls.error(f"{cls.noun} '{cls.kind}' needs parameter '{name}' ({known[name]})")
+            raise cls.error(f"{cls.noun} '{cls.kind}' needs parameter '{name}' ({typename_of(item)})")
 
 
 def describe(cls: type[Parameters]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, plan_bucke
 from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
 from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.compute.slowdown import Slowdowns
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.tensors import ParameterTensor

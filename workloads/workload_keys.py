@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wanbench.netprofiles.errors import UnitError, did_you_mean
 from wanbench.netprofiles.units import Delay
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE, Shards
 
 KINDS = ("name", "params", "model", "command")

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
     from wanbench.workloads.models.residual import ResNet
 
-DATASET = "CIFAR-10"
-STEP_TIME_S = 0.1
-"""Assumed: the order of magnitude of a batch on a GPU of 2016. For your own hardware, set step_time."""
-
 WIDTHS = (16, 32, 64)
 BLOCKS = 18
 CLASSES = 10
@@ -70,6 +66,5 @@ def make(portion: Portion) -> Learner:
     data = cifar10.read(portion.folder)
     module = network()
     initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet110-cifar10", "init")))
-    mine = portion.indices(data.train_labels)
-    samples = cifar10.batches(data, portion.batch_size, portion.random(), mine)
-    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: cifar10.accuracy(module, data))
+    samples = cifar10.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
+    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: data.accuracy(module))

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
     from wanbench.workloads.models.residual import ResNet
 
-DATASET = "ImageNet"
-
 BLOCKS = (3, 4, 6, 3)
 EXPANSION = 4
 CLASSES = 1000

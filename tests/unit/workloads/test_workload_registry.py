@@ -8,7 +8,7 @@ import torch
 from training_alone import FakeClock
 
 from wanbench.workloads.compute.task import EmulatedTask, LearningTask
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.learner import LearnerError
 from wanbench.workloads.registry import info, make_task
