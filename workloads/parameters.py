@@ -76,11 +76,12 @@ class Parameters:
         typename = typename_of(item)
         if typename not in _TYPES:
             return
-        right_type = isinstance(value, _TYPES[typename]) and (typename == "bool" or not isinstance(value, bool))
-        bounds = [item.metadata[key] for key in ("bound", "choice") if key in item.metadata]
-        if not (right_type and all(bound.holds(value) for bound in bounds)):
-            words = [_WORDS[typename] if "choice" not in item.metadata else "", *(bound.words for bound in bounds)]
-            self.refuse(name, value, ", ".join(word for word in words if word))
+        types, word = _TYPES[typename]
+        right_type = isinstance(value, types) and (typename == "bool" or not isinstance(value, bool))
+        bound: Interval | Choice | None = item.metadata.get("bound")
+        if not (right_type and (bound is None or bound.holds(value))):
+            words = [*([] if isinstance(bound, Choice) else [word]), *([] if bound is None else [bound.words])]
+            self.refuse(name, value, ", ".join(words))
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def between(least: float, most: float, *, open_below: bool = False, open_above: 
 
 def one_of(*allowed: str) -> Mapping[str, Any]:
     """Metadata for a parameter that is one of several words: `form: str = field(metadata=one_of("a", "b"))`."""
-    return {"choice": Choice(allowed)}
+    return {"bound": Choice(allowed)}
 
 
 def default_of(item: Field[Any]) -> object:
@@ -177,15 +178,9 @@ def typename_of(item: Field[Any]) -> str:
     return item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
 
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "bool": (bool,),
-}
-_WORDS: Mapping[str, str] = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a string"),
+    "bool": ((bool,), "true or false"),
 }

@@ -127,9 +127,7 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
     if kind == "command":
         raise WorkloadError("workload.command: the compute of a program is not known before it runs")
     _check_division(spec, train)
-    if kind == "model":
-        return _by_model(spec, _learner(spec, 0, 1, 0, train))
-    return _without_model(spec)
+    return _described(spec, _users_learner(spec, 0, 1, 0, train) if kind == "model" else None)
 
 
 def check_data(spec: Mapping[str, object]) -> None:
@@ -150,10 +148,14 @@ def check_data(spec: Mapping[str, object]) -> None:
 
 def data_folder(spec: Mapping[str, object]) -> Path | None:
     """Return the folder of the data set: `data`, or a default below $WANBENCH_DATA or `data`; None if it needs none."""
+    if "data" in spec:
+        folder = spec["data"]
+        if not isinstance(folder, str) or not folder:
+            raise WorkloadError(f"workload.data: expected a folder, got {folder!r}")
+        return Path(folder).expanduser()
     builtin = BUILTINS.get(str(spec.get("name")))
-    given = workload_keys.data_folder(spec)
-    if given is not None or builtin is None or builtin.folder is None:
-        return given
+    if builtin is None or builtin.folder is None:
+        return None
     return Path(os.environ.get("WANBENCH_DATA") or "data") / builtin.folder
 
 
@@ -192,7 +194,8 @@ def make_task(
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
-    workload, learner = _with_learner(spec, rank, world_size, seed, {} if train is None else train)
+    learner = _learner(spec, rank, world_size, seed, {} if train is None else train)
+    workload = _described(spec, learner)
     buckets = workload.buckets(bucket_bytes)
     emulated, slowdowns = None, Slowdowns(slow) if slow else None
     if workload.step_time_s is not None:
@@ -209,48 +212,50 @@ def make_task(
     return task
 
 
-def _with_learner(
+def _learner(
     spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
-) -> tuple[WorkloadInfo, Learner | None]:
-    """Return the workload with the learner of one worker; None if it trains no model."""
+) -> Learner | None:
+    """Return the learner of one worker; None if the workload trains no model."""
     if workload_keys.kind_of(spec, train) == "model":
-        learner = _learner(spec, rank, world_size, seed, train)
-        return _by_model(spec, learner), learner
-    workload, builtin = _without_model(spec), BUILTINS.get(str(spec.get("name")))
+        return _users_learner(spec, rank, world_size, seed, train)
+    builtin = BUILTINS.get(str(spec.get("name")))
     if builtin is None or builtin.make is None:
-        return workload, None
+        return None
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
-    return workload, builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
+    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
 
 
-def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
-    """Check that only built-in data sets are divided here."""
-    ours = {name: builtin for name, builtin in BUILTINS.items() if builtin.make is not None}
-    if "shards" in train and spec.get("name") not in ours:
-        raise WorkloadError(f"train.shards: only {', '.join(ours)} take it; other workloads divide their own data")
-    cut = [name for name, builtin in ours.items() if builtin.folds]
-    if "folds" in train and spec.get("name") not in cut:
-        raise WorkloadError(f"train.folds: only {', '.join(cut)} takes it")
-
-
-def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:
+def _users_learner(
+    spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
+) -> Learner:
     from wanbench.workloads.models.learner import make_learner
 
     return make_learner(str(spec["model"]), rank, world_size, seed, workload_keys.batch_size(train))
 
 
-def _without_model(spec: Mapping[str, object]) -> WorkloadInfo:
-    return _by_name(spec) if "name" in spec else _by_numbers(spec)
+def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
+    """Check that only built-in data sets are divided here."""
+    sharded = [name for name, builtin in BUILTINS.items() if builtin.make is not None]
+    if "shards" in train and spec.get("name") not in sharded:
+        raise WorkloadError(f"train.shards: only {', '.join(sharded)} take it; other workloads divide their own data")
+    cut = [name for name, builtin in BUILTINS.items() if builtin.folds]
+    if "folds" in train and spec.get("name") not in cut:
+        raise WorkloadError(f"train.folds: only {', '.join(cut)} takes it")
+
+
+def _described(spec: Mapping[str, object], learner: Learner | None) -> WorkloadInfo:
+    """Describe a workload; a `model` with its learner."""
+    if "name" in spec:
+        return _by_name(spec)
+    return _by_numbers(spec) if learner is None else _by_model(spec, learner)
 
 
 def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
     name = spec["name"]
     if not isinstance(name, str) or name not in BUILTINS:
-        known = ", ".join(BUILTINS)
-        raise WorkloadError(
-            f"workload.name: unknown workload {name!r}{did_you_mean(str(name), BUILTINS)} (known: {known})"
-        )
+        near = did_you_mean(str(name), BUILTINS)
+        raise WorkloadError(f"workload.name: unknown workload {name!r}{near} (known: {', '.join(BUILTINS)})")
     builtin = BUILTINS[name]
     learns = builtin.dataset is not None
     step_time_s = workload_keys.step_time_s(spec, builtin.step_time_s, may_be_real=learns)

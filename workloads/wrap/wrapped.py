@@ -89,8 +89,8 @@ class Wrapped:
             make_equal: sets the model's parameters and buffers to the same values on all ranks.
         """
         followed = Followed(optimizer)
-        self._model, self._known = model, dict(model.named_parameters())
-        self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._known.items()})
+        self._model, self._parameters = model, dict(model.named_parameters())
+        self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._parameters.items()})
         self.algorithm, self.steps = algorithm, 0
         algorithm.check(_setting(followed, comm, self._flat))
         if make_equal is not None:
@@ -191,9 +191,9 @@ class Wrapped:
                 "register it before wrap"
             )
         now, trained = dict(self._model.named_parameters()), _parameters(optimizer)
-        known, present = set(map(id, self._known.values())), set(map(id, now.values()))
-        new = [name for name, parameter in now.items() if parameter.requires_grad and id(parameter) not in known]
-        lost = [name for name, parameter in self._known.items() if id(parameter) in trained - present]
+        before, present = set(map(id, self._parameters.values())), set(map(id, now.values()))
+        new = [name for name, parameter in now.items() if parameter.requires_grad and id(parameter) not in before]
+        lost = [name for name, parameter in self._parameters.items() if id(parameter) in trained - present]
         for name in new + lost:
             raise WrapError(
                 f"parameter {name!r} of the model was replaced, added or removed after wrap, unlike in the optimizer; "
@@ -355,22 +355,22 @@ class Followed:
     @property
     def lr(self) -> float:
         """The learning rate of the current step."""
-        return self._one("lr").lr
+        return self._shared("lr").lr
 
     @property
     def momentum(self) -> float:
         """beta, or AdamW's beta1; with 0 the momentum buffer is never used."""
-        return self._one("momentum").momentum
+        return self._shared("momentum").momentum
 
     @property
     def nesterov(self) -> bool:
         """Whether SGD uses Nesterov momentum."""
-        return self._one("nesterov").nesterov
+        return self._shared("nesterov").nesterov
 
     @property
     def weight_decay(self) -> float:
         """Weight decay; coupled with SGD, decoupled with AdamW."""
-        return self._one("weight_decay").weight_decay
+        return self._shared("weight_decay").weight_decay
 
     def advance(self, step: int) -> None:
         """Begin a new step. Raises: WrapError: momentum was switched on or off."""
@@ -394,12 +394,12 @@ class Followed:
         if self._sgd is None:
             if not self.is_sgd:
                 raise WrapError("this algorithm repeats the optimizer's step, which needs torch.optim.SGD")
-            settings = self._one(*_Settings._fields)
+            settings = self._shared(*_Settings._fields)
             self._sgd = SGD(SGDConfig(**{**settings._asdict(), "lr": 1.0}))
             self._sgd.lr = settings.lr  # a spec cannot set 0, but schedulers begin with it
         return self._sgd
 
-    def _one(self, *names: str) -> _Settings:
+    def _shared(self, *names: str) -> _Settings:
         """Return the settings, of which all groups must share these. Raises: WrapError."""
         differing = [name for name in self.unequal if name in names]
         if differing:
