@@ -85,10 +85,12 @@ def accuracy(module: torch.nn.Module, images: Images) -> float:
     """Return the share of test images with the right predicted class, from their center."""
     import torch
 
-    def middles(part: slice) -> torch.Tensor:
-        return torch.stack([_middle(path) for path in images.test[part]])
-
-    return accuracy_of(module, middles, torch.tensor(images.test_labels), at_once=_EVALUATED_AT_ONCE)
+    return accuracy_of(
+        module,
+        lambda part: torch.stack([_middle(path) for path in images.test[part]]),
+        torch.tensor(images.test_labels),
+        at_once=_EVALUATED_AT_ONCE,
+    )
 
 
 def _classes(folder: Path, part: str) -> list[str]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models.resnet50 import conv
+from wanbench.workloads.models.resnet50 import classifier, conv
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
@@ -28,7 +28,8 @@ IMAGE = 32
 @lru_cache(maxsize=1)
 def tensors() -> tuple[ParameterTensor, ...]:
     """All 329 parameter tensors (1 727 962 elements), in registration order."""
-    return (*conv("conv1", "bn1", WIDTHS[0], 3, 3, IMAGE, products=1), *_stages(), *_classifier())
+    stem = conv("conv1", "bn1", WIDTHS[0], 3, 3, IMAGE, products=1)
+    return (*stem, *_stages(), *classifier(WIDTHS[-1], CLASSES))
 
 
 def _stages() -> Iterator[ParameterTensor]:
@@ -40,11 +41,6 @@ def _stages() -> Iterator[ParameterTensor]:
             yield from conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 3, side)
             yield from conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
             inputs = width
-
-
-def _classifier() -> Iterator[ParameterTensor]:
-    yield ParameterTensor("fc.weight", (CLASSES, WIDTHS[-1]), float(2 * CLASSES * WIDTHS[-1]))
-    yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
 
 
 def network() -> ResNet:

@@ -238,7 +238,7 @@ def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
 
 
 def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
-    unequal = followed.unequal
+    unequal, first = followed.unequal, followed.groups[0]
     kind = "sgd" if followed.is_sgd else "adamw"
     if unequal:  # algorithms that need SGD's linearity refuse this
         kind += f" with parameter groups that differ in {' and '.join(unequal)}"
@@ -246,9 +246,9 @@ def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
         workers=comm.world_size,
         collective="gloo",
         optimizer=kind,
-        momentum=0.0 if "momentum" in unequal else followed.momentum,
-        nesterov=False if "nesterov" in unequal else followed.nesterov,
-        weight_decay=0.0 if "weight_decay" in unequal else followed.weight_decay,
+        momentum=0.0 if "momentum" in unequal else first.momentum,
+        nesterov=False if "nesterov" in unequal else first.nesterov,
+        weight_decay=0.0 if "weight_decay" in unequal else first.weight_decay,
         shapes=flat.shapes,
     )
 
@@ -334,6 +334,9 @@ class Followed:
 
     For SGD it also has the methods of `workloads.compute.optim.SGD`. Torch takes the step itself.
 
+    Attributes:
+        groups: the current settings of each parameter group; weight decay is coupled with SGD, decoupled with AdamW.
+
     Raises:
         WrapError: it is another optimizer, or has dampening or maximize.
     """
@@ -344,13 +347,13 @@ class Followed:
             raise WrapError(f"optimizer {name}: expected torch.optim.SGD or torch.optim.AdamW")
         self.is_sgd = isinstance(optimizer, torch.optim.SGD)
         self._optimizer = optimizer
-        self._groups = _groups(optimizer)
+        self.groups = _groups(optimizer)
         self._sgd: SGD | None = None
 
     @property
     def unequal(self) -> list[str]:
         """The settings that currently differ between parameter groups."""
-        return [name for name, *values in zip(_Settings._fields, *self._groups, strict=True) if len(set(values)) > 1]
+        return [name for name, *values in zip(_Settings._fields, *self.groups, strict=True) if len(set(values)) > 1]
 
     @property
     def lr(self) -> float:
@@ -362,21 +365,11 @@ class Followed:
         """beta, or AdamW's beta1; with 0 the momentum buffer is never used."""
         return self._shared("momentum").momentum
 
-    @property
-    def nesterov(self) -> bool:
-        """Whether SGD uses Nesterov momentum."""
-        return self._shared("nesterov").nesterov
-
-    @property
-    def weight_decay(self) -> float:
-        """Weight decay; coupled with SGD, decoupled with AdamW."""
-        return self._shared("weight_decay").weight_decay
-
     def advance(self, step: int) -> None:
         """Begin a new step. Raises: WrapError: momentum was switched on or off."""
         del step
-        before, self._groups, self._sgd = self._groups, _groups(self._optimizer), None
-        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self._groups]:
+        before, self.groups, self._sgd = self.groups, _groups(self._optimizer), None
+        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self.groups]:
             raise WrapError("momentum was switched on or off after wrap; set it before wrap")
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
@@ -404,7 +397,7 @@ class Followed:
         differing = [name for name in self.unequal if name in names]
         if differing:
             raise WrapError(f"parameter groups differ in {', '.join(differing)}; this algorithm needs equal ones")
-        return self._groups[0]
+        return self.groups[0]
 
 
 def _groups(optimizer: torch.optim.Optimizer) -> list[_Settings]:
