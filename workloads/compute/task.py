@@ -136,11 +136,7 @@ class LearningTask(Task):
         return self._compute_ns if self._emulated is None else self._emulated.compute_ns
 
     def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
-        """See `Task.gradient`.
-
-        Raises:
-            LearnerError: there are no more batches, or the loss is not one number.
-        """
+        """As `Task.gradient`. Raises: LearnerError: there are no more batches, or the loss is not one number."""
         began_ns = self._clock.now()
         self._g.zero_()
         if self._overlap is not None:
