@@ -78,7 +78,7 @@ class Parameters:
             return
         types, word = _TYPES[typename]
         right_type = isinstance(value, types) and (typename == "bool" or not isinstance(value, bool))
-        bound: Interval | Choice | None = item.metadata.get("bound")
+        bound: Interval | Choice | None = item.metadata.get("bound") or item.metadata.get("choice")
         if not (right_type and (bound is None or bound.holds(value))):
             words = [*([] if isinstance(bound, Choice) else [word]), *([] if bound is None else [bound.words])]
             self.refuse(name, value, ", ".join(words))
@@ -137,7 +137,7 @@ def between(least: float, most: float, *, open_below: bool = False, open_above: 
 
 def one_of(*allowed: str) -> Mapping[str, Any]:
     """Metadata for a parameter that is one of several words: `form: str = field(metadata=one_of("a", "b"))`."""
-    return {"bound": Choice(allowed)}
+    return {"choice": Choice(allowed)}
 
 
 def default_of(item: Field[Any]) -> object:
