@@ -122,7 +122,7 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
         WorkloadError: the table is anything else.
         LearnerError: the model cannot be made.
     """
-    train = {} if train is None else train
+    train = train or {}
     kind = workload_keys.kind_of(spec, train)
     if kind == "command":
         raise WorkloadError("workload.command: the compute of a program is not known before it runs")
@@ -187,14 +187,14 @@ def make_task(
         spec: the `[workload]` table. train: the `[train]` table, of which `batch_size` (default 32), `shards` (default
             "iid") and `folds` (default none) count.
         rank, world_size: determine this worker's data and the variation of its steps.
-        seed: seed of the repetition. The initial parameters depend on nothing else.
+        seed: of the repetition, on which alone the initial parameters depend.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         phantom: leave out the payload, unless the workload trains a model.
         slow: when emulated compute takes longer; fields of `workloads.compute.slowdown.Slowdown`.
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
-    learner = _learner(spec, rank, world_size, seed, {} if train is None else train)
+    learner = _learner(spec, rank, world_size, seed, train or {})
     workload = _described(spec, learner)
     buckets = workload.buckets(bucket_bytes)
     emulated, slowdowns = None, Slowdowns(slow) if slow else None
@@ -205,8 +205,7 @@ def make_task(
         task: Task = LearningTask(learner, buckets, clock, emulated)
     else:
         assert emulated is not None, "without a model to train, the step time is emulated"
-        numel = buckets[0].stop
-        source = Phantom(numel) if phantom else random_gradient(numel, seed=seed, rank=rank)
+        source = Phantom(workload.numel) if phantom else random_gradient(workload.numel, seed=seed, rank=rank)
         task = EmulatedTask(source, emulated, clock)
     task.shapes, task.slow = workload.shapes, slowdowns
     return task
