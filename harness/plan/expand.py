@@ -24,7 +24,7 @@ from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTabl
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
 from wanbench.netprofiles import Delay, Profile, ProfileError, did_you_mean
 from wanbench.workloads.algorithms.registry import alternatives
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.registry import data_folder
 from wanbench.workloads.workload_keys import duration, kind_of
 

@@ -16,7 +16,7 @@ from wanbench.netprofiles import Delay, UnitError
 from wanbench.workloads.algorithms.base import Promises, Setting
 from wanbench.workloads.algorithms.registry import create, find
 from wanbench.workloads.compression.base import Compressor
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.parameters import default_of
 from wanbench.workloads.registry import WorkloadInfo, info
 

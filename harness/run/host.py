@@ -37,7 +37,7 @@ from wanbench.harness.process.owner import locked, write_mark
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.netprofiles import Delay, Rate, uniform
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.registry import check_data
 
 SWITCH = "WANBENCH_TURN"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def _begin(slot: WorkerSlot, training: Training, handles: Sequence[Worker], talk
     slot.emulator.apply(training.repetition.network.without_loss())
     for handle, job in zip(handles, training.repetition.jobs, strict=True):
         with _log(training.folder, job.rank).open("ab") as log:
-            handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])
+            handle.send({"cmd": "job", "job": asdict(job)}, [log.fileno()])
     _await(slot, training, talks, "joined")
     slot.emulator.apply(training.repetition.network, seed=training.repetition.jobs[0].seed)
     for handle in handles:

@@ -256,9 +256,9 @@ class Algorithm(Parameters, Stateful):
             return
         with_it = f"algorithm '{self.kind}': compression: '{compressor.kind}'"
         if compressor.gathers and setting.collective not in GATHERING:
-            known = ", ".join(GATHERING)
             raise AlgorithmError(
-                f"{with_it} needs an all_gather, which collective '{setting.collective}' lacks; use one of {known}"
+                f"{with_it} needs an all_gather, which collective '{setting.collective}' lacks; use one of "
+                f"{', '.join(GATHERING)}"
             )
         if compressor.needs_shapes and not any(len(shape) > 1 for shape in setting.shapes):
             raise AlgorithmError(
@@ -277,13 +277,16 @@ class Algorithm(Parameters, Stateful):
 
     @property
     def delay_steps(self) -> int:
-        """D: local steps between a gradient and the step at whose end its average is applied."""
-        return 0
+        """D: local steps between a gradient and the step at whose end its average is applied.
+
+        By default parameter `delay`, or 0 without one.
+        """
+        return int(getattr(self, "delay", 0))
 
     @property
     def period_steps(self) -> int:
-        """p: steps from one synchronisation to the next."""
-        return 1
+        """p: steps from one synchronisation to the next; by default parameter `period`, or 1 without one."""
+        return int(getattr(self, "period", 1))
 
     @property
     def in_flight(self) -> int:
