@@ -117,10 +117,10 @@ class Wan:
     def _defaults(self) -> dict[str, Any]:
         marks = [mark.kwargs for mark in self._node.iter_markers("wan")]
         testbed = _option(self._config, "wan_testbed")
-        found = {"testbed": testbed} if testbed else {}
+        defaults = {"testbed": testbed} if testbed else {}
         for kwargs in reversed(marks):
-            found |= kwargs
-        return found
+            defaults |= kwargs
+        return defaults
 
     def _measure(self, spec: Spec) -> Measured:
         from wanbench.harness.plan.plan import make
@@ -214,9 +214,9 @@ def _spec(
     repeats, workers = options.pop("repeats", 1), options.pop("workers")
     unknown = options.keys() - SHORT_AXES.keys()
     if unknown:
-        known = ("workers", "algorithm", "repeats", "settings", *SHORT_AXES)
-        near = did_you_mean(min(unknown), known)
-        raise SpecError(f"wan.run: {min(unknown)}: unknown argument{near} (known: {', '.join(known)})")
+        permitted = ("workers", "algorithm", "repeats", "settings", *SHORT_AXES)
+        near = did_you_mean(min(unknown), permitted)
+        raise SpecError(f"wan.run: {min(unknown)}: unknown argument{near} (known: {', '.join(permitted)})")
     data = {
         "schema": 1,
         "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",

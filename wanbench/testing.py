@@ -111,7 +111,7 @@ class _Training:
         replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=self.shapes)
         algorithm = self.make()
         algorithm.start(replica)
-        w_at, left = torch.empty(self.steps, w.numel(), dtype=w.dtype), 0
+        w_at, left_outstanding = torch.empty(self.steps, w.numel(), dtype=w.dtype), 0
         for step in range(self.steps):
             replica.step = step
             replica.optimizer.advance(step)
@@ -125,11 +125,11 @@ class _Training:
             w_at[step] = w
             if step in self.drain_after:
                 algorithm.finish()
-                left = max(left, comm.outstanding)
+                left_outstanding = max(left_outstanding, comm.outstanding)
             if step in self.restart_after:
                 algorithm = _restarted(algorithm, self.make(), self.start)
         assert isinstance(replica.m, torch.Tensor)
-        return Trace(w_at, w, replica.m, comm.max_outstanding, left)
+        return Trace(w_at, w, replica.m, comm.max_outstanding, left_outstanding)
 
 
 def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:
@@ -251,10 +251,10 @@ class _Claims:
     setting: str
     held: list[str] = field(default_factory=list)
 
-    def require(self, holds: bool, claim: str, found: str) -> None:
+    def require(self, holds: bool, claim: str, observed: str) -> None:
         """Raises: CheckError."""
         if not holds:
-            raise CheckError(f"{self.setting}: expected that {claim}, but {found}")
+            raise CheckError(f"{self.setting}: expected that {claim}, but {observed}")
         self.held.append(claim)
 
     def close(self, a: torch.Tensor, b: torch.Tensor, scale: float, claim: str) -> None:
@@ -301,8 +301,8 @@ def _check_messages(claims: _Claims, sample: Algorithm, trace: Trace, config: SG
     finite = bool(trace.w_at.isfinite().all() and trace.w.isfinite().all())
     claim = "gradients and messages are used only while the algorithm owns them"
     claims.require(finite, claim, "w is not finite: one was read before its wait, or kept without a copy")
-    left = trace.left_outstanding
-    claims.require(left == 0, "nothing is in flight after finish", f"{left} operations are")
+    unfinished = trace.left_outstanding
+    claims.require(unfinished == 0, "nothing is in flight after finish", f"{unfinished} operations are")
     if not sample.buckets:
         # One more than in_flight: the partial block that finish issues.
         at_once = sample.tensors_per_message(config.momentum) * sample.operations(world_size)

@@ -156,8 +156,8 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _recorded_train(name: str) -> dict[str, Any]:
     """The optimizer and the batch with which most settings of a built-in workload were recorded; empty if none was."""
-    known = [each for each in recorded() if each.about["workload"].get("name") == name]
-    most = max(known, key=lambda each: len(each.by_setting), default=None)
+    recordings = [recording for recording in recorded() if recording.about["workload"].get("name") == name]
+    most = max(recordings, key=lambda recording: len(recording.by_setting), default=None)
     return {key: value for key, value in most.about["train"].items() if key in _TRAINED} if most else {}
 
 

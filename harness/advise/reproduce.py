@@ -51,11 +51,11 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
     by_collective: dict[str, dict[str, None]] = {}
     for cell in cells:
         by_collective.setdefault(cell.collective, {})[keys[cell.label] + cell.label.removeprefix(cell.kind)] = None
-    (first, labels), *others = by_collective.items()
+    (first, labels), *rest = by_collective.items()
     spec["sweep"] = {"workers": [question.workers], "collective": [first], "algorithm": [*labels]}
     included = [
         {"workers": question.workers, "collective": collective, "algorithm": label}
-        for collective, labels in others
+        for collective, labels in rest
         for label in labels
     ]
     if included:
@@ -65,12 +65,12 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
 
 def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
     """The key of each label in `[algorithms]`: the kind, and from the second of a kind on with a number."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for cell in cells:
-        if cell.label not in found:
-            others = sum(key == cell.kind or key.startswith(f"{cell.kind}-") for key in found.values())
-            found[cell.label] = cell.kind if not others else f"{cell.kind}-{others + 1}"
-    return found
+        if cell.label not in keys:
+            same_kind = sum(key == cell.kind or key.startswith(f"{cell.kind}-") for key in keys.values())
+            keys[cell.label] = cell.kind if not same_kind else f"{cell.kind}-{same_kind + 1}"
+    return keys
 
 
 def snippet(cell: TrainingCell) -> str:
@@ -106,14 +106,14 @@ def _told(cell: TrainingCell) -> list[str]:
         return []
     by_rank = [*network_environments(cell.profile, cell.placement, by_site=cell.collective == "hierarchical")]
     if cell.collective == "hierarchical":
-        by_rank = [{COLLECTIVE: "hierarchical", **each} for each in by_rank]
-    alike = all(each == by_rank[0] for each in by_rank)
-    told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {each!r}," for each in by_rank), "]"]
-    mine = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
+        by_rank = [{COLLECTIVE: "hierarchical", **variables} for variables in by_rank]
+    alike = all(variables == by_rank[0] for variables in by_rank)
+    told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {variables!r}," for variables in by_rank), "]"]
+    own = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
     return [
         f"# What the process group knows of the network. Ranks are at {', '.join(map(repr, cell.placement))}.",
         *told,
-        f"os.environ |= {mine}",
+        f"os.environ |= {own}",
         "",
     ]
 

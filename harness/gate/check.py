@@ -121,7 +121,7 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         HostError: this host cannot run the cells, or the baseline cannot be written.
     """
     spec, folder = work.spec, RunFolder(work.folder)
-    recorded = _known(work, path, accept=accept)
+    recorded = _read_baseline(work, path, accept=accept)
     band = (work.noise() if work.emulated_on else HostNoise(work.noise_path, {})).wire_band
     rows = work.measured(folder)
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
@@ -148,7 +148,7 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
                   files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
 
 
-def _known(work: Work, path: Path, *, accept: bool) -> Baseline:
+def _read_baseline(work: Work, path: Path, *, accept: bool) -> Baseline:
     """The baseline; to accept, it can be missing. Raises: SpecError: there is none of this experiment."""
     try:
         recorded = baseline.read(path, work.spec.name)

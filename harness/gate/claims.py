@@ -34,7 +34,7 @@ def judge(
         SpecError: a requirement matches no cell, or its metric is unknown or null.
     """
     cells = by_name(rows)
-    return [_claim(*each, cells) for each in matched(requirements, cells, where, partial=partial)]
+    return [_claim(*match, cells) for match in matched(requirements, cells, where, partial=partial)]
 
 
 def matched(
@@ -109,7 +109,7 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
     over = requirement.over
     if over is None:
         return None
-    found = [
+    divisors = [
         cell
         for cell, group in cells.items()
         if _matches(group[0], over)
@@ -119,12 +119,13 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
             if axis not in over and axis in group[0]["axes"]
         )
     ]
-    if len(found) != 1:
+    if len(divisors) != 1:
         raise SpecError(
             f"{where}.over: expected one cell with {_in_words(over)} for {by_name([row]).popitem()[0]}, "
-            f"found {len(found)}" + (f": {some(found, _LISTED)}" if found else f"; cells: {some([*cells], _LISTED)}")
+            f"found {len(divisors)}"
+            + (f": {some(divisors, _LISTED)}" if divisors else f"; cells: {some([*cells], _LISTED)}")
         )
-    return found[0]
+    return divisors[0]
 
 
 def _matches(row: Row, selection: Mapping[str, Any]) -> bool:

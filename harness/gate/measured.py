@@ -152,9 +152,9 @@ def findings(
         timing = Timing(
             base_s=statistics.median(base) if base else None,
             head_s=statistics.median(head) if head else None,
-            change=_known(math.expm1(mean)),
-            low=_known(float(low[i])),
-            high=_known(float(high[i])),
+            change=_finite(math.expm1(mean)),
+            low=_finite(float(low[i])),
+            high=_finite(float(high[i])),
             noise=noise.of(cell),
             margin=float(margins[i]),
             pairs=len(base),
@@ -190,8 +190,8 @@ def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
         reason = "perhaps slower, but too little to be sure"
     if not overall.slower and (doubt := noise.doubt(ALL_CELLS, rule.OVERALL)):
         verdict, reason = Verdict.INCONCLUSIVE, doubt
-    change = _known(math.expm1(float(overall.mean)))
-    timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
+    change = _finite(math.expm1(float(overall.mean)))
+    timing = Timing(None, None, change, _finite(low), _finite(high), noise.of(ALL_CELLS), limit, sides.rounds)
     return Judgement(ALL_CELLS, verdict, reason, timing)
 
 
@@ -222,7 +222,7 @@ def _times(rows: Sequence[Row]) -> dict[int, float]:
     return {rep: statistics.median(of_rep) for rep, of_rep in times.items()}
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -57,8 +57,8 @@ def _timing_columns(timing: Timing | None) -> list[str]:
         return [""] * len(_TIMING_HEADER)
     times = ["" if time is None else f"{time:.4f}" for time in (timing.base_s, timing.head_s)]
     change = "" if timing.change is None else f"{100 * timing.change:+z.1f} %"
-    known = timing.low is not None and timing.high is not None
-    interval = f"[{100 * (timing.low or 0):+z.1f}, {100 * (timing.high or 0):+z.1f}]" if known else ""
+    has_interval = timing.low is not None and timing.high is not None
+    interval = f"[{100 * (timing.low or 0):+z.1f}, {100 * (timing.high or 0):+z.1f}]" if has_interval else ""
     noise = "unknown" if timing.noise is None else f"{100 * timing.noise:.1f} %"
     return [*times, change, interval, noise, f"{100 * timing.margin:.1f} %", str(timing.pairs)]
 

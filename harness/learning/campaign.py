@@ -63,7 +63,7 @@ class Campaign:
         tried: list[Trial] = []
         final: list[Trial] = []
         for conditions in ([self.design.base], self.design.conditions):
-            tuned = [trial for each in conditions if each.lr for trial in tuning(self.design, each)]
+            tuned = [trial for condition in conditions if condition.lr for trial in tuning(self.design, condition)]
             self._measure([trial.cell for trial in tuned], tune=True)
             tried += tuned
             final += self._chosen(conditions, tried)
@@ -87,21 +87,23 @@ class Campaign:
             )
 
     def _rows(self) -> dict[tuple[str, int], Row]:
-        found = self.folder.read()
-        return {(row["cell_key"], row["seed"]): row for row in (*found.earlier, *found.rows) if row["status"] == "ok"}
+        content = self.folder.read()
+        return {
+            (row["cell_key"], row["seed"]): row for row in (*content.earlier, *content.rows) if row["status"] == "ok"
+        }
 
     def _chosen(self, conditions: Iterable[Condition], tried: Sequence[Trial]) -> list[Trial]:
         """The trials of every seed, with the rates that tuning found."""
         rows = self._rows()
-        found: list[Trial] = []
+        chosen_trials: list[Trial] = []
         for condition in conditions:
             of = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
             rates = {s: of[s] for s in condition.settings or self.design.settings}
             if condition.lr_of is not None:
-                rates = {s: Rates(of[condition.lr_of].lr, each.outer_lr) for s, each in rates.items()}
-            chosen = {setting: [each] for setting, each in rates.items()}
-            found += trials(spec_of(self.design), self.design, condition, chosen)
-        return found
+                rates = {s: Rates(of[condition.lr_of].lr, setting_rates.outer_lr) for s, setting_rates in rates.items()}
+            chosen = {setting: [setting_rates] for setting, setting_rates in rates.items()}
+            chosen_trials += trials(spec_of(self.design), self.design, condition, chosen)
+        return chosen_trials
 
     def _recorded(self, tried: Sequence[Trial], final: Sequence[Trial], times: Sequence[TrainingCell]) -> Recording:
         rows = self._rows()
@@ -131,8 +133,8 @@ class Campaign:
 
     def _sources(self, rows: Iterable[Row]) -> dict[str, str]:
         """Digests of the user's code that trained, by name. All trajectories ran the same, or `verify` refuses them."""
-        found = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        return {name: digest for name, digest in found.items() if name not in {OURS, DATA}}
+        digests = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
+        return {name: digest for name, digest in digests.items() if name not in {OURS, DATA}}
 
     def _trajectory(self, trial: Trial, row: Row, at_end: bool) -> Trajectory:
         rep = self.folder.cell_folder(trial.cell) / f"rep-{row['rep']}"
@@ -192,8 +194,8 @@ def grid(design: Design, condition: Condition, setting: str) -> list[Rates]:
 def trials(spec: Spec, design: Design, condition: Condition, chosen: Mapping[str, Iterable[Rates]]) -> Iterator[Trial]:
     """The trials of a condition: each setting with each of its rates. Raises: SpecError."""
     for setting, rates in chosen.items():
-        for each in rates:
-            yield Trial(setting, condition.name, each, _cell(spec, design, condition, setting, each))
+        for pair in rates:
+            yield Trial(setting, condition.name, pair, _cell(spec, design, condition, setting, pair))
 
 
 def _cell(spec: Spec, design: Design, condition: Condition, setting: str, rates: Rates) -> TrainingCell:
@@ -272,16 +274,16 @@ def best(tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row]) -> dict[st
 
     A trial that diverged is worse than all others.
     """
-    found: dict[str, tuple[tuple[float, float], Rates]] = {}
+    scores: dict[str, tuple[tuple[float, float], Rates]] = {}
     for trial in tried:
         row = rows[trial.cell.key, trial.cell.seed]
         loss, accuracy = row["final_loss"], row["accuracy"]
         if loss is None or accuracy is None:
             raise SpecError(f"{trial.setting}: the workload {row['workload']} learns nothing, so nothing can be tuned")
         score = (accuracy, -loss) if math.isfinite(loss) else (-math.inf, -math.inf)
-        if trial.setting not in found or score > found[trial.setting][0]:
-            found[trial.setting] = score, trial.rates
-    return {setting: rates for setting, (_, rates) in found.items()}
+        if trial.setting not in scores or score > scores[trial.setting][0]:
+            scores[trial.setting] = score, trial.rates
+    return {setting: rates for setting, (_, rates) in scores.items()}
 
 
 def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, str]]:
@@ -290,10 +292,9 @@ def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, 
     for trial in tried:
         grids.setdefault((trial.condition, trial.setting), set()).add(trial.rates.lr)
     return {
-        place
+        key
         for trial in final
-        if (place := (trial.condition, trial.setting)) in grids
-        and trial.rates.lr in (min(grids[place]), max(grids[place]))
+        if (key := (trial.condition, trial.setting)) in grids and trial.rates.lr in (min(grids[key]), max(grids[key]))
     }
 
 
@@ -302,7 +303,7 @@ def data_hash(cell: TrainingCell) -> str | None:
     if cell.task.data is None:
         return data_digest(cell.task.plain())
     digest = hashlib.sha256()
-    for path in sorted(each for each in Path(cell.task.data).rglob("*") if each.is_file()):
+    for path in sorted(file for file in Path(cell.task.data).rglob("*") if file.is_file()):
         digest.update(path.name.encode() + b"\0")
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

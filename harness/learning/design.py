@@ -147,20 +147,20 @@ def narrowed(design: Design, only: Mapping[str, set[str]]) -> Design:
     The setting whose learning rate others take is tuned too, and so is the reference, because the others are compared
     with it.
     """
-    known = {"setting": [*design.settings], "condition": [BASE, *(each.name for each in design.conditions)]}
+    names = {"setting": [*design.settings], "condition": [BASE, *(condition.name for condition in design.conditions)]}
     for key, values in only.items():
-        if key not in known:
+        if key not in names:
             raise SpecError(f"--only {key}=...: expected setting=NAME or condition=NAME")
         for value in values:
-            if value not in known[key]:
-                near = did_you_mean(value, known[key], f"try {', '.join(known[key])}")
+            if value not in names[key]:
+                near = did_you_mean(value, names[key], f"try {', '.join(names[key])}")
                 raise SpecError(f"--only {key}={value}: not in the design {design.name}{near}")
-    wanted = only.get("setting", set(design.settings))
-    settings = {k: v for k, v in design.settings.items() if k in wanted | {REFERENCE}}
+    selected = only.get("setting", set(design.settings))
+    settings = {k: v for k, v in design.settings.items() if k in selected | {REFERENCE}}
     conditions = [
-        each.model_copy(update={"settings": [s for s in each.settings or design.settings if s in settings]})
-        for each in design.conditions
-        if each.name in only.get("condition", known["condition"])
+        condition.model_copy(update={"settings": [s for s in condition.settings or design.settings if s in settings]})
+        for condition in design.conditions
+        if condition.name in only.get("condition", names["condition"])
     ]
-    kept = [each for each in conditions if each.settings and each.lr_of in {None, *settings}]
+    kept = [condition for condition in conditions if condition.settings and condition.lr_of in {None, *settings}]
     return design.model_copy(update={"settings": settings, "conditions": kept})
