@@ -168,7 +168,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
 def _candidates(answer: Answer) -> str:
     """A line for each setting and collective: its times, its tier, and why it was not considered further."""
     result = answer.result
-    simulated = {each.candidate.cell.key: each.step_time_s for each in result.simulated}
+    simulated = {measured.candidate.cell.key: measured.step_time_s for measured in result.simulated}
     lines = []
     for candidate in result.candidates:
         cell = candidate.cell

@@ -9,12 +9,10 @@ from typing import Any
 
 from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
+from wanbench.harness.gate.verdict import Judgement, Row, Verdict, by_name
 from wanbench.harness.spec.tables import Requirement
 from wanbench.harness.text import some
 from wanbench.netprofiles.errors import did_you_mean
-
-Row = Mapping[str, Any]
 
 _LISTED = 5  # cells in an error
 

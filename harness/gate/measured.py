@@ -14,11 +14,9 @@ from wanbench.harness.analysis.order import CONDITIONS
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
-from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict, by_name
+from wanbench.harness.gate.verdict import ORDER, Judgement, Row, Timing, Verdict, by_name
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
-
-Row = Mapping[str, Any]
 
 # If these columns differ, the times cannot be compared.
 _SAME_CELL = (

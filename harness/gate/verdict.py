@@ -14,6 +14,8 @@ from typing import Any
 from wanbench.harness.errors import EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 from wanbench.harness.plan.cell import Cell
 
+Row = Mapping[str, Any]  # of a run, or of a cell that was not measured yet
+
 
 class Verdict(StrEnum):
     """The verdict on a cell, the worst first."""
@@ -156,9 +158,6 @@ class Report:
             "notes": list(self.notes),
             "files": dict(self.files),
         }
-
-
-Row = Mapping[str, Any]
 
 
 def name(row: Row) -> str:
