@@ -48,13 +48,9 @@ class HostNoise:
     cells: Mapping[str, float]
     remark: str | None = None
 
-    def of(self, cell: str) -> float | None:
-        """The noise of a cell, None if it was never measured here."""
-        return self.cells.get(cell)
-
     def doubt(self, cell: str, max_slowdown: float) -> str:
         """Why no slowdown of a cell can be excluded; empty if its noise is small enough for that."""
-        noise, limit = self.of(cell) or 0.0, max(NOISE_LIMIT, max_slowdown / 2)
+        noise, limit = self.cells.get(cell, 0.0), max(NOISE_LIMIT, max_slowdown / 2)
         if noise <= limit:
             return ""
         return (
@@ -64,7 +60,7 @@ class HostNoise:
 
     def wire_band(self, cell: str) -> float:
         """The relative change of the bytes that a program sends in a step that does not count."""
-        return float(margin(WIRE_BAND, self.of(wire_of(cell))))
+        return float(margin(WIRE_BAND, self.cells.get(wire_of(cell))))
 
 
 def wire_of(cell: str) -> str:

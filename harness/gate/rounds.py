@@ -51,7 +51,7 @@ Axes = Mapping[str, Any]
 
 
 class CannotRun(Exception):
-    """The code of a side refuses the spec, with this message."""
+    """The code of the base refuses the spec, with this message."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Measurement:
         """Measure up to `repeats` repetitions of all cells except those left out.
 
         Raises:
-            CannotRun: the side's code refuses the spec.
+            CannotRun: the base refuses the spec, as an earlier version can. SpecError: the head refuses it.
             OtherFiles: it ran files that are not its own.
             HostError: this host cannot run it, or it ended with an unexpected status.
             Interrupted: the user stopped it.
@@ -111,7 +111,7 @@ class Measurement:
             scripts = {path for command in self._request.commands for path in files(command, self._spec.parent)}
             self.ran = self.side.own.prove(self.side.role, self._record, sorted(scripts))
         if code == EXIT_SPEC:
-            raise CannotRun(last)
+            raise CannotRun(last) if self.side.role == "base" else SpecError(f"head ({self.side.title}): {last}")
         if code == EXIT_HOST:
             raise HostError(f"{self.side.role} ({self.side.title}): {last}")
         if code not in {EXIT_OK, EXIT_FAILED}:
@@ -188,34 +188,25 @@ class Pair:
             shutil.rmtree(folder / side.role, ignore_errors=True)
         self.base = Measurement(base, order, folder / base.role)
         self.head = Measurement(head, order, folder / head.role)
-        self.simulated = all(cell.testbed == "virtual" for cell in cells)
         self.files = {"base": str(self.base.folder.path), "head": str(self.head.folder.path)}
 
     def measure(self, rounds: int, only: Collection[str]) -> None:
         """Measure up to this many rounds of the cells in `only` (all if empty), except failed and exact ones.
 
-        Raises: as `Measurement.measure`; CannotRun only for the base.
+        Raises: as `Measurement.measure`.
         """
         for index, side in turns(self._done, rounds, self.base, self.head):
             leave_out = self._left_out(only) if index else ()
             print(f"check: round {index + 1} of {rounds}, {side.side.role}", file=sys.stderr, flush=True)
             if leave_out is None:
                 break
-            self._measure(side, index + 1, leave_out)
+            side.measure(index + 1, leave_out)
         self._done = rounds
         for side in (self.base, self.head):  # if the host was busy: once more, after the other cells
             doubtful = {name(row) for row in side.rows() if row["status"] == "invalid"}
             leave_out = self._left_out(doubtful)
             if doubtful and leave_out is not None:
-                self._measure(side, rounds, leave_out)
-
-    def _measure(self, side: Measurement, repeats: int, leave_out: Sequence[Mapping[str, Any]]) -> None:
-        try:
-            side.measure(repeats, leave_out)
-        except CannotRun as error:
-            if side is self.head:
-                raise SpecError(f"head ({side.side.title}): {error}") from None
-            raise
+                side.measure(rounds, leave_out)
 
     def sides(self, gate: GateTable, noise: HostNoise) -> Sides:
         """The results of both sides so far."""
