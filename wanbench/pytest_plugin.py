@@ -106,8 +106,7 @@ class Wan:
             refused: WanbenchError = error
         except Interrupted:
             raise KeyboardInterrupt from None
-        may_skip = isinstance(refused, HostError) and _option(self._config, "wan_missing") == "skip"
-        if may_skip:
+        if isinstance(refused, HostError) and _option(self._config, "wan_missing") == "skip":
             pytest.skip(f"wanbench: {refused}")
         pytest.fail(f"wanbench: {refused}", pytrace=False)
 
@@ -115,11 +114,10 @@ class Wan:
         return "wan"
 
     def _defaults(self) -> dict[str, Any]:
-        marks = [mark.kwargs for mark in self._node.iter_markers("wan")]
         testbed = _option(self._config, "wan_testbed")
         defaults = {"testbed": testbed} if testbed else {}
-        for kwargs in reversed(marks):
-            defaults |= kwargs
+        for mark in reversed([*self._node.iter_markers("wan")]):
+            defaults |= mark.kwargs
         return defaults
 
     def _measure(self, spec: Spec) -> Measured:
@@ -211,6 +209,7 @@ def _spec(
         raise SpecError("wan.run: workers: missing; give a number, such as workers=4")
     workload = _workload(what)
     algorithm = options.pop("algorithm", None if "command" in workload else "ssgd")  # a command may bring its own
+    algorithm = {algorithm: {}} if isinstance(algorithm, str) else algorithm
     repeats, workers = options.pop("repeats", 1), options.pop("workers")
     unknown = options.keys() - SHORT_AXES.keys()
     if unknown:
@@ -221,15 +220,11 @@ def _spec(
         "schema": 1,
         "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",
         "workload": workload,
-        **({} if algorithm is None else {"algorithms": _algorithms(algorithm)}),
+        **({} if algorithm is None else {"algorithms": algorithm}),
         "sweep": {"workers": [workers], **{axis: [value] for axis, value in options.items()}},
         "run": {"repeats": repeats},
     }
     return Spec.from_dict(data, "wan.run").override(settings, "wan.run")
-
-
-def _algorithms(algorithm: str | Mapping[str, Any]) -> dict[str, Any]:
-    return {algorithm: {}} if isinstance(algorithm, str) else dict(algorithm)
 
 
 def _workload(what: Sequence[str] | Mapping[str, Any] | str) -> dict[str, Any]:

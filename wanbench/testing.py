@@ -23,8 +23,14 @@ Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 TOLERANCE = 1e-9
 """Relative to the largest parameter; float64 rounding over some hundred steps is far smaller."""
 
-
 _SHAPES = ((2, 3),)
+_CONFIGS = (
+    SGDConfig(lr=0.05),
+    SGDConfig(lr=0.02, momentum=0.9, weight_decay=0.01),
+    SGDConfig(
+        lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.01, schedule="cosine", warmup_steps=5, total_steps=200
+    ),
+)
 
 
 class CheckError(AssertionError):
@@ -80,8 +86,12 @@ def simulate(
     Raises:
         CommError: a replica waited for a message that never arrived.
     """
-    training = _Training(make, gradient, config, start, steps, {*drain_after, steps - 1}, restart_after, shapes)
-    traces = run_replicas(world_size, training.on, lost=lost)
+    drains = {*drain_after, steps - 1}
+
+    def train(comm: LocalComm) -> Trace:
+        return _trained(comm, make, gradient, config, start, steps, drains, restart_after, shapes)
+
+    traces = run_replicas(world_size, train, lost=lost)
     return Trace(
         w_at=torch.stack([trace.w_at for trace in traces], dim=1),
         w=torch.stack([trace.w for trace in traces]),
@@ -91,45 +101,42 @@ def simulate(
     )
 
 
-@dataclass(frozen=True)
-class _Training:
-    """The training of one replica; see `simulate`."""
-
-    make: Callable[[], Algorithm]
-    gradient: Gradient
-    config: SGDConfig | AdamWConfig
-    start: torch.Tensor
-    steps: int
-    drain_after: Collection[int]
-    restart_after: Collection[int]
-    shapes: tuple[tuple[int, ...], ...]
-
-    def on(self, comm: LocalComm) -> Trace:
-        """Train one replica."""
-        w, g = self.start.clone(), torch.empty_like(self.start)
-        optimizer = make_optimizer(self.config)
-        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=self.shapes)
-        algorithm = self.make()
-        algorithm.start(replica)
-        w_at, left_outstanding = torch.empty(self.steps, w.numel(), dtype=w.dtype), 0
-        for step in range(self.steps):
-            replica.step = step
-            replica.optimizer.advance(step)
-            g.copy_(self.gradient(comm.rank, step, w))
-            if algorithm.buckets:
-                for view in reversed(g.tensor_split(2)):
-                    algorithm.bucket(view)
-            replica.optimizer.step(w, replica.m, algorithm.gradient(g))
-            g.fill_(torch.nan)  # as an engine that reuses its buffer: the algorithm must not need it any longer
-            algorithm.stepped()
-            w_at[step] = w
-            if step in self.drain_after:
-                algorithm.finish()
-                left_outstanding = max(left_outstanding, comm.outstanding)
-            if step in self.restart_after:
-                algorithm = _restarted(algorithm, self.make(), self.start)
-        assert isinstance(replica.m, torch.Tensor)
-        return Trace(w_at, w, replica.m, comm.max_outstanding, left_outstanding)
+def _trained(
+    comm: LocalComm,
+    make: Callable[[], Algorithm],
+    gradient: Gradient,
+    config: SGDConfig | AdamWConfig,
+    start: torch.Tensor,
+    steps: int,
+    drain_after: Collection[int],
+    restart_after: Collection[int],
+    shapes: tuple[tuple[int, ...], ...],
+) -> Trace:
+    """Train one replica, with the arguments of `simulate`."""
+    w, g = start.clone(), torch.empty_like(start)
+    optimizer = make_optimizer(config)
+    replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=shapes)
+    algorithm = make()
+    algorithm.start(replica)
+    w_at, left_outstanding = torch.empty(steps, w.numel(), dtype=w.dtype), 0
+    for step in range(steps):
+        replica.step = step
+        replica.optimizer.advance(step)
+        g.copy_(gradient(comm.rank, step, w))
+        if algorithm.buckets:
+            for view in reversed(g.tensor_split(2)):
+                algorithm.bucket(view)
+        replica.optimizer.step(w, replica.m, algorithm.gradient(g))
+        g.fill_(torch.nan)  # as an engine that reuses its buffer: the algorithm must not need it any longer
+        algorithm.stepped()
+        w_at[step] = w
+        if step in drain_after:
+            algorithm.finish()
+            left_outstanding = max(left_outstanding, comm.outstanding)
+        if step in restart_after:
+            algorithm = _restarted(algorithm, make(), start)
+    assert isinstance(replica.m, torch.Tensor)
+    return Trace(w_at, w, replica.m, comm.max_outstanding, left_outstanding)
 
 
 def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:
@@ -190,14 +197,21 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
         CommError: a replica waited for a message that never arrived.
     """
     make = _maker(algorithm, params)
-    first = "unknown parameters are refused"
     held: list[str] = []
     refusal: AlgorithmError | None = None
-    for config in _configs():
+    for config in _CONFIGS:
         sizes = []
         for world_size in (1, 3, 4):
             try:
-                make().check(_setting(config, world_size))
+                make().check(
+                    Setting(
+                        workers=world_size,
+                        momentum=config.momentum,
+                        nesterov=config.nesterov,
+                        weight_decay=config.weight_decay,
+                        shapes=_SHAPES,
+                    )
+                )
             except AlgorithmError as error:
                 refusal = error
             else:
@@ -206,17 +220,7 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
             held = _check_run(make, config, world_size)
     if refusal is not None and not held:
         raise refusal
-    return [first, *held]
-
-
-def _setting(config: SGDConfig, world_size: int) -> Setting:
-    return Setting(
-        workers=world_size,
-        momentum=config.momentum,
-        nesterov=config.nesterov,
-        weight_decay=config.weight_decay,
-        shapes=_SHAPES,
-    )
+    return ["unknown parameters are refused", *held]
 
 
 def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], Algorithm]:
@@ -226,22 +230,6 @@ def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], A
     except TypeError:
         return lambda: algorithm(**params)
     raise CheckError(f"{algorithm.__name__}: an unknown parameter is accepted; expected TypeError, so no **kwargs")
-
-
-def _configs() -> list[SGDConfig]:
-    return [
-        SGDConfig(lr=0.05),
-        SGDConfig(lr=0.02, momentum=0.9, weight_decay=0.01),
-        SGDConfig(
-            lr=0.02,
-            momentum=0.9,
-            nesterov=True,
-            weight_decay=0.01,
-            schedule="cosine",
-            warmup_steps=5,
-            total_steps=200,
-        ),
-    ]
 
 
 @dataclass

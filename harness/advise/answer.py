@@ -24,6 +24,7 @@ from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.tables import objects_as_csv
 from wanbench.harness.text import size
+from wanbench.netprofiles.toml_text import document
 
 _DAY_S = 86_400
 _BINDS = {
@@ -159,7 +160,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         ADVICE: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
     }
     if answer.proposal is not None:
-        texts[FILE] = answer.proposal.text
+        texts[FILE] = document(answer.proposal.design.plain())
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]
@@ -216,8 +217,8 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "compression_s_on_this_host": answer.compression_s,
         "emulated": [_plain(measured, result) for measured in result.emulated.measured],
         "emulation": {key: getattr(result.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
-        "recordings_without_learning": list(result.without_learning),
-        "recordings_trained_otherwise": list(result.trained_otherwise),
+        "recordings_without_learning": result.library.without_learning,
+        "recordings_trained_otherwise": list(result.library.trained_otherwise),
         "considered": len(result.candidates),
         "simulated": len(result.simulated),
     }
@@ -233,9 +234,7 @@ def _plain(measured: Measured | None, result: SearchResult) -> dict[str, Any] | 
         "params": dict(cell.params),
         "collective": cell.collective,
         "step_time_s": measured.step_time_s,
-        "simulated_step_time_s": next(
-            (simulated.step_time_s for simulated in result.simulated if simulated.candidate.cell.key == cell.key), None
-        ),
+        "simulated_step_time_s": _simulated(result, measured).step_time_s,
         "law_step_time_s": cell.predicted_step_time_s,
         "speedup": speedup(measured, result) if measured.candidate.eligible else None,
         "tier": str(evidence.tier),
@@ -246,12 +245,11 @@ def _plain(measured: Measured | None, result: SearchResult) -> dict[str, Any] | 
 
 
 def _source(source: Source) -> dict[str, Any]:
+    ends = {"difference_low": source.difference.low, "difference_high": source.difference.high}
+    finite = {key: end if math.isfinite(end) else None for key, end in ends.items()}
     plain = asdict(source)
-    difference = plain.pop("difference")
-    plain |= {"difference": difference["mean"]}
-    for end in ("low", "high"):
-        plain[f"difference_{end}"] = difference[end] if math.isfinite(difference[end]) else None
-    return plain
+    del plain["difference"]
+    return {**plain, "difference": source.difference.mean, **finite}
 
 
 def speedup(measured: Measured, result: SearchResult) -> float:
@@ -298,7 +296,8 @@ def _asked(result: SearchResult) -> Iterator[tuple[str, str]]:
     bound = predict(result.baseline.candidate.cell.law_inputs).bound
     ddp = f"DDP on gloo takes {_seconds(result.baseline.step_time_s)} a step (simulated)"
     times = result.baseline.step_time_s / cell.workload.step_time_s
-    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {_whose(cell)} compute"
+    whose = "the slowest worker's" if cell.step_times else "its"
+    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {whose} compute"
 
 
 def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
@@ -314,9 +313,9 @@ def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
     if answer.compression_s is not None:
         took = f"on this host's processor it takes about {_seconds(answer.compression_s)} a step"
         yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
-    for line in result.without_learning:
+    for line in result.library.without_learning:
         yield "no evidence", f"{line}, so it shows nothing of the others; check model, data and learning rates"
-    for line in result.trained_otherwise:
+    for line in result.library.trained_otherwise:
         yield "no evidence", f"{line}; a recording counts for this model only as it was trained"
 
 
@@ -348,15 +347,9 @@ def _bytes_a_day(measured: Measured) -> float | None:
     return None if measured.bytes_per_step is None else measured.bytes_per_step / measured.step_time_s * _DAY_S
 
 
-def _whose(cell: TrainingCell) -> str:
-    return "the slowest worker's" if cell.step_times else "its"
-
-
 def _placed(placement: tuple[str, ...]) -> str:
-    sites = {site: placement.count(site) for site in placement}
-    if len(sites) == len(placement):
-        return f"{len(placement)} workers"
-    return f"{len(placement)} workers in {len(sites)} sites"
+    sites = len(set(placement))
+    return f"{len(placement)} workers" + (f" in {sites} sites" if sites < len(placement) else "")
 
 
 def _target(limits: Any) -> str:
@@ -368,9 +361,8 @@ def _target(limits: Any) -> str:
 def _setting(measured: Measured, result: SearchResult) -> str:
     how = "emulated" if any(emulated is measured for emulated in result.emulated.measured) else "simulated"
     more = measured.candidate.evidence.more_steps
-    steps = ""
-    if more is not None and abs(more - 1) > 0.005:
-        steps = f" and {more:.2f}{_interval(measured)} times the steps"
+    longer = more is not None and abs(more - 1) > 0.005
+    steps = f" and {more:.2f}{_interval(measured)} times the steps" if longer else ""
     return f"{_step(measured)} ({how}){steps}, {speedup(measured, result):.1f} times as fast as DDP on gloo"
 
 
@@ -405,9 +397,8 @@ def _emulated(answer: Answer) -> str:
     for measured in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:
         off = measured.step_time_s / _simulated(answer.result, measured).step_time_s - 1
         compared.append(f"{measured.name} {_seconds(measured.step_time_s)} ({off:+.0%} of simulated)")
-    scale = "at full size"
-    if emulated.scale != 1:
-        scale = f"with messages and rates x {emulated.scale:g}, at which TCP's first window is too large"
+    scaled = f"with messages and rates x {emulated.scale:g}, at which TCP's first window is too large"
+    scale = "at full size" if emulated.scale == 1 else scaled
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"
 
 

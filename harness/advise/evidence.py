@@ -197,12 +197,9 @@ class Library:
     @property
     def without_learning(self) -> list[str]:
         """The recordings in which `ssgd` hardly learned, so that they show nothing of the others, each with why."""
-        reasons = []
-        for recording in self.recordings:
-            gain = gained(recording.reference_of(BASE) or {})
-            if gain is not None and not _enough(gain, self.limits):
-                reasons.append(f"{recording.design}: ssgd gained {100 * gain:.1f} points of accuracy")
-        return reasons
+        gains = ((recording.design, gained(recording.reference_of(BASE) or {})) for recording in self.recordings)
+        low = [(design, gain) for design, gain in gains if gain is not None and not _enough(gain, self.limits)]
+        return [f"{design}: ssgd gained {100 * gain:.1f} points of accuracy" for design, gain in low]
 
 
 def source(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, product
 from typing import Any
 
 from wanbench.harness.advise.question import Question
@@ -15,7 +16,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.netprofiles import Delay, Profile, Rate
 
-_FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
+_FACTORS = ((1.25, 1.5, 2.0), (0.75, 0.5))  # of each direction, the smallest change first
 _AXES = ("RTT", "rate", "step time")
 
 
@@ -39,18 +40,14 @@ def flips(question: Question, advised: Measured, measured: Sequence[Measured]) -
 
     Algorithms that the law does not describe are left out; None if the advised one is one of them.
     """
-    lawful = [result for result in measured if result.candidate.law_s]
     if advised.candidate.law_s is None:
         return None
-    changes = []
-    for axis in _AXES:
-        for factors in (sorted(f for f in _FACTORS if f > 1), sorted((f for f in _FACTORS if f < 1), reverse=True)):
-            for factor in factors:
-                flip = _flip(question, axis, factor, advised, lawful)
-                if flip is not None:
-                    changes.append(flip)
-                    break
-    return changes
+    lawful = [result for result in measured if result.candidate.law_s]
+    smallest = []
+    for axis, factors in product(_AXES, _FACTORS):
+        changes = (_flip(question, axis, factor, advised, lawful) for factor in factors)
+        smallest += [*islice(filter(None, changes), 1)]
+    return smallest
 
 
 def _flip(question: Question, axis: str, factor: float, advised: Measured, measured: Sequence[Measured]) -> Flip | None:
@@ -58,14 +55,9 @@ def _flip(question: Question, axis: str, factor: float, advised: Measured, measu
     best = ranked(moved(result, there.reference) for result in measured)[0]
     advised_there = moved(advised, there.reference)
     gain = 1 - best.to_target_s / advised_there.to_target_s
-    if _setting(best) == _setting(advised) or gain < 0.01:
+    if best.name == advised.name or gain < 0.01:
         return None
     return Flip(axis, factor, best.name, gain)
-
-
-def _setting(measured: Measured) -> tuple[str, str]:
-    cell = measured.candidate.cell
-    return cell.label, cell.collective
 
 
 def moved(measured: Measured, there: TrainingCell) -> Measured:

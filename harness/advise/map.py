@@ -166,7 +166,9 @@ def draw_up(
     coarse = [(rtt, rate) for rate in spaced(*rates, _COARSE_ROWS) for rtt in spaced(*rtts, _COARSE_COLUMNS)]
     simulated = _simulate(question, eligible, coarse, options)
     data = _data(eligible, unknown, spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS), here if marked else None)
-    return StoredMap(data, _subject(question, library), _caption(question, library, simulated))
+    subject = f"{question.reference.workload.name}, {question.workers} workers; simulated"
+    subject += ", with the accuracy of a proxy" if library.proxy else ""
+    return StoredMap(data, subject, _caption(question, library, simulated))
 
 
 def _data(
@@ -237,12 +239,6 @@ def _simulate(
         if key in rows:
             scaled.simulated[point] = rows[key]
     return len(rows)
-
-
-def _subject(question: Question, library: Library) -> str:
-    """Workload and workers, and where the accuracy comes from."""
-    subject = f"{question.reference.workload.name}, {question.workers} workers; simulated"
-    return subject + (", with the accuracy of a proxy" if library.proxy else "")
 
 
 def _caption(question: Question, library: Library, simulated: int) -> str:

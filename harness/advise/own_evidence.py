@@ -15,7 +15,6 @@ from wanbench.harness.learning import design as designs
 from wanbench.harness.learning.campaign import Rates, grid, spec_of, trials, tuning
 from wanbench.harness.learning.cost import Price, measured
 from wanbench.harness.learning.design import Design
-from wanbench.netprofiles.toml_text import document
 
 FILE = "learn.toml"
 _SETTINGS, _OF_A_KIND = 6, 2
@@ -31,11 +30,6 @@ class Proposal:
 
     design: Design
     minutes: float
-
-    @property
-    def text(self) -> str:
-        """The design in TOML."""
-        return document(self.design.plain())
 
 
 def proposal(question: Question, simulated: Iterable[Measured], minutes: float) -> Proposal | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -57,19 +57,18 @@ class SearchResult:
     """All that an answer is made of.
 
     Attributes:
+        library: the recordings that accuracies are known from.
         candidates: all. left_out: those that the workload or a limit does not allow.
         baseline: `ssgd` on gloo, simulated. simulated: the shortlist, in no order.
-        without_learning: recordings that show nothing, each with why. others: of this model, trained otherwise.
     """
 
     question: Question
+    library: Library
     candidates: Sequence[Candidate]
     left_out: Sequence[LeftOut]
     baseline: Measured
     simulated: Sequence[Measured]
-    emulated: Emulated = field(default_factory=Emulated)
-    without_learning: Sequence[str] = ()
-    trained_otherwise: Sequence[str] = ()
+    emulated: Emulated
 
     @property
     def advisable(self) -> list[Measured]:
@@ -93,7 +92,9 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
     """Find the answer. Raises: SpecError, HostError, CellsFailed."""
     cells, left_out = candidates(question, settings(library.settings))
     every = weighed(cells, library)
-    _check_reference(question, every, left_out)
+    if reference_on_gloo(question).key not in {candidate.cell.key for candidate in every}:
+        reason = next(setting.reason for setting in left_out if setting.label == REFERENCE)
+        raise SpecError(f"advise: {REFERENCE}, which all are compared with, is left out: {reason}; relax the limit")
     chosen = shortlist(every)
     options.say(f"{len(every)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
@@ -101,18 +102,7 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
     if options.emulate:
         fastest = one_of_each(advisable(simulated))[: options.emulate]
         emulated = emulate(question, fastest, without_risk(simulated)[0], options)
-    without_learning = tuple(library.without_learning)
-    return SearchResult(
-        question, every, left_out, baseline, simulated, emulated, without_learning, library.trained_otherwise
-    )
-
-
-def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:
-    """Refuse limits that leave out what everything is compared with. Raises: SpecError."""
-    on_gloo = reference_on_gloo(question).key
-    if not any(option.cell.key == on_gloo for option in candidates_):
-        reason = next(option.reason for option in left_out if option.label == REFERENCE)
-        raise SpecError(f"advise: {REFERENCE}, which all are compared with, is left out: {reason}; relax the limit")
+    return SearchResult(question, library, every, left_out, baseline, simulated, emulated)
 
 
 def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:
@@ -133,7 +123,7 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
         for candidate in chosen
         if candidate.cell.key in rows
     ]
-    reference = next((candidate for candidate in measured if candidate.candidate.cell.key == gloo.key), None)
+    reference = next((result for result in measured if result.candidate.cell.key == gloo.key), None)
     if reference is None:
         raise CellsFailed(f"{folder.path}: {REFERENCE} on gloo, which all are compared with, has no valid result")
     return reference, measured

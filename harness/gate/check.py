@@ -239,11 +239,9 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
     """
     before, after = sides.recorded("base", base, out), sides.recorded("head", head, out)
     if before is not None and after is not None:
-        _refuse_equal(before, after)
         return _recorded(work, before, after)
-    for side, source in ((before, base), (after, head)):
-        if side is not None:
-            raise SpecError(f"{source}: a run folder can only be compared with another run folder")
+    if before is not None or after is not None:
+        raise SpecError(f"{base if before else head}: a run folder can only be compared with another run folder")
     check_host(work.cells)
     with ExitStack() as stack:
         stack.enter_context(RunFolder(work.folder).lock())
@@ -350,6 +348,7 @@ def _not_comparable(work: Work, against: str, why: str) -> Report:
 
 def _recorded(work: Work, base: Side, head: Side) -> Report:
     """Compare two result folders without measuring."""
+    _refuse_equal(base, head)
     assert base.recorded is not None
     assert head.recorded is not None
     names = {name_of(cell) for cell in work.cells}

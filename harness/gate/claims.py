@@ -128,11 +128,8 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
 
 def _matches(row: Row, selection: Mapping[str, Any]) -> bool:
     """True if the row has these values in its axes or columns."""
-    return all(_same(row["axes"].get(key, row.get(key)), value) for key, value in selection.items())
-
-
-def _same(value: Any, expected: Any) -> bool:
-    return bool(value == expected or str(value) == str(expected))
+    pairs = [(row["axes"].get(key, row.get(key)), value) for key, value in selection.items()]
+    return all(value == expected or str(value) == str(expected) for value, expected in pairs)
 
 
 def _in_words(selection: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -132,16 +133,10 @@ def _cut(lines: Sequence[str], limit: int) -> str:
     text = "\n".join(lines) + "\n"
     if len(text.encode()) <= limit:
         return text
-    kept, used = [], 0
-    reserve = len(f"\n{len(lines)} more lines; see the log of the job\n")
-    for line in lines:
-        used += len(line.encode()) + 1
-        if used + reserve > limit:
-            break
-        kept.append(line)
-    remark = f"\n{len(lines) - len(kept)} more lines; see the log of the job\n"
-    whole = "".join(f"{line}\n" for line in kept) + remark
-    return whole if len(whole.encode()) <= limit else ""
+    remark = "\n{} more lines; see the log of the job\n"
+    room = limit - len(remark.format(len(lines)))
+    kept = sum(used <= room for used in accumulate(len(line.encode()) + 1 for line in lines))
+    return "".join(f"{line}\n" for line in lines[:kept]) + remark.format(len(lines) - kept) if room >= 0 else ""
 
 
 # ------------------------------------------------------------------ annotations of GitHub Actions

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from wanbench.harness.errors import CellsFailed, SpecError
 from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.learning.recording import Recording, Trajectory, curve
-from wanbench.harness.plan.cell import Cell, TrainingCell
+from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.plan.known import parameter_names
 from wanbench.harness.plan.plan import Plan
@@ -97,12 +97,11 @@ class Campaign:
         rows = self._rows()
         chosen_trials: list[Trial] = []
         for condition in conditions:
-            of = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
-            rates = {s: of[s] for s in condition.settings or self.design.settings}
+            tuned = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
+            rates = {s: [tuned[s]] for s in condition.settings or self.design.settings}
             if condition.lr_of is not None:
-                rates = {s: Rates(of[condition.lr_of].lr, setting_rates.outer_lr) for s, setting_rates in rates.items()}
-            chosen = {setting: [setting_rates] for setting, setting_rates in rates.items()}
-            chosen_trials += trials(spec_of(self.design), self.design, condition, chosen)
+                rates = {s: [Rates(tuned[condition.lr_of].lr, pair.outer_lr)] for s, (pair,) in rates.items()}
+            chosen_trials += trials(spec_of(self.design), self.design, condition, rates)
         return chosen_trials
 
     def _recorded(self, tried: Sequence[Trial], final: Sequence[Trial], times: Sequence[TrainingCell]) -> Recording:
@@ -113,14 +112,17 @@ class Campaign:
             row = rows[cell.key, cell.seed]
             step_time_s.setdefault(str(cell.network.name), {})[cell.label] = float(f"{row['step_time_s']:.5g}")
         manifest = self.folder.manifest()
+        trained = [rows[trial.cell.key, trial.cell.seed] for trial in (*tried, *final)]
+        # All trajectories ran the same code, or `verify` refuses them.
+        sources = {name: digest for row in trained for name, digest in (row["sources"] or {}).items()}
         return Recording(
             design=self.design.name,
             about=about(self.design),
             made={
                 **{key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git")},
-                "code": sorted({rows[trial.cell.key, trial.cell.seed]["code"] for trial in (*tried, *final)}),
+                "code": sorted({row["code"] for row in trained}),
                 "data": data_hash(final[0].cell),
-                "sources": self._sources(rows[trial.cell.key, trial.cell.seed] for trial in (*tried, *final)),
+                "sources": {name: digest for name, digest in sources.items() if name not in {OURS, DATA}},
             },
             tuned=[_tuned(trial, rows[trial.cell.key, trial.cell.seed]) for trial in tried],
             trajectories=[
@@ -130,11 +132,6 @@ class Campaign:
             ],
             step_time_s=step_time_s,
         )
-
-    def _sources(self, rows: Iterable[Row]) -> dict[str, str]:
-        """Digests of the user's code that trained, by name. All trajectories ran the same, or `verify` refuses them."""
-        digests = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        return {name: digest for name, digest in digests.items() if name not in {OURS, DATA}}
 
     def _trajectory(self, trial: Trial, row: Row, at_end: bool) -> Trajectory:
         rep = self.folder.cell_folder(trial.cell) / f"rep-{row['rep']}"
@@ -193,9 +190,11 @@ def grid(design: Design, condition: Condition, setting: str) -> list[Rates]:
 
 def trials(spec: Spec, design: Design, condition: Condition, chosen: Mapping[str, Iterable[Rates]]) -> Iterator[Trial]:
     """The trials of a condition: each setting with each of its rates. Raises: SpecError."""
-    for setting, rates in chosen.items():
-        for pair in rates:
-            yield Trial(setting, condition.name, pair, _cell(spec, design, condition, setting, pair))
+    return (
+        Trial(setting, condition.name, pair, _cell(spec, design, condition, setting, pair))
+        for setting, rates in chosen.items()
+        for pair in rates
+    )
 
 
 def _cell(spec: Spec, design: Design, condition: Condition, setting: str, rates: Rates) -> TrainingCell:
@@ -219,15 +218,12 @@ def _cell(spec: Spec, design: Design, condition: Condition, setting: str, rates:
     )
     axes: dict[str, Any] = {} if condition.name == BASE else {"condition": condition.name}
     axes |= {"lr": rates.lr} | ({} if rates.outer_lr is None else {"outer": rates.outer_lr})
-    (cell,) = _swept(changed, where)
+    swept = [cell for cell in expand(changed, where, ThisHost()) if not cell.is_baseline]
+    if len(swept) != 1:
+        raise SpecError(f"{where}: expected one combination of parameters, not {len(swept)}; name each setting")
+    cell = swept[0]
+    assert isinstance(cell, TrainingCell)
     return replace(cell, label=setting, axes={"algorithm": setting, "workers": cell.workers, **axes})
-
-
-def _swept(spec: Spec, where: str) -> list[TrainingCell]:
-    cells: list[Cell] = [cell for cell in expand(spec, where, ThisHost()) if not cell.is_baseline]
-    if len(cells) != 1:
-        raise SpecError(f"{where}: expected one combination of parameters, not {len(cells)}; name each setting")
-    return [cell for cell in cells if isinstance(cell, TrainingCell)]
 
 
 def _algorithm(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,11 +258,11 @@ def timed(design: Design) -> list[TrainingCell]:
     """Short cells that measure the simulated step time of every setting on every network of the design."""
     recipe = {key: value for key, value in design.train.items() if key not in {"until", "eval_every"}}
     spec = spec_of(design, tuning=True).override({"train": recipe, "run.window": _TIMED})
-    cells = []
-    for profile, setting in product(design.profiles, design.settings):
-        condition = Condition(name=profile, network={"profile": profile})
-        cells.append(_cell(spec, design, condition, setting, Rates(design.tune.lr[0])))
-    return cells
+    conditions = [Condition(name=profile, network={"profile": profile}) for profile in design.profiles]
+    rates = Rates(design.tune.lr[0])
+    return [
+        _cell(spec, design, condition, setting, rates) for condition, setting in product(conditions, design.settings)
+    ]
 
 
 def best(tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row]) -> dict[str, Rates]:

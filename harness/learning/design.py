@@ -95,8 +95,7 @@ class Design(Table):
         if BASE in names or len(set(names)) < len(names):
             raise ValueError(f"conditions: expected different names, and not {BASE!r}")
         for condition in self.conditions:
-            named = [*condition.settings, *filter(None, [condition.lr_of])]
-            for setting in named:
+            for setting in (*condition.settings, *filter(None, [condition.lr_of])):
                 if setting not in self.settings:
                     raise ValueError(f"conditions.{condition.name}: no setting {setting!r}")
         if self.seed <= self.tune.seed < self.seed + self.seeds:

@@ -10,7 +10,7 @@ from wanbench.harness.analysis.paired import PairedDifference, paired_difference
 from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.results.target import value_at
-from wanbench.harness.show.grid import aligned
+from wanbench.harness.show.grid import aligned, markdown
 
 
 def lines(recordings: Iterable[Recording]) -> list[dict[str, Any]]:
@@ -23,7 +23,6 @@ def lines(recordings: Iterable[Recording]) -> list[dict[str, Any]]:
 def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
     seeds = recording.by_setting[condition, setting]
     first = next(iter(seeds.values()))
-    accuracies = final_accuracies(seeds.values())
     reference = recording.reference_of(condition)
     against = why_not = None
     if reference is not None and setting != REFERENCE:
@@ -41,7 +40,7 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
         "seeds": len(seeds),
         "diverged": sum(trajectory.diverged for trajectory in seeds.values()),
         "steps": max(trajectory.steps[-1] for trajectory in seeds.values()),
-        **_interval("accuracy", mean_of(accuracies)),
+        **_interval("accuracy", mean_of(final_accuracies(seeds.values()))),
         **_interval("difference", against),
         "not_compared": why_not,
     }
@@ -78,7 +77,6 @@ def _interval(name: str, difference: PairedDifference | None) -> dict[str, float
 
 def text(recordings: Sequence[Recording]) -> str:
     """The lines as a table."""
-    table = lines(recordings)
     body = [
         [
             line["setting"],
@@ -91,7 +89,7 @@ def text(recordings: Sequence[Recording]) -> str:
             line["not_compared"]
             or (f"{line['diverged']} of {line['seeds']} seeds diverged" if line["diverged"] else ""),
         ]
-        for line in table
+        for line in lines(recordings)
     ]
     header = ["setting", "design", "condition", "lr", "outer lr", "accuracy %", f"points from {REFERENCE}", ""]
     note = "+- is the 95 % interval over paired seeds. * The best learning rate is an end of its grid."
@@ -108,8 +106,7 @@ def percent(mean: float | None, high: float | None, *, signed: bool = False) -> 
 
 def tables(recording: Recording) -> str:
     """Two tables: every setting of the base at equal steps and at equal time, and all under the other conditions."""
-    parts = [_of_base(recording), _of_conditions(recording)]
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join(filter(None, (_of_base(recording), _of_conditions(recording))))
 
 
 def _of_base(recording: Recording) -> str:
@@ -138,12 +135,12 @@ def _of_base(recording: Recording) -> str:
                 ),
             ]
         )
-    return _markdown(header, body)
+    return markdown(header, body, marked=True).rstrip("\n")
 
 
 def _on(recording: Recording, profile: str, setting: str) -> list[Trajectory]:
-    by_setting = recording.by_setting
-    return [*(by_setting.get((profile, setting)) or by_setting[BASE, setting]).values()]
+    seeds = recording.by_setting.get((profile, setting)) or recording.by_setting[BASE, setting]
+    return [*seeds.values()]
 
 
 def _of_conditions(recording: Recording) -> str:
@@ -158,7 +155,7 @@ def _of_conditions(recording: Recording) -> str:
         [f"`{setting}`", *(_against(by_key.get((condition, setting))) for condition in conditions)]
         for setting in settings
     ]
-    return _markdown(["setting", *conditions], body)
+    return markdown(["setting", *conditions], body, marked=True).rstrip("\n")
 
 
 def _against(line: Mapping[str, Any] | None) -> str:
@@ -187,8 +184,3 @@ def _at_time(seeds: Sequence[Trajectory], seconds: float, step_time_s: float | N
     mean = mean_of(values) if len(values) == len(seeds) else None
     reached = percent(mean.mean, mean.high if len(values) > 2 else None) if mean is not None else "-"
     return f"{reached} ({step:.0f} steps)"
-
-
-def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [header, ["---"] * len(header), *([entry.replace("|", "\\|") for entry in line] for line in body)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
