@@ -220,7 +220,7 @@ def _spec(
         "schema": 1,
         "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",
         "workload": workload,
-        **({} if algorithm is None else {"algorithms": algorithm}),
+        **({} if algorithm is None else {"algorithms": dict(algorithm)}),
         "sweep": {"workers": [workers], **{axis: [value] for axis, value in options.items()}},
         "run": {"repeats": repeats},
     }

@@ -96,7 +96,6 @@ def answer(result: SearchResult, minutes: float) -> Answer:
 
 
 def _simulated(result: SearchResult, advised: Measured) -> Measured:
-    """The simulated measurement of a setting."""
     key = advised.candidate.cell.key
     return next(measured for measured in result.simulated if measured.candidate.cell.key == key)
 

@@ -262,13 +262,10 @@ def more_steps(seeds: Seeds, reference: Seeds, limits: Limits) -> tuple[float | 
 def _ratio(seeds: Sequence[Trajectory], reference: Sequence[Trajectory], limits: Limits) -> float | None:
     falling = limits.target_loss is not None
     steps, values = _mean_curve(reference, falling=falling)
-    if limits.target_loss is not None:
-        target = limits.target_loss
-    else:
-        final = values[-1]
-        if final is None:
-            return None
-        target = final - limits.accuracy_drop
+    final = limits.target_loss if falling else values[-1]
+    if final is None:
+        return None
+    target = final if falling else final - limits.accuracy_drop
     reference_steps = steps_to_target(steps, values, target, falling=falling)
     own = steps_to_target(*_mean_curve(seeds, falling=falling), target, falling=falling)
     return None if own is None or not reference_steps else own / reference_steps

@@ -29,7 +29,7 @@ _MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not wo
 
 
 def spaced(low: float, high: float, count: int) -> tuple[float, ...]:
-    """Numbers at equal ratios."""
+    """Numbers from `low` to `high`, each a constant multiple of the one before."""
     return tuple(low * (high / low) ** (index / (count - 1)) for index in range(count))
 
 
@@ -66,7 +66,7 @@ class _Scaled:
         return {network: took_s / self.by_law(*network) for network, took_s in self.simulated.items()}
 
     def at(self, rtt_ms: float, mbit: float) -> Measured:
-        """It, as measured on a network."""
+        """The candidate with its step time on a network."""
         return Measured(self.candidate, self.seconds(rtt_ms, mbit))
 
 
@@ -108,7 +108,7 @@ def _overlapped(light: _Known, heavy: _Known, load: float) -> float:
 
 
 def _along(times: Mapping[float, float], load: float, form: _Form) -> float:
-    """The time at a load between two known ones, or at the end."""
+    """The time at a load, from the two loads around it whose times are known, or from the nearest at an end."""
     loads = sorted(times)
     after = min(max(bisect(loads, load), 1), len(loads) - 1)
     light, heavy = loads[after - 1], loads[after]
@@ -200,7 +200,10 @@ def _point(
 
 
 def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
-    """Those than which no other sends less, later and more seldom: by the law, others are nowhere faster."""
+    """The candidates that by the law can be the fastest somewhere.
+
+    A candidate is left out if another on the same collective sends no more, no sooner and no more often.
+    """
     front: list[tuple[tuple[int, int, int, str], _Scaled]] = []
     for scaled in unknown:
         law = scaled.law

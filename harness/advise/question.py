@@ -65,12 +65,12 @@ class Question:
 
     @property
     def workers(self) -> int:
-        """N."""
+        """The number of workers, N."""
         return self.reference.workers
 
     @property
     def profile(self) -> Profile:
-        """The network."""
+        """The profile of the network between the workers."""
         return self.reference.profile
 
     @property
@@ -104,7 +104,7 @@ def ask(
     """Make a question.
 
     Args:
-        network: keys of `[network]`. workload: see `workload_tables`.
+        network: keys of `[network]`. workload: as `workload_tables` reads it.
         workers: N; None is one worker on each site, or four on a uniform network.
 
     Raises:

@@ -75,15 +75,15 @@ def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
 
 def snippet(cell: TrainingCell) -> str:
     """A few lines that train with a setting in a user's own loop."""
-    backend, told = _backend(cell), _told(cell)
+    backend, lines = _backend(cell), _network_settings(cell)
     params = "".join(f", {key}={value!r}" for key, value in cell.params.items())
     return "\n".join(
         [
-            *(["import os"] if told else []),
+            *(["import os"] if lines else []),
             "import torch.distributed as dist",
             "from wanbench import wrap",
             "",
-            *told,
+            *lines,
             f"dist.init_process_group({backend!r})",
             f"wrapped = wrap(model, optimizer, {cell.kind!r}{params})",
             "for inputs, targets in batches:",
@@ -100,7 +100,7 @@ def _backend(cell: TrainingCell) -> str:
     return "gloo" if cell.collective == "gloo" else "wan"
 
 
-def _told(cell: TrainingCell) -> list[str]:
+def _network_settings(cell: TrainingCell) -> list[str]:
     """Lines that tell the process group `wan` of the network; none for gloo."""
     if _backend(cell) == "gloo":
         return []
@@ -108,11 +108,13 @@ def _told(cell: TrainingCell) -> list[str]:
     if cell.collective == "hierarchical":
         by_rank = [{COLLECTIVE: "hierarchical", **variables} for variables in by_rank]
     alike = all(variables == by_rank[0] for variables in by_rank)
-    told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {variables!r}," for variables in by_rank), "]"]
+    lines = (
+        [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {variables!r}," for variables in by_rank), "]"]
+    )
     own = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
     return [
         f"# What the process group knows of the network. Ranks are at {', '.join(map(repr, cell.placement))}.",
-        *told,
+        *lines,
         f"os.environ |= {own}",
         "",
     ]
@@ -141,7 +143,7 @@ def trial(cell: TrainingCell, predicted_s: float) -> str:
     return _TRIAL.format(
         workers=cell.workers,
         constants="\n".join(f"{key} = {value!r}" for key, value in values.items()),
-        told="\n".join(_told(cell)),
+        told="\n".join(_network_settings(cell)),
     )
 
 

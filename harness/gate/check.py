@@ -59,7 +59,6 @@ class Work:
 
     @property
     def spec(self) -> Spec:
-        """The experiment."""
         return self.plan.spec
 
     @property
@@ -76,7 +75,7 @@ class Work:
         """Refuse requirements that cannot be judged, before anything is measured.
 
         Args:
-            only_claims: whether nothing else is judged, so that some must be left.
+            only_claims: whether nothing but requirements is judged, so that there must be at least one.
 
         Raises:
             SpecError: a requirement is wrong, or there is nothing to check.

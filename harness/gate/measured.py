@@ -106,8 +106,9 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list
     """Names of the cells to measure further, after the first of two looks."""
     if not sides.timed:
         return []
-    margins = _margins(sides.timed, gate, noise)
-    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, _threshold(noise))
+    margins = np.array([noise.margin(cell, gate.max_slowdown) for cell in sides.timed])
+    limit = noise.margin(ALL_CELLS, rule.OVERALL)
+    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, limit)
     return [cell for cell, is_chosen in zip(sides.timed, chosen.tolist(), strict=True) if is_chosen]
 
 
@@ -122,7 +123,7 @@ def findings(
     """
     if not sides.timed:
         return list(sides.settled.values()), None
-    margins = _margins(sides.timed, gate, noise)
+    margins = np.array([noise.margin(cell, gate.max_slowdown) for cell in sides.timed])
     alpha = gate.alpha / looks
     decision = rule.decide(sides.log_ratios, margins, alpha)
     sample = rule.moments(sides.log_ratios)
@@ -162,9 +163,10 @@ def _with_counts(counted: Judgement, timed: Judgement) -> Judgement:
 
 
 def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
-    overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
+    limit = noise.margin(ALL_CELLS, rule.OVERALL)
+    overall = rule.overall(sides.log_ratios, alpha, limit)
     low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
-    limit, verdict, reason = _threshold(noise), Verdict.UNCHANGED, ""
+    verdict, reason = Verdict.UNCHANGED, ""
     if overall.slower:
         verdict = Verdict.REGRESSED
         reason = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower; the limit is {100 * limit:.1f} %"
@@ -176,14 +178,6 @@ def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
     rounds = int((~np.isnan(sides.log_ratios)).all(axis=0).sum())  # in which every cell has a pair
     timing = Timing(None, None, change, _finite(low), _finite(high), noise.cells.get(ALL_CELLS), limit, rounds)
     return Judgement(ALL_CELLS, verdict, reason, timing)
-
-
-def _threshold(noise: HostNoise) -> float:
-    return float(rule.margin(rule.OVERALL, noise.cells.get(ALL_CELLS)))
-
-
-def _margins(cells: Sequence[str], gate: GateTable, noise: HostNoise) -> Floats:
-    return np.array([float(rule.margin(gate.max_slowdown, noise.cells.get(cell))) for cell in cells])
 
 
 def _why_failed(rows: Sequence[Row]) -> str | None:

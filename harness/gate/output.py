@@ -90,7 +90,6 @@ def _word(finding: Judgement) -> str:
 
 
 def _claim_word(finding: Judgement) -> str:
-    """The verdict on a requirement."""
     return {Verdict.UNCHANGED: "met", Verdict.REGRESSED: "NOT MET"}.get(finding.verdict, _word(finding))
 
 

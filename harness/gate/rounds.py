@@ -118,7 +118,7 @@ class Measurement:
             raise HostError(f"{self.side.role} ({self.side.title}): `wanbench run` ended with status {code}: {last}")
 
     def _say(self, line: str) -> None:
-        """Pass a line on, but only once if rounds repeat it."""
+        """Print a line to stderr, but only once if rounds repeat it."""
         if line not in self._passed_on:
             self._passed_on.add(line)
             print(f"{self.side.role}: {line}", file=sys.stderr, flush=True)
@@ -178,7 +178,7 @@ def _lines(process: subprocess.Popen[bytes], stopped: threading.Event) -> Iterat
 
 
 class Pair:
-    """Both sides of a comparison under way."""
+    """The measurements of base and head while they are compared."""
 
     def __init__(self, cells: Sequence[Cell], order: RunRequest, folder: Path, base: Side, head: Side) -> None:
         """`cells`: those to compare. `folder`: for the results of both sides; earlier ones are removed."""
@@ -215,15 +215,11 @@ class Pair:
 
     def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
         """Axes of the cells to leave out, None if no other cell is left. One-worker cells follow the others."""
-        settled = self._settled()
-        swept = [cell for cell in self._cells if not cell.is_baseline]
-        names = {name_of(cell): cell for cell in swept}
-        keep = [cell for cell in names if cell not in settled and (not only or cell in only)]
-        if not keep and any(cell not in settled for cell in names):
-            keep = [next(cell for cell in names if cell not in settled)]  # so that its one-worker cell is measured
-        return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None
-
-    def _settled(self) -> set[str]:
-        """Cells that more repetitions cannot change: failed on one side, or simulated."""
         rows = [*self.base.rows(), *self.head.rows()]
-        return {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}
+        # More repetitions cannot change cells that failed on one side, or are simulated.
+        settled = {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}
+        names = {name_of(cell): cell for cell in self._cells if not cell.is_baseline}
+        unsettled = [cell for cell in names if cell not in settled]
+        # If only one-worker cells are wanted, the first cell of several workers brings its own.
+        keep = [cell for cell in unsettled if not only or cell in only] or unsettled[:1]
+        return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None

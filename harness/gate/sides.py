@@ -153,8 +153,7 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path, out: Pat
     """
     if source.startswith(IMAGE):
         image = source.removeprefix(IMAGE)
-        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"),
-                   same=source)  # fmt: skip
+        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"), same=source)
         return
     if source == HERE:
         yield _working_tree(role, scratch, out.resolve())
@@ -195,7 +194,7 @@ def _own_files(root: Path, top: Path, scratch: Path) -> OwnFiles:
 
 
 def working_folder(role: str) -> Side:
-    """The files as they are, with the interpreter that runs this."""
+    """The working folder as it is, with the interpreter that runs this process."""
     here = Path.cwd()
     return Side(role, WORKING, path=(str(here),) if _is_wanbench(here) else (), same=WORKING)
 

@@ -21,7 +21,7 @@ REFERENCE = "ssgd"  # what every method is compared with
 DESIGNS = Path(__file__).parent / "designs"  # those that ship with the package
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=40)]
-Rates = Annotated[list[float], Field(min_length=1)]
+Grid = Annotated[list[float], Field(min_length=1)]
 
 
 class Condition(Table):
@@ -41,7 +41,7 @@ class Condition(Table):
     train: dict[str, Any] = Field(default={})
     network: dict[str, Any] = Field(default={})
     without: list[str] = Field(default=[])
-    lr: Rates | None = None
+    lr: Grid | None = None
     lr_of: str | None = None
 
     @model_validator(mode="after")
@@ -59,8 +59,8 @@ class Tuning(Table):
         seed: of the trajectories that are only compared with each other; none of the recorded seeds.
     """
 
-    lr: Rates
-    outer_lr: Rates = Field(default=[])
+    lr: Grid
+    outer_lr: Grid = Field(default=[])
     seed: int = Field(default=0, ge=0)
 
 
