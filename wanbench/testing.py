@@ -80,9 +80,6 @@ def simulate(
         shapes: shapes of the parameter tensors in `start`, for compressors that need them.
         lost: which blocks of datagrams are lost; by default none.
 
-    Returns:
-        The parameters over time and at the end, and how many operations were in flight.
-
     Raises:
         CommError: a replica waited for a message that never arrived.
     """
@@ -203,15 +200,7 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
         sizes = []
         for world_size in (1, 3, 4):
             try:
-                make().check(
-                    Setting(
-                        workers=world_size,
-                        momentum=config.momentum,
-                        nesterov=config.nesterov,
-                        weight_decay=config.weight_decay,
-                        shapes=_SHAPES,
-                    )
-                )
+                make().check(_setting(config, world_size))
             except AlgorithmError as error:
                 refusal = error
             else:
@@ -221,6 +210,16 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
     if refusal is not None and not held:
         raise refusal
     return ["unknown parameters are refused", *held]
+
+
+def _setting(config: SGDConfig, world_size: int) -> Setting:
+    return Setting(
+        workers=world_size,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        weight_decay=config.weight_decay,
+        shapes=_SHAPES,
+    )
 
 
 def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], Algorithm]:
