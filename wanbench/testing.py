@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,10 +85,7 @@ def simulate(
         CommError: a replica waited for a message that never arrived.
     """
     drains = {*drain_after, steps - 1}
-
-    def train(comm: LocalComm) -> Trace:
-        return _trained(comm, make, gradient, config, start, steps, drains, restart_after, shapes)
-
+    train = partial(_trained, make, gradient, config, start, steps, drains, restart_after, shapes)
     traces = run_replicas(world_size, train, lost=lost)
     return Trace(
         w_at=torch.stack([trace.w_at for trace in traces], dim=1),
@@ -99,7 +97,6 @@ def simulate(
 
 
 def _trained(
-    comm: LocalComm,
     make: Callable[[], Algorithm],
     gradient: Gradient,
     config: SGDConfig | AdamWConfig,
@@ -108,6 +105,7 @@ def _trained(
     drain_after: Collection[int],
     restart_after: Collection[int],
     shapes: tuple[tuple[int, ...], ...],
+    comm: LocalComm,
 ) -> Trace:
     """Train one replica, with the arguments of `simulate`."""
     w, g = start.clone(), torch.empty_like(start)
