@@ -73,7 +73,7 @@ def identity(kind: str, params: Mapping[str, Any]) -> str:
 
 def settings(recorded: Iterable[Setting]) -> list[Setting]:
     """Every setting: those of the learning library, then all others. No two have the same label."""
-    found = {setting.identity: setting for setting in recorded}
+    by_identity = {setting.identity: setting for setting in recorded}
     for kind in registry.kinds():
         if kind in WITHOUT:
             continue
@@ -83,8 +83,8 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
             except AlgorithmError:  # values that exclude each other
                 continue
             made = Setting(algorithm.label, kind, params)
-            found.setdefault(made.identity, made)
-    return list(found.values())
+            by_identity.setdefault(made.identity, made)
+    return list(by_identity.values())
 
 
 def _grid(kind: str) -> Iterator[dict[str, Any]]:
@@ -109,17 +109,17 @@ def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[Training
         if reason is not None:
             left_out.append(LeftOut(setting.label, "", reason))
             continue
-        found = list(_with_collectives(cell, question.where))
-        if not found:
+        variants = list(_with_collectives(cell, question.where))
+        if not variants:
             left_out.append(LeftOut(setting.label, "", "no collective carries it"))
         limit = question.limits.memory_bytes
-        for each in found:
-            needed = each.worker_bytes
+        for variant in variants:
+            needed = variant.worker_bytes
             if limit is not None and needed > limit:
                 reason = f"needs {needed / 1e9:.3g} GB of memory in a worker"
-                left_out.append(LeftOut(setting.label, each.collective, reason))
+                left_out.append(LeftOut(setting.label, variant.collective, reason))
             else:
-                cells.append(each)
+                cells.append(variant)
     return cells, left_out
 
 
@@ -137,7 +137,7 @@ def with_collective(cell: TrainingCell) -> TrainingCell:
 def reference_on_gloo(question: Question) -> TrainingCell:
     """What people run today: `ssgd` in buckets on gloo."""
     cell = with_setting(question.reference, Setting(REFERENCE, REFERENCE, {}))
-    return next(each for each in _with_collectives(cell, question.where) if each.collective == "gloo")
+    return next(variant for variant in _with_collectives(cell, question.where) if variant.collective == "gloo")
 
 
 def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
@@ -145,10 +145,10 @@ def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
         yield with_collective(cell)
         return
     several = len(set(cell.placement)) < cell.workers
-    for each in alternatives(cell, where):
+    for alternative in alternatives(cell, where):
         # With one worker on each site, hierarchical is direct.
-        if each.collective in _USABLE and (several or each.collective != "hierarchical"):
-            yield with_collective(each)
+        if alternative.collective in _USABLE and (several or alternative.collective != "hierarchical"):
+            yield with_collective(alternative)
 
 
 def _refusal(cell: TrainingCell) -> str | None:

@@ -191,19 +191,16 @@ def executed(program: str) -> dict[str, object]:
     torch.distributed, distributed.init_process_group = distributed, stop
     wanbench = types.ModuleType("wanbench")
     wanbench.wrap = stop
-    kept = {key: sys.modules.get(key) for key in ("torch", "torch.distributed", "wanbench")}
-    found: dict[str, object] = {}
-    sys.modules |= {"torch": torch, "torch.distributed": distributed, "wanbench": wanbench}
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("RANK", "0")
-            for key in ("WAN_SITES", "WAN_PACES", "WAN_COLLECTIVE", "WAN_ONE_SHOT_BYTES"):
-                patch.setenv(key, "")
-            with pytest.raises(Reached):
-                exec(compile(program, "trial.py", "exec"), found)
-    finally:
-        sys.modules |= {key: module for key, module in kept.items() if module is not None}
-    return found
+    constants: dict[str, object] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (("torch", torch), ("torch.distributed", distributed), ("wanbench", wanbench)):
+            patch.setitem(sys.modules, name, module)
+        patch.setenv("RANK", "0")
+        for key in ("WAN_SITES", "WAN_PACES", "WAN_COLLECTIVE", "WAN_ONE_SHOT_BYTES"):
+            patch.setenv(key, "")
+        with pytest.raises(Reached):
+            exec(compile(program, "trial.py", "exec"), constants)
+    return constants
 
 
 @pytest.fixture(scope="module")
