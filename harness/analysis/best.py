@@ -117,16 +117,16 @@ class NetworkStandings:
         With a target, they reach it within 1 % of the shortest time. Otherwise their scalability is within 1 % of the
         highest, or their repetitions overlap with its.
         """
-        known = [s for s in self.standings if s.accurate and s.kind != ALONE and not math.isnan(s.scalability)]
-        if not known:
+        compared = [s for s in self.standings if s.accurate and s.kind != ALONE and not math.isnan(s.scalability)]
+        if not compared:
             return ()
-        times = [s.time_to_target_s for s in known if s.time_to_target_s is not None]
+        times = [s.time_to_target_s for s in compared if s.time_to_target_s is not None]
         if times:
             limit = min(times) * (1 + TIE_SHARE)
-            return tuple(s for s in known if s.time_to_target_s is not None and s.time_to_target_s <= limit)
-        top = max(known, key=lambda s: s.scalability)
+            return tuple(s for s in compared if s.time_to_target_s is not None and s.time_to_target_s <= limit)
+        top = max(compared, key=lambda s: s.scalability)
         floor = min(top.scalability * (1 - TIE_SHARE), top.low)
-        return tuple(s for s in known if s.scalability >= floor or s.high >= top.low)
+        return tuple(s for s in compared if s.scalability >= floor or s.high >= top.low)
 
 
 def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
@@ -144,8 +144,8 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     for line in summary:
         groups.setdefault(tuple(comparable(line[axis]) for axis in axes), []).append(line)
     seeds = _accuracies(records(table))
-    found = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
-    return sorted(found, key=lambda network: [by_value(value) for value in network.where.values()])
+    standings = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
+    return sorted(standings, key=lambda network: [by_value(value) for value in network.where.values()])
 
 
 Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
@@ -153,12 +153,12 @@ Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
 
 def _accuracies(rows: Iterable[Line]) -> Seeds:
     """The accuracy of each seed, by run, cell and host."""
-    found: dict[tuple[Any, ...], dict[int, float]] = {}
+    accuracies: dict[tuple[Any, ...], dict[int, float]] = {}
     for row in rows:
         if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"]):
-            of_cell = found.setdefault((row["run"], row["cell"], row["hosts"]), {})
+            of_cell = accuracies.setdefault((row["run"], row["cell"], row["hosts"]), {})
             of_cell[int(row["seed"])] = float(row["accuracy"])
-    return found
+    return accuracies
 
 
 def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> NetworkStandings:
@@ -184,8 +184,10 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         why_not = unequal_steps(line["steps_total"], reference["steps_total"])
     compared = reference if why_not is None else None
     if compared is not None:
-        mine, theirs = (seeds.get((one["run"], one["cell"], one["hosts"]), {}) for one in (line, compared))
-        paired = paired_difference(mine, theirs)
+        own_seeds, reference_seeds = (
+            seeds.get((result["run"], result["cell"], result["hosts"]), {}) for result in (line, compared)
+        )
+        paired = paired_difference(own_seeds, reference_seeds)
     return Standing(
         algorithm=str(line["algorithm"]),
         kind=str(line["kind"]),

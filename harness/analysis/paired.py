@@ -39,12 +39,12 @@ def unequal_steps(steps: Any, reference: Any, name: str = "ssgd") -> str | None:
     return f"not compared: {int(steps)} steps, {name} {int(reference)}"
 
 
-def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float]) -> PairedDifference | None:
-    """The mean of `mine` minus `reference`, both by seed; None if no seed is in both, or if training diverged.
+def paired_difference(values: Mapping[int, float], reference: Mapping[int, float]) -> PairedDifference | None:
+    """The mean of `values` minus `reference`, both by seed; None if no seed is in both, or if training diverged.
 
     With equal seeds both start from the same weights, data and test samples, whose effects cancel in the difference.
     """
-    differences = [mine[seed] - reference[seed] for seed in sorted(mine.keys() & reference.keys())]
+    differences = [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
     if not differences or not all(map(math.isfinite, differences)):
         return None
     return PairedDifference(*mean_interval(differences), len(differences))

@@ -85,7 +85,7 @@ def grouped(rows: Iterable[Row], *, across_hosts: bool = False) -> list[dict[str
     rows = list(rows)
     if all("hosts" in row for row in rows):
         return [dict(row) for row in rows]
-    apart = {run for run, mine in by_run(rows).items() if not across_hosts and hosts_of(mine).problem}
+    apart = {run for run, of_run in by_run(rows).items() if not across_hosts and hosts_of(of_run).problem}
     return [{**row, "hosts": own_host(row) if row.get("run") in apart else None} for row in rows]
 
 
@@ -97,8 +97,8 @@ def own_host(row: Row) -> str | None:
 def remarks(rows: Iterable[Row], *, across_hosts: bool = False) -> list[tuple[str, str]]:
     """Each run whose hosts are not alike, and a sentence: what is wrong, and how its repetitions are summarised."""
     pooled, apart = "--across-hosts pools them all the same", "Hosts are kept apart (--across-hosts pools them)"
-    found = [(str(run), hosts_of(mine).problem) for run, mine in by_run(rows).items()]
-    return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in found if problem]
+    problems = [(str(run), hosts_of(of_run).problem) for run, of_run in by_run(rows).items()]
+    return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in problems if problem]
 
 
 def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
@@ -145,7 +145,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     axis. Channels that follow from the algorithm, and an emulator or host from the testbed, are none either.
     """
     swept = table[table["workers"] != 1]
-    found = []
+    axes = []
     for name in AXES:
         given = ["algorithm"]
         if name in CONDITIONS:
@@ -159,8 +159,8 @@ def axes_of(table: pd.DataFrame) -> list[str]:
         # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
         several = name == "workload" and swept[name].nunique() > 1
         if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
-            found.append(name)
-    return found
+            axes.append(name)
+    return axes
 
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
@@ -226,13 +226,13 @@ def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
 def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] | None:
     """Scalability by the law at other round-trip times; None if the row does not have its inputs."""
     inputs = law_inputs(line)
-    known = line.get("predicted_step_time_s", 1.0)
-    if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
+    predicted_s = line.get("predicted_step_time_s", 1.0)
+    if inputs is None or inputs.step_time_s == 0 or predicted_s is None or math.isnan(predicted_s):
         return None
-    others = [replace(inputs, rtt_s=rtt_ms / 1e3) for rtt_ms in rtts_ms]
+    at_rtts = [replace(inputs, rtt_s=rtt_ms / 1e3) for rtt_ms in rtts_ms]
     if "one_shot_bytes" in line["law_inputs"]:  # it depends on the round trip
-        others = [replace(other, one_shot_bytes=one_shot_bytes(other)) for other in others]
-    return [inputs.base_step_time_s / predict(other).step_time_s for other in others]
+        at_rtts = [replace(at_rtt, one_shot_bytes=one_shot_bytes(at_rtt)) for at_rtt in at_rtts]
+    return [inputs.base_step_time_s / predict(at_rtt).step_time_s for at_rtt in at_rtts]
 
 
 def axis_value(axis: str, value: object) -> str:
@@ -321,11 +321,11 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
         raise AnalysisError("no cell with more than one worker has a result yet, so there is nothing to compare")
     swept = axes_of(table)
     column_axis = next((axis for axis in prefer if axis in swept), "workers")
-    others = [axis for axis in swept if axis != column_axis]
-    if not others:
+    fixed = [axis for axis in swept if axis != column_axis]
+    if not fixed:
         return [_pivot(summary, {}, column_axis)]
-    groups = summary.groupby(others, sort=False, dropna=False)
-    panels = [_pivot(part, dict(zip(others, key, strict=True)), column_axis) for key, part in groups]
+    groups = summary.groupby(fixed, sort=False, dropna=False)
+    panels = [_pivot(part, dict(zip(fixed, key, strict=True)), column_axis) for key, part in groups]
     return sorted(panels, key=lambda pivot: [by_value(value) for value in pivot.fixed.values()])
 
 

@@ -11,7 +11,7 @@ from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
 from wanbench.harness.spec.tables import Requirement
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 from wanbench.netprofiles.errors import did_you_mean
 
 Row = Mapping[str, Any]
@@ -69,7 +69,7 @@ def _chosen(requirement: Requirement, cells: Mapping[str, list[Row]], where: str
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
         raise SpecError(
-            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {some([*cells], _LISTED)}"
+            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {listed([*cells], _LISTED)}"
         )
     return chosen
 
@@ -122,7 +122,8 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
     if len(found) != 1:
         raise SpecError(
             f"{where}.over: expected one cell with {_in_words(over)} for {by_name([row]).popitem()[0]}, "
-            f"found {len(found)}" + (f": {some(found, _LISTED)}" if found else f"; cells: {some([*cells], _LISTED)}")
+            f"found {len(found)}"
+            + (f": {listed(found, _LISTED)}" if found else f"; cells: {listed([*cells], _LISTED)}")
         )
     return found[0]
 

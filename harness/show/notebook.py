@@ -37,9 +37,9 @@ def summary(rows: Sequence[Row]) -> str:
             cells[row["cell"]] = row["status"]
     if not cells:
         return "nothing measured yet"
-    (status, number), *others = sorted(Counter(cells.values()).items(), key=_ok_first)
+    (status, number), *rest = sorted(Counter(cells.values()).items(), key=_ok_first)
     first = f"{number} cell{'s' * (number != 1)} {status}"
-    counts = ", ".join([first, *(f"{count} {status}" for status, count in others)])
+    counts = ", ".join([first, *(f"{count} {status}" for status, count in rest)])
     return f"{counts}; {_provenance(rows)}"
 
 
@@ -92,11 +92,11 @@ def run_html(name: str, rows: Sequence[Row]) -> str:
     """The summary of a run as HTML, above the best algorithm on each of its first networks."""
     text = f"<p><strong>{escape(name)}</strong>: {escape(summary(rows))}</p>"
     try:
-        found = best(rows)
+        best_networks = best(rows)
     except AnalysisError:
         return text
-    more = len(found) - _MAX_NETWORKS
-    table = BestTable(found.head(_MAX_NETWORKS))._repr_html_()
+    more = len(best_networks) - _MAX_NETWORKS
+    table = BestTable(best_networks.head(_MAX_NETWORKS))._repr_html_()
     return f"{text}<p>Best algorithm in each case:</p>{table}" + (f"<p>and {more} more</p>" if more > 0 else "")
 
 

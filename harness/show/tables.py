@@ -90,9 +90,9 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     header += ["blocks lost %", "replica spread"] if lossy else []
     unequal = len(table) > 0 and bool(table["fastest_step_time_s"].notna().any())
     header += ["fastest worker ms"] if unequal else []
-    found = records(cells(table)) if len(table) else []
+    summary = records(cells(table)) if len(table) else []
     changes = _changes(rows) if trained else None
-    lines = [_table_line(line, axes, changes, targeted, lossy, unequal) for line in _sorted(found, sort)]
+    lines = [_table_line(line, axes, changes, targeted, lossy, unequal) for line in _sorted(summary, sort)]
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
     return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))]) if rows else text
@@ -114,11 +114,11 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
     if name not in lines[0]:
         near = did_you_mean(name, lines[0], f"columns: {', '.join(COLUMNS)}")
         raise AnalysisError(f"--sort {sort}: no column {name!r}{near}")
-    known = [line for line in lines if line["status"] == "ok" and not absent(line[name])]
+    valued = [line for line in lines if line["status"] == "ok" and not absent(line[name])]
     rest = [line for line in lines if line["status"] != "ok" or absent(line[name])]
-    numbers = all(isinstance(line[name], int | float) for line in known)
-    known.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
-    return known + rest
+    numbers = all(isinstance(line[name], int | float) for line in valued)
+    valued.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
+    return valued + rest
 
 
 def _table_line(
@@ -207,9 +207,9 @@ def _pivot_entry(line: Row | None) -> str:
     if line["status"] != "ok":
         return str(line["status"])
     law = line["predicted_scalability"]
-    found = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
-    found += "" if math.isnan(law) else f" ({law:.2f})"
-    return found if math.isnan(line["goodput"]) else f"{found} [{line['goodput']:.2f}]"
+    text = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
+    text += "" if math.isnan(law) else f" ({law:.2f})"
+    return text if math.isnan(line["goodput"]) else f"{text} [{line['goodput']:.2f}]"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -303,26 +303,26 @@ def timeline_table(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         if row.get("timeline") and row["status"] == "ok":
             changing.setdefault(row["timeline"], []).append(row)
-    return "\n".join(f"timeline: {text}\n{_moments(found)}" for text, found in changing.items())
+    return "\n".join(f"timeline: {text}\n{_moments(of_timeline)}" for text, of_timeline in changing.items())
 
 
 def _moments(rows: Iterable[Mapping[str, Any]]) -> str:
     """Changes of different repetitions are matched by their position."""
     events: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in rows:
-        for place, event in enumerate(row.get("events") or []):
-            events.setdefault((place, event["what"]), []).append(event)
+        for position, event in enumerate(row.get("events") or []):
+            events.setdefault((position, event["what"]), []).append(event)
     lines = []
-    for (_, what), each in sorted(events.items())[:_MOST_MOMENTS]:
-        happened = [event for event in each if event["actual_s"] is not None]
+    for (_, what), alike in sorted(events.items())[:_MOST_MOMENTS]:
+        happened = [event for event in alike if event["actual_s"] is not None]
         late_ms = max((1e3 * (event["actual_s"] - event["asked_s"]) for event in happened), default=None)
         lines.append(
             [
                 what,
-                _span([event["asked_s"] for event in each]),
+                _span([event["asked_s"] for event in alike]),
                 _span([event["actual_s"] for event in happened]) if happened else "never",
                 "" if late_ms is None else f"{late_ms:z.1f}",
-                f"{len(happened)} of {len(each)}",
+                f"{len(happened)} of {len(alike)}",
             ]
         )
     more = f"and {len(events) - _MOST_MOMENTS} more\n" if len(events) > _MOST_MOMENTS else ""

@@ -52,8 +52,8 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
     looks = looks_of(pivot)
     about = caption(pivot, run_name, "black ticks: step-time law" if has_law(pivot) else None, progress)
 
-    def draw(axes: Axes, place: int, name: str, key: Key) -> None:
-        _scalability_bar(axes, pivot, key, name, place, looks[key[0]])
+    def draw(axes: Axes, row: int, name: str, key: Key) -> None:
+        _scalability_bar(axes, pivot, key, name, row, looks[key[0]])
 
     sheet = _chart(pivot, width_in, titled(pivot, speed(pivot)), about, {}, _scalability_end, draw, at_least=1.03)
     for index, axes in enumerate(sheet.figure.axes):
@@ -79,8 +79,8 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
     }
     about = caption(pivot, run_name, _MARKS[parts], progress, whiskers=False)
 
-    def draw(axes: Axes, place: int, name: str, key: Key) -> None:
-        _mark_step(axes, pivot.lines.get(key), name, place)
+    def draw(axes: Axes, row: int, name: str, key: Key) -> None:
+        _mark_step(axes, pivot.lines.get(key), name, row)
 
     sheet = _chart(pivot, width_in, titled(pivot, waiting(pivot)), about, entries, _step_end, draw)
     for index, (axes, (_, bars)) in enumerate(zip(sheet.figure.axes, _panels(pivot), strict=True)):
@@ -127,10 +127,10 @@ def _chart(
     limit = max(at_least, _limit(ends.values(), sheet.panel_width_in)) or 1.0
     for index, (heading, bars) in enumerate(panels):
         axes = sheet.panel(index, heading)
-        for place, (name, key) in enumerate(bars):
-            draw(axes, place, name, key)
-            _mark_published(axes, place, pivot.published.get(key), name)
-            _write_end(axes, place, *ends[key])
+        for row, (name, key) in enumerate(bars):
+            draw(axes, row, name, key)
+            _mark_published(axes, row, pivot.published.get(key), name)
+            _write_end(axes, row, *ends[key])
         _finish(axes, [name for name, _ in bars], limit)
     return sheet
 
@@ -158,17 +158,17 @@ def _limit(ends: Iterable[tuple[float, str]], axes_in: float) -> float:
     return max((end / max(0.1, 1 - (text_in(text, _FONT_PT) + 0.1) / axes_in) for end, text in ends), default=0.0)
 
 
-def _mark_published(axes: Axes, place: int, value: float | None, about: str) -> None:
+def _mark_published(axes: Axes, row: int, value: float | None, about: str) -> None:
     """Draw the diamond of a published value, if there is one."""
     if value is not None and not math.isnan(value):
-        axes.plot([value], [place], zorder=4, **PUBLISHED)
-        note(axes, value, place, f"{about}: published {value:g}")
+        axes.plot([value], [row], zorder=4, **PUBLISHED)
+        note(axes, value, row, f"{about}: published {value:g}")
 
 
-def _write_end(axes: Axes, place: int, end: float, text: str) -> None:
+def _write_end(axes: Axes, row: int, end: float, text: str) -> None:
     """Write a text behind the end of bar number `place`."""
     axes.annotate(
-        text, (end, place), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
+        text, (end, row), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
         annotation_clip=False,
     )  # fmt: skip
 
@@ -215,21 +215,21 @@ def _scalability_beside(pivot: Pivot, key: Key) -> float | None:
     return None if line is None or math.isnan(line["scalability"]) else float(line["scalability"])
 
 
-def _scalability_bar(axes: Axes, pivot: Pivot, key: Key, name: str, place: int, look: Style) -> None:
+def _scalability_bar(axes: Axes, pivot: Pivot, key: Key, name: str, row: int, look: Style) -> None:
     line = pivot.lines.get(key)
     if line is not None and not math.isnan(line["scalability"]):
         height, law = line["scalability"], line["predicted_scalability"]
-        axes.barh(place, height, 0.7, color=look.colour, linewidth=0, zorder=2)
+        axes.barh(row, height, 0.7, color=look.colour, linewidth=0, zorder=2)
         text = f"{name}: scalability {height:.3f}"
-        note(axes, height, place, text + ("" if math.isnan(law) else f", law {law:.3f}"))
+        note(axes, height, row, text + ("" if math.isnan(law) else f", law {law:.3f}"))
         if line["repeats"] > 1:
-            axes.hlines(place, line["scalability_min"], line["scalability_max"], color=INK, linewidth=0.7, zorder=3)
+            axes.hlines(row, line["scalability_min"], line["scalability_max"], color=INK, linewidth=0.7, zorder=3)
         if not math.isnan(law):
-            axes.vlines(law, place - 0.42, place + 0.42, color=INK, linewidth=1.0, zorder=3)
+            axes.vlines(law, row - 0.42, row + 0.42, color=INK, linewidth=1.0, zorder=3)
     if (other := _scalability_beside(pivot, key)) is not None and pivot.beside is not None:
-        axes.barh(place, other, 0.7, fill=False, edgecolor="white", linewidth=1.4, zorder=4)  # on a dark bar
-        axes.barh(place, other, 0.7, fill=False, edgecolor=INK, linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
-        note(axes, other, place, f"{name}, {pivot.beside.run}: scalability {other:.3f}")
+        axes.barh(row, other, 0.7, fill=False, edgecolor="white", linewidth=1.4, zorder=4)  # on a dark bar
+        axes.barh(row, other, 0.7, fill=False, edgecolor=INK, linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
+        note(axes, other, row, f"{name}, {pivot.beside.run}: scalability {other:.3f}")
 
 
 def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
@@ -244,27 +244,27 @@ def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
 def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts) -> None:
     """All bars of a panel, in one call, because matplotlib takes milliseconds for each."""
     pieces: list[tuple[int, float, float, str, str]] = []
-    for place, line in enumerate(lines):
+    for row, line in enumerate(lines):
         if line is None or line["status"] != "ok":
             continue
         left_s = 0.0
         for column, _, colour, hatch in parts:
             width_s = 0.0 if math.isnan(line[column]) else max(0.0, line[column])
-            pieces.append((place, width_s, left_s, colour, hatch))
+            pieces.append((row, width_s, left_s, colour, hatch))
             left_s += width_s
     if pieces:
-        places, widths_s, lefts_s, colours, hatches = map(list, zip(*pieces, strict=True))
+        rows, widths_s, lefts_s, colours, hatches = map(list, zip(*pieces, strict=True))
         look: Any = {"color": colours, "hatch": hatches, "edgecolor": "white", "linewidth": 0, "zorder": 2}
-        axes.barh(places, widths_s, 0.7, lefts_s, **look)
+        axes.barh(rows, widths_s, 0.7, lefts_s, **look)
 
 
-def _mark_step(axes: Axes, line: Line | None, name: str, place: int) -> None:
+def _mark_step(axes: Axes, line: Line | None, name: str, row: int) -> None:
     """The tick of the law on a bar, and its note."""
     if line is None or line["status"] != "ok":
         return
     law_s = line["predicted_step_time_s"]
     if not math.isnan(law_s):
-        axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
+        axes.plot([law_s, law_s], [row - 0.42, row + 0.42], color=INK, linewidth=0.9, zorder=3)
     parts = [f"{label} {line[column]:.4f} s" for column, label, _, _ in PARTS if not math.isnan(line[column])]
     text = ", ".join([f"{line['step_time_s']:.4f} s per step", *parts])
-    note(axes, line["step_time_s"] / 2, place, f"{name}: {text}")
+    note(axes, line["step_time_s"] / 2, row, f"{name}: {text}")

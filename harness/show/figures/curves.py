@@ -154,7 +154,7 @@ def _ends(pivot: Pivot, measure: str, looks: Mapping[str, Style], names: Mapping
 def _other(name: str, pivot: Pivot) -> str:
     """The name of a curve of the other run: "ssgd, simulated"; beside the same kind of network, "ssgd, my-run"."""
     assert pivot.beside is not None
-    own = provenance(each["testbed"] for each in pivot.lines.values())
+    own = provenance(line["testbed"] for line in pivot.lines.values())
     return f"{name}, {pivot.beside.run if pivot.beside.network == own else pivot.beside.network}"
 
 
@@ -163,7 +163,7 @@ def _entries(pivot: Pivot) -> dict[str, Artist]:
     if pivot.beside is None:
         return {}
     own: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 3.8}
-    network = provenance(each["testbed"] for each in pivot.lines.values())
+    network = provenance(line["testbed"] for line in pivot.lines.values())
     name = f"{pivot.beside.run}, {pivot.beside.network}"
     return {network: Line2D([], [], **own), name: Line2D([], [], color=INK, **_DASHED)}
 
@@ -207,5 +207,5 @@ def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
     rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
     values = law_curve(lines[0], rtts)
     if values is None:  # no recorded inputs: the predictions of the cells themselves
-        rtts, values = [each["rtt_ms"] for each in lines], [each["predicted_scalability"] for each in lines]
+        rtts, values = [line["rtt_ms"] for line in lines], [line["predicted_scalability"] for line in lines]
     axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)

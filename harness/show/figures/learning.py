@@ -73,11 +73,11 @@ def means(curves: Sequence[Curve]) -> Course:
     An evaluation before the first step is left out: it has no place on a logarithmic time axis.
     """
     course = medians(curves)
-    places = [place for place, end_s in enumerate(course.end_s) if end_s > 0]
-    intervals = [mean_interval([curve["accuracy"][place] for curve in curves]) for place in places]
+    kept = [index for index, end_s in enumerate(course.end_s) if end_s > 0]
+    intervals = [mean_interval([curve["accuracy"][index] for curve in curves]) for index in kept]
     return Course(
-        step=[course.step[place] for place in places],
-        end_s=[course.end_s[place] for place in places],
+        step=[course.step[index] for index in kept],
+        end_s=[course.end_s[index] for index in kept],
         accuracy=[mean for mean, _, _ in intervals],
         low=[low for _, low, _ in intervals],
         high=[high for _, _, high in intervals],
@@ -243,16 +243,16 @@ def _looks(curves: Curves) -> dict[Key, Style]:
 
 def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -> None:
     """A curve, its band, and a note on every point, in which `at` is the format of x."""
-    places = np.array(getattr(course, x))
+    xs = np.array(getattr(course, x))
     # An evaluation before the first step has no place on a logarithmic time axis.
-    shown = places > (-1 if x == "step" else 0)
-    places = places[shown]
+    shown = xs > (-1 if x == "step" else 0)
+    xs = xs[shown]
     percent, low, high = (100 * np.array(values)[shown] for values in (course.accuracy, course.low, course.high))
-    axes.plot(places, percent, markevery=max(1, len(places) // 6), **as_line(look))
+    axes.plot(xs, percent, markevery=max(1, len(xs) // 6), **as_line(look))
     if course.repetitions > 1 and np.isfinite(low).all():
-        axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
-    for place, value in zip(places, percent, strict=True):
-        note(axes, place, float(value), f"{name}: {value:.2f} % at {at.format(place)}")
+        axes.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    for x_value, value in zip(xs, percent, strict=True):
+        note(axes, x_value, float(value), f"{name}: {value:.2f} % at {at.format(x_value)}")
 
 
 def _paces_differ(courses: Courses, part: int) -> bool:

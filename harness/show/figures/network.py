@@ -65,8 +65,8 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], subject: str, about: str,
 def _finding(paths: Sequence[Mapping[str, Any]]) -> str:
     """ "Measured delays are within 0.6 ms of the configured ones"; of a simulation, the span of its delays."""
     delays = [path["one_way_ms"] for path in paths]
-    found = [(path["measured_one_way_ms"], path["one_way_ms"]) for path in paths]
-    errors = [abs(measured - configured) for measured, configured in found if measured is not None]
+    both = [(path["measured_one_way_ms"], path["one_way_ms"]) for path in paths]
+    errors = [abs(measured - configured) for measured, configured in both if measured is not None]
     if not errors:
         return f"One-way delays from {min(delays):.4g} to {max(delays):.4g} ms"
     return f"All measured one-way delays are within {_rounded_up(max(errors))} ms of the configured ones"
@@ -76,8 +76,8 @@ def _rounded_up(value: float) -> str:
     return f"{math.ceil(10 * value) / 10:g}"
 
 
-def _entry(axes: Axes, path: Mapping[str, Any], place: tuple[int, int], most_ms: float, *, small: bool) -> None:
-    x, y = place
+def _entry(axes: Axes, path: Mapping[str, Any], cell: tuple[int, int], most_ms: float, *, small: bool) -> None:
+    x, y = cell
     shade = _SHADES(path["one_way_ms"] / most_ms)
     wrong = bool(path["reasons"])
     axes.add_patch(

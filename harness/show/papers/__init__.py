@@ -203,6 +203,6 @@ def _with_published(figure: PaperFigure, paper: Paper, file: str) -> PaperFigure
     other = next((other for other in paper.figures if other.name == figure.published_in), None)
     if other is None:
         raise SpecError(f"{file}: figure {figure.name}: published_in: no figure {figure.published_in!r}")
-    wanted = figure.algorithms or ["*"]
-    kept = [one for one in other.published if any(fnmatchcase(one.algorithm, each) for each in wanted)]
+    patterns = figure.algorithms or ["*"]
+    kept = [value for value in other.published if any(fnmatchcase(value.algorithm, pattern) for pattern in patterns)]
     return figure.model_copy(update={"published": kept})

@@ -41,12 +41,12 @@ class Answer:
     """A claim, answered.
 
     Attributes:
-        ours: our value with its interval; "-" without a run. how: emulated, simulated and why not emulated, or not at
+        value: our value with its interval; "-" without a run. how: emulated, simulated and why not emulated, or not at
             all and why. verdict: a few words.
     """
 
     claim: Claim
-    ours: str
+    value: str
     how: str
     verdict: str
 
@@ -87,8 +87,8 @@ def answers(paper: Paper, reference: Path) -> list[Answer]:
 
 def _read(folder: RunFolder) -> Recorded:
     rows = folder.rows()
-    found = objections(rows, planned.read(folder.path).names)
-    refused = {one.cell for one in found if one.rule != ACCURACY}
+    broken = objections(rows, planned.read(folder.path).names)
+    refused = {objection.cell for objection in broken if objection.rule != ACCURACY}
     return Recorded(folder.path, [row for row in rows if row["status"] == "ok"], refused)
 
 
@@ -106,11 +106,11 @@ def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
 
 
 def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
-    found = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
-    count = len({row["cell"] for row in found})
+    selected = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
+    count = len({row["cell"] for row in selected})
     if count != 1 and not (claim.pooled and count):
         raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
-    return found
+    return selected
 
 
 def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
@@ -124,12 +124,14 @@ def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
 
 def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
     """The value of each repetition, divided by or less that of the repetition with the same seed."""
-    mine = _values(claim, _cell(claim, rows, claim.where))
+    by_seed = _values(claim, _cell(claim, rows, claim.where))
     for other, combine in ((claim.over, operator.truediv), (claim.minus, operator.sub)):
         if other is not None:
-            theirs = _values(claim, _cell(claim, rows, {**claim.where, **other}))
-            mine = {seed: combine(mine[seed], theirs[seed]) for seed in mine.keys() & theirs.keys()}
-    values = [claim.scale * mine[seed] for seed in sorted(mine)]
+            other_values = _values(claim, _cell(claim, rows, {**claim.where, **other}))
+            by_seed = {
+                seed: combine(by_seed[seed], other_values[seed]) for seed in by_seed.keys() & other_values.keys()
+            }
+    values = [claim.scale * by_seed[seed] for seed in sorted(by_seed)]
     return Estimate(*mean_interval(values), len(values))
 
 
@@ -210,9 +212,9 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
     for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
         folder = recorded(reference, run)
         rows = folder.rows()
-        found = objections(rows, planned.read(folder.path).names)
+        broken = objections(rows, planned.read(folder.path).names)
         hiding = {row["cell"] for figure in _hiding(paper, run) for row in select(figure, rows)}
-        kept = [one for one in found if one.rule != ACCURACY or one.cell in hiding]
+        kept = [objection for objection in broken if objection.rule != ACCURACY or objection.cell in hiding]
         yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
 
 

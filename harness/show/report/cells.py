@@ -68,17 +68,17 @@ _FIELDS = (
 
 def header(axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(title, meaning) of every column but the last."""
-    first, *others = _FIELDS
+    first, *rest = _FIELDS
     return (
         first,
         *((AXIS_TITLES.get(axis, axis).replace("_", " "), "swept by this experiment") for axis in axes),
-        *others,
+        *rest,
     )
 
 
 def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> Line:
     """One cell, from a line of `harness.analysis.summary.cells`; `reps` are its valid repetitions."""
-    one = line["workers"] == 1
+    alone = line["workers"] == 1
     ok = line["status"] == "ok"
 
     def number(value: Any, digits: int, scale: float = 1.0) -> Entry:
@@ -97,7 +97,7 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
         number(line["scalability_min"], 3),
         number(line["scalability_max"], 3),
         number(line["predicted_scalability"], 3),
-        number(line["deviation_pct"], 1) if not one else Entry("", math.inf),
+        number(line["deviation_pct"], 1) if not alone else Entry("", math.inf),
         number(line["accuracy"], 2, 100),
         number(line["time_to_target_s"], 2),
         Entry("", math.inf)
@@ -125,11 +125,11 @@ def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> 
 
 def valid_reps(rows: Sequence[Row]) -> Mapping[Place, Sequence[Rep]]:
     """The numbers of the valid repetitions of each cell, with the host of each."""
-    found: dict[Place, list[Rep]] = defaultdict(list)
+    reps: dict[Place, list[Rep]] = defaultdict(list)
     for row in rows:
         if row["status"] == "ok":
-            found[row["cell"], row["hosts"]].append((row["rep"], row["host"]))
-    return found
+            reps[row["cell"], row["hosts"]].append((row["rep"], row["host"]))
+    return reps
 
 
 # The chart.
@@ -198,21 +198,25 @@ def view_of(summary: Sequence[Row], axes: Sequence[str]) -> View | None:
     if not any(line["status"] == "ok" for line in compared):
         return None
     algorithms = tuple(dict.fromkeys(str(line["algorithm"]) for line in compared))
-    found = [Axis("algorithm", "algorithm", algorithms, None)]
-    found += [axis for name in axes if len((axis := _chart_axis(name, compared)).values) > 1]
-    measures = tuple(each for each in _MEASURES if any(_finite(line[each.name]) for line in compared))
-    places: list[Mapping[str, int]] = [{text: place for place, text in enumerate(axis.values)} for axis in found]
+    differing = [Axis("algorithm", "algorithm", algorithms, None)]
+    differing += [axis for name in axes if len((axis := _chart_axis(name, compared)).values) > 1]
+    measures = tuple(measure for measure in _MEASURES if any(_finite(line[measure.name]) for line in compared))
+    indices: list[Mapping[str, int]] = [
+        {text: index_of for index_of, text in enumerate(axis.values)} for axis in differing
+    ]
     cells = tuple(
         (
             None
             if line["workers"] == 1
-            else tuple(place[_value_text(line[axis.name])] for axis, place in zip(found, places, strict=True)),
-            tuple(_values(line, each) for each in measures),
+            else tuple(
+                index_of[_value_text(line[axis.name])] for axis, index_of in zip(differing, indices, strict=True)
+            ),
+            tuple(_values(line, measure) for measure in measures),
         )
         for line in summary
     )
     testbeds = {str(line["testbed"]) for line in compared if line["status"] == "ok"}
-    return View(tuple(found), measures, *_looks(compared, algorithms), cells, provenance(testbeds))
+    return View(tuple(differing), measures, *_looks(compared, algorithms), cells, provenance(testbeds))
 
 
 def _chart_axis(name: str, lines: Sequence[Row]) -> Axis:
@@ -241,7 +245,7 @@ def _finite(value: Any) -> bool:
 def _looks(lines: Sequence[Row], algorithms: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     from wanbench.harness.show.figures.style import styles
 
-    one = {str(line["algorithm"]): line for line in lines}
-    looks = styles([(label, str(one[label]["kind"]), one[label]["params"] or {}) for label in algorithms])
+    line_of = {str(line["algorithm"]): line for line in lines}
+    looks = styles([(label, str(line_of[label]["kind"]), line_of[label]["params"] or {}) for label in algorithms])
     dashes = ["" if look.dashes == "-" else " ".join(f"{part:g}" for part in look.dashes[1]) for look in looks.values()]
     return tuple(look.colour.lower() for look in looks.values()), tuple(dashes)

@@ -49,7 +49,7 @@ def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str |
     if unjudged:
         return "objections", "The checks could not run: do not publish yet. See “Files that could not be read”."
     if broken:
-        rules = ", ".join(dict.fromkeys(one.rule for one in broken))
+        rules = ", ".join(dict.fromkeys(objection.rule for objection in broken))
         return "objections", f"{problems_text(broken)} ({rules})."
     simulated = all(row["testbed"] == "virtual" for row in rows)
     return "publishable", f"All checks passed{' (simulated results)' if simulated else ''}."
@@ -60,9 +60,9 @@ def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objectio
     try:
         return objections(rows, planned.read(folder.path).names), None
     except SpecError as error:
-        known = {row["cell_key"]: row["cell"] for row in rows}
+        names = {row["cell_key"]: row["cell"] for row in rows}
         try:
-            return objections(rows, known), " ".join(str(error).replace(f"{folder.path}/", "").split())
+            return objections(rows, names), " ".join(str(error).replace(f"{folder.path}/", "").split())
         except (KeyError, TypeError, ValueError) as unjudged:
             return [], _unjudged(unjudged)
     except (KeyError, TypeError, ValueError) as error:
@@ -78,7 +78,7 @@ def outcomes(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
     texts: dict[str, dict[str, list[str]]] = {rule: {} for rule in CHECKS}
     for objection in broken:
         texts[objection.rule].setdefault(objection.text, []).append(objection.cell or "the whole run")
-    return tuple(RuleOutcome(rule, RULES[rule], tuple(found.items())) for rule, found in texts.items())
+    return tuple(RuleOutcome(rule, RULES[rule], tuple(cells_by_text.items())) for rule, cells_by_text in texts.items())
 
 
 def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
@@ -111,8 +111,8 @@ def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> F
     if kept:
         link = link_to(kept[-1].parent)
         try:
-            found = json.loads(kept[-1].read_text(encoding="utf-8")).get("log_tail", [])
-            tail = "\n".join(str(line) for line in found[-_TAIL_LINES:])
+            log_tail = json.loads(kept[-1].read_text(encoding="utf-8")).get("log_tail", [])
+            tail = "\n".join(str(line) for line in log_tail[-_TAIL_LINES:])
         except (OSError, ValueError, AttributeError, TypeError):
             tail = "(the log cannot be read)"
     return Failure(str(row["cell"]), row["rep"], row["status"], row["reason"] or "no reason was recorded", tail, link)
@@ -128,9 +128,9 @@ def environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
     flat = []
     for key, value in items:
         if isinstance(value, Mapping):
-            flat += [(f"{key}: {name}", str(one)) for name, one in value.items()]
+            flat += [(f"{key}: {name}", str(item)) for name, item in value.items()]
         elif isinstance(value, list):
-            flat.append((key, " ".join(str(one) for one in value)))
+            flat.append((key, " ".join(str(item) for item in value)))
         else:
             flat.append((key, "unknown" if value is None else str(value)))
     return tuple(flat)

@@ -242,7 +242,7 @@ def map_on_page(folder: Path) -> MapOnPage | None:
             "names": names,
             "best": [names.index(name) for line in data.names for name in line],
             "gains": [float(f"{gain:.2g}") for line in data.gains for gain in line],
-            "unknown": [int(each) for line in data.unknown for each in line],
+            "unknown": [int(flag) for line in data.unknown for flag in line],
             "corners": _corners(figure, data),
         },
     )
@@ -254,7 +254,7 @@ def _first(data: MapData) -> tuple[int, int]:
         return len(data.rtts_ms) // 2, len(data.mbits) // 2
     rtt_ms, mbit = data.here
     column, row = (
-        min(range(len(values)), key=lambda place: abs(math.log(values[place] / value)))
+        min(range(len(values)), key=lambda index: abs(math.log(values[index] / value)))
         for values, value in ((data.rtts_ms, rtt_ms), (data.mbits, mbit))
     )
     return column, row
@@ -263,8 +263,8 @@ def _first(data: MapData) -> tuple[int, int]:
 def _corners(figure: Figure, data: MapData) -> list[float]:
     """Left, lower, right and upper: the first and the last grid point, in points from the upper left."""
     scale, height, axes = 72 / figure.dpi, figure.bbox.height, figure.axes[0]
-    found = []
-    for place in (0, -1):
-        x, y = axes.transData.transform((data.rtts_ms[place], data.mbits[place]))
-        found += [round(x * scale, 2), round((height - y) * scale, 2)]
-    return found
+    corners = []
+    for end in (0, -1):
+        x, y = axes.transData.transform((data.rtts_ms[end], data.mbits[end]))
+        corners += [round(x * scale, 2), round((height - y) * scale, 2)]
+    return corners
