@@ -9,14 +9,12 @@ from typing import Any
 
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value, cells, frame, records
+from wanbench.harness.analysis.summary import AnalysisError, Line, axes_of, axis_value, cells, frame, records
 from wanbench.harness.results.rules import ACCURACY_BAND
 
 REFERENCE = "ssgd"
 ALONE = "local"  # it does not communicate, so it is no way to train one model
 TIE_SHARE = 0.01
-
-Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
-from wanbench.harness.analysis.summary import AnalysisError, Beside, Pivot, axis_value, cells, frame, own_host, records
-
-Row = Mapping[str, Any]
+from wanbench.harness.analysis.summary import (
+    AnalysisError,
+    Beside,
+    Line,
+    Pivot,
+    Row,
+    axis_value,
+    cells,
+    frame,
+    own_host,
+    records,
+)
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
 _FOLLOWS = {"testbed": ("emulator",), "collective": ("channels",)}
@@ -186,8 +195,6 @@ def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         else:
             yield f"{prefix}{key}", value
 
-
-Line = Mapping[str, Any]
 
 # Cells that differ in these do not share a figure.
 _SHARED = ("profile", "collective")

@@ -23,9 +23,8 @@ from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
 from wanbench.harness.results.scalability import host_of, rescale
 from wanbench.harness.text import plain, rate
 
-Row = Mapping[str, Any]
-
-COLUMNS = SHOWN
+Row = Mapping[str, Any]  # a repetition
+Line = Row  # a cell, from `cells`
 
 _TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
 

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.spec.tables import Requirement
 from wanbench.harness.text import listed
 from wanbench.netprofiles.errors import did_you_mean
@@ -63,8 +63,8 @@ def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool
 
 
 def _chosen(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[str]:
-    if requirement.metric not in COLUMNS:
-        near = did_you_mean(requirement.metric, COLUMNS, "expected a column of `wanbench results --format json`")
+    if requirement.metric not in SHOWN:
+        near = did_you_mean(requirement.metric, SHOWN, "expected a column of `wanbench results --format json`")
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:

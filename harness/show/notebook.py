@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from html import escape
@@ -15,11 +15,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.analysis.summary import AnalysisError, Row
 from wanbench.harness.show.figures.drawing import Drawing
 from wanbench.harness.show.figures.style import PAGE_IN
-
-Row = Mapping[str, Any]
 
 _MEASURES = (
     *("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change", "not_compared"),

@@ -18,9 +18,9 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import AXES, absent
 from wanbench.harness.analysis.summary import (
     AXIS_TITLES,
-    COLUMNS,
     AnalysisError,
     Pivot,
+    Row,
     axes_of,
     cells,
     frame,
@@ -28,13 +28,13 @@ from wanbench.harness.analysis.summary import (
     provenance,
     records,
 )
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, width_of_output
 from wanbench.harness.text import shown
 from wanbench.netprofiles.errors import did_you_mean
 
-Row = Mapping[str, Any]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Changes = Mapping[tuple[str, str | None], str]  # by cell, and by host where hosts are kept apart
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
@@ -112,7 +112,7 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
         return lines
     name, down = sort.removeprefix("-"), sort.startswith("-")
     if name not in lines[0]:
-        near = did_you_mean(name, lines[0], f"columns: {', '.join(COLUMNS)}")
+        near = did_you_mean(name, lines[0], f"columns: {', '.join(SHOWN)}")
         raise AnalysisError(f"--sort {sort}: no column {name!r}{near}")
     valued = [line for line in lines if line["status"] == "ok" and not absent(line[name])]
     rest = [line for line in lines if line["status"] != "ok" or absent(line[name])]
@@ -214,7 +214,7 @@ def _pivot_entry(line: Row | None) -> str:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """One line per repetition. params and other structured values are written as JSON."""
-    return objects_as_csv(rows, COLUMNS)
+    return objects_as_csv(rows, SHOWN)
 
 
 def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
@@ -248,7 +248,7 @@ def as_json(rows: Sequence[Row]) -> str:
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
     """Write one row per repetition, by one atomic rename. Structured values become JSON strings."""
-    write_objects(rows, path, COLUMNS)
+    write_objects(rows, path, SHOWN)
 
 
 def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ()) -> None:
@@ -276,7 +276,7 @@ def _column(values: list[Any]) -> Any:
     return pa.array(values)
 
 
-def _columns(rows: Iterable[Row], first: Sequence[str] = COLUMNS) -> list[str]:
+def _columns(rows: Iterable[Row], first: Sequence[str] = SHOWN) -> list[str]:
     return list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from wanbench.harness.analysis.summary import Pivot, axis_value
+from wanbench.harness.analysis.summary import Line, Pivot, axis_value
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, has_law, names_of, speed, titled, waiting
 from wanbench.harness.show.figures.hover import note
@@ -37,7 +37,6 @@ _MARKS = {
 _SEEN = 0.005  # share of the longest bar
 
 Key = tuple[str, Any]
-Line = Mapping[str, Any]
 Bars = list[tuple[str, Key]]  # the name of each, and its key in the pivot
 
 

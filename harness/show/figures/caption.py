@@ -6,17 +6,15 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance
+from wanbench.harness.analysis.summary import Line, Pivot, axis_value, law_inputs, provenance
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
-
-Line = Mapping[str, Any]
 
 _FAR_MS = 500.0  # about the longest round trip on the Internet
 _DASHED = {True: "dashed, without markers", False: "dashed outlines"}  # of curves, of bars

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
+from wanbench.harness.analysis.summary import Line, Pivot, law_curve, provenance
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
 from wanbench.harness.show.figures.hover import note
@@ -28,8 +28,6 @@ _LABEL_GAP_IN = 0.27
 _APART = 0.03  # of two runs of an algorithm, about the size of a marker
 _DASHED: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (3, 2)), "marker": ""}
 _MARGIN = 1.25  # of the logarithmic axis of failures, on both sides
-
-Line = Mapping[str, Any]
 
 
 @wanbench_style()

@@ -16,9 +16,9 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
-    COLUMNS,
     AnalysisError,
     Pivot,
+    Row,
     axes_of,
     axis_value,
     cells,
@@ -30,6 +30,7 @@ from wanbench.harness.analysis.summary import (
 )
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.bars import scalability_bars, step_time
@@ -61,8 +62,6 @@ _LONGEST = 60  # of a value in the name of a file
 _SCALABILITY = ("scalability", "scalability_min", "scalability_max", "predicted_scalability")
 _STEP_TIME = ("step_time_s", "compute_s", "stall_s", "overhead_s", "predicted_step_time_s")
 _GOODPUT = ("goodput", "goodput_min", "goodput_max", "membership_changes", "recovery_s")
-
-Row = Mapping[str, Any]
 
 
 def gallery(
@@ -122,7 +121,7 @@ class _Run:
         self.rows, self.table, self.name = rows, table, name
         self.progress, self.beside = progress, beside
         self.lines = [line for line in records(cells(table)) if line["workers"] != 1]
-        full: list[dict[str, Any]] = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
+        full: list[dict[str, Any]] = [{**dict.fromkeys(SHOWN), **row} for row in rows]
         self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
 
     def cells_of(self, picked: Sequence[Row]) -> Pivot:

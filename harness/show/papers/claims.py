@@ -17,6 +17,7 @@ from typing import Any
 
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import mean_interval, unequal_steps
+from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
@@ -32,8 +33,6 @@ ACCURACY = "accuracy"
 _LEARNED = {ACCURACY, "final_loss"}
 _NEAR_PCT = 10.0  # a value this close to a published one agrees with it
 _GIB = 1 << 30
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

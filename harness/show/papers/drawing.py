@@ -24,7 +24,7 @@ import PIL.features
 from matplotlib import ft2font
 
 from wanbench.harness.analysis.compare import lay_beside
-from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
+from wanbench.harness.analysis.summary import AnalysisError, Pivot, Row, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.results.disk import write_json, write_text
@@ -43,8 +43,6 @@ from wanbench.harness.text import listed
 INDEX = "index.json"
 _OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}
 _EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ from typing import Any
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
 from wanbench.harness.show.grid import markdown
 from wanbench.harness.show.papers import PaperFigure
 from wanbench.harness.text import shown
-
-Line = Mapping[str, Any]
 
 
 def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.best import megabytes_per_step
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, cells, frame, provenance, records
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, cells, frame, provenance, records
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole
@@ -26,7 +26,6 @@ from wanbench.harness.show.figures.names import compressed, data_set, human
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, as_line, styles, wanbench_style
 from wanbench.harness.show.papers import PaperFigure
 
-Line = Mapping[str, Any]
 Looks = Mapping[str, Any]
 
 _BYTES = "megabytes_per_step"

@@ -11,11 +11,10 @@ from typing import Any
 
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import AXES, absent, by_value
-from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of, provenance
+from wanbench.harness.analysis.summary import AXIS_TITLES, Row, axes_of, provenance
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
 from wanbench.harness.text import plain, sent
 
-Row = Mapping[str, Any]
 Place = tuple[str, Any]  # cell, and the group of hosts that its line has
 Rep = tuple[int, str | None]  # number and host
 Link = Callable[[Path], str]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import Any
 
+from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.rules import RULES
@@ -17,8 +17,6 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
 
 _TAIL_LINES = 30
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

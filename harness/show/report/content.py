@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,18 +17,10 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import (
-    AXIS_TITLES,
-    COLUMNS,
-    AnalysisError,
-    cells,
-    frame,
-    grouped,
-    records,
-    remarks,
-)
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Row, cells, frame, grouped, records, remarks
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
 from wanbench.harness.results.verify import Objection
@@ -64,8 +56,6 @@ _RAW = (
     "cells",
     "figures",
 )
-
-Row = Mapping[str, Any]
 
 
 def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> SimpleNamespace:
@@ -191,7 +181,7 @@ def _text(path: Path) -> str | None:
 
 def _results(rows: Sequence[Row]) -> dict[str, Any]:
     """The rows as columns, for programs that read the page. An infinite loss is null, because JSON cannot hold it."""
-    names = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
     return {"columns": names, "rows": [[in_json(row.get(name)) for name in names] for row in rows]}
 
 
