@@ -13,7 +13,7 @@ from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, identity
 from wanbench.harness.advise.question import Limits, Question
-from wanbench.harness.analysis.paired import PairedDifference, mean_interval
+from wanbench.harness.analysis.paired import MeanInterval, mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
@@ -61,7 +61,7 @@ class Source:
     seeds: int
     optimizer: str
     proxy: bool
-    difference: PairedDifference
+    difference: MeanInterval
     more_steps: float | None
     low: float | None
     high: float | None
@@ -181,7 +181,7 @@ class Library:
             wanted = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
             if condition == wanted or (not timed and condition == BASE and (wanted, name) not in recording.by_setting):
                 found = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
-                if found is not None and found.difference.pairs >= self.fewest_seeds:
+                if found is not None and found.difference.count >= self.fewest_seeds:
                     yield found
 
     @property
@@ -248,8 +248,8 @@ def more_steps(mine: Seeds, reference: Seeds, limits: Limits) -> tuple[float | N
     known = [math.log(one) for one in each if one]
     if ratio is None or len(known) < len(each) or len(each) < 3:
         return ratio, None, None
-    _, low, high = mean_interval(known)
-    return ratio, math.exp(low), math.exp(high)
+    interval = mean_interval(known)
+    return ratio, math.exp(interval.low), math.exp(interval.high)
 
 
 def _ratio(mine: Sequence[Trajectory], reference: Sequence[Trajectory], limits: Limits) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
+from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
 from wanbench.harness.analysis.summary import AnalysisError, Line, axes_of, axis_value, cells, frame, records
 from wanbench.harness.results.rules import ACCURACY_BAND
 
@@ -48,7 +48,7 @@ class Standing:
     accuracy_high: float | None
     accuracy_change: float | None
     megabytes_per_step: float | None
-    paired: PairedDifference | None = None
+    paired: MeanInterval | None = None
     workload: str = ""
     cell: str = ""
     host: str | None = None
@@ -73,7 +73,7 @@ class Standing:
         if self.change is None:
             return self.not_compared or ""
         points = f"{100 * self.change:+z.2f}"
-        if self.paired is None or self.kind == REFERENCE or math.isinf(self.paired.high):
+        if self.paired is None or self.kind == REFERENCE or not self.paired.bounded:
             return points
         return f"{points} ({100 * self.paired.low:+z.2f} to {100 * self.paired.high:+z.2f})"
 

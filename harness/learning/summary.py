@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
+from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
 from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.results.target import value_at
@@ -47,7 +47,7 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
     }
 
 
-def difference(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> PairedDifference | None:
+def difference(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> MeanInterval | None:
     """The final accuracy minus that of the reference over equal seeds; None after unequal numbers of steps."""
     if _unequal(mine, reference) is not None:
         return None
@@ -64,12 +64,12 @@ def final_accuracies(trajectories: Iterable[Trajectory]) -> dict[int, float]:
     return {one.seed: value for one in trajectories if (value := one.accuracy[-1]) is not None}
 
 
-def mean_of(values: dict[int, float]) -> PairedDifference | None:
+def mean_of(values: dict[int, float]) -> MeanInterval | None:
     """The mean over the seeds with its interval."""
     return paired_difference(values, dict.fromkeys(values, 0.0))
 
 
-def _interval(name: str, found: PairedDifference | None) -> dict[str, float | None]:
+def _interval(name: str, found: MeanInterval | None) -> dict[str, float | None]:
     if found is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     ends = [round(end, 5) if math.isfinite(end) else None for end in (found.low, found.high)]

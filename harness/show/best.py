@@ -200,7 +200,7 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
     if not any(s.change is not None for s in standings):
         return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)
     text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
-    if any(s.paired is not None and s.paired.pairs > 2 for s in standings):
+    if any(s.paired is not None and s.paired.bounded for s in standings):
         text += "; the mean over equal seeds, with its 95 % interval"
     unequal = sorted({s.algorithm for s in standings if s.not_compared})
     if unequal:

@@ -81,7 +81,7 @@ def best(rows: Sequence[Row]) -> BestTable:
         paired = values.pop("paired", None) or {}
         first = {name: values.pop(name, None) for name in _MEASURES}
         equally_fast = [standing.algorithm for standing in network.as_fast]
-        pairs = {name if name == "pairs" else f"paired_{name}": value for name, value in paired.items()}
+        pairs = {"pairs" if name == "count" else f"paired_{name}": value for name, value in paired.items()}
         lines.append({**network.where, **first, "equally_fast": equally_fast, **values, **pairs})
     return BestTable(pd.DataFrame(lines).dropna(axis=1, how="all"))
 

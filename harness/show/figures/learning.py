@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.paired import mean_interval
-from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
@@ -78,9 +77,9 @@ def means(curves: Sequence[Curve]) -> Course:
     return Course(
         step=[course.step[index] for index in kept],
         end_s=[course.end_s[index] for index in kept],
-        accuracy=[mean for mean, _, _ in intervals],
-        low=[low for _, low, _ in intervals],
-        high=[high for _, _, high in intervals],
+        accuracy=[interval.mean for interval in intervals],
+        low=[interval.low for interval in intervals],
+        high=[interval.high for interval in intervals],
         repetitions=len(curves),
     )
 
@@ -92,13 +91,8 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     Args:
         curves: (label, kind) -> (params, one curve per repetition, as `results.evidence.Evidence.curve` gives them).
         data_set: of the accuracy; the axis names it. subject: below the title. about: the caption.
-
-    Raises:
-        AnalysisError: there is no curve.
     """
-    courses = {key: medians(reps) for key, (_, reps) in curves.items() if reps}
-    if not courses:
-        raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
+    courses = {key: medians(reps) for key, (_, reps) in curves.items()}
     looks = _looks(curves)
     names = {key: human(*key, curves[key][0]) for key in courses}
     apart = _paces_differ(courses, 1)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
-from wanbench.harness.analysis.summary import AnalysisError, axis_value
+from wanbench.harness.analysis.summary import axis_value
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
@@ -34,13 +34,8 @@ def pareto(
     Args:
         networks: from `harness.analysis.best.networks`. data_set: of the accuracy.
         subject: below the title. about: the caption: workload, testbed, repetitions.
-
-    Raises:
-        AnalysisError: no algorithm has both a scalability and an accuracy to compare with that of ssgd.
     """
     shown = [network for network in networks if drawn_points(network)]
-    if not shown:
-        raise AnalysisError("no accuracy beside that of ssgd on the same network; there is no trade-off to draw")
     standings = {s.algorithm: s for network in shown for s in network.standings}
     looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()])
     title = f"{_finding(shown[-1])}\n{data_set}: {subject}"
@@ -96,7 +91,7 @@ def _finding(network: NetworkStandings) -> str:
 
 def _change(standing: Standing) -> str:
     paired = standing.paired
-    if paired is None or math.isinf(paired.high):
+    if paired is None or not paired.bounded:
         return standing.change_text
     return f"{100 * paired.low:+z.1f} to {100 * paired.high:+z.1f}"
 

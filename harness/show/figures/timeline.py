@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
-from wanbench.harness.analysis.summary import AnalysisError, records
+from wanbench.harness.analysis.summary import records
 from wanbench.harness.show.figures.bars import PARTS, filled
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
@@ -59,12 +59,7 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     Args:
         traces: from top to bottom. title: the subject, below the finding. about: the caption, with `TIMELINE_MARKS`.
         width_in: of the figure.
-
-    Raises:
-        AnalysisError: there is no trace.
     """
-    if not traces:
-        raise AnalysisError("no repetition has recorded its messages; there is no timeline to draw")
     shown, span_s = views(traces)
     lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
     entries = {label: filled(colour, hatch) for _, label, colour, hatch in (_COMPUTE, _STALL)}
@@ -236,12 +231,7 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
 
     Args:
         title: the subject, below the finding. about: the caption. width_in: of the figure.
-
-    Raises:
-        AnalysisError: nothing to draw.
     """
-    if not paces:
-        raise AnalysisError("no repetition has kept its steps; there is no step time to draw against time")
     looks = styles([(course.label, course.kind, course.params) for course in paces])
     span_s = max(course.slowest["end_s"][-1] for course in paces)
     lines = {

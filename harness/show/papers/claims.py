@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.paired import mean_interval, unequal_steps
+from wanbench.harness.analysis.paired import MeanInterval, mean_interval, unequal_steps
 from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
@@ -48,21 +48,6 @@ class Answer:
     value: str
     how: str
     verdict: str
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over repetitions, and the ends of its 95 % interval; infinite for fewer than three."""
-
-    mean: float
-    low: float
-    high: float
-    repeats: int
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it has an interval."""
-        return math.isfinite(self.low)
 
 
 @dataclass(frozen=True)
@@ -121,7 +106,7 @@ def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
     return unequal_steps(row["steps_total"], reference["steps_total"], reference["algorithm"])
 
 
-def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
+def _estimate(claim: Claim, rows: Sequence[Row]) -> MeanInterval:
     """The value of each repetition, divided by or less that of the repetition with the same seed."""
     by_seed = _values(claim, _cell(claim, rows, claim.where))
     for other, combine in ((claim.over, operator.truediv), (claim.minus, operator.sub)):
@@ -130,8 +115,7 @@ def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
             by_seed = {
                 seed: combine(by_seed[seed], other_values[seed]) for seed in by_seed.keys() & other_values.keys()
             }
-    values = [claim.scale * by_seed[seed] for seed in sorted(by_seed)]
-    return Estimate(*mean_interval(values), len(values))
+    return mean_interval([claim.scale * by_seed[seed] for seed in sorted(by_seed)])
 
 
 def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
@@ -143,14 +127,14 @@ def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
     }
 
 
-def _shown(claim: Claim, estimate: Estimate) -> str:
+def _shown(claim: Claim, estimate: MeanInterval) -> str:
     mean, low, high = (f"{value:.3g}" for value in (estimate.mean, estimate.low, estimate.high))
     between = f" ({low} to {high})" if estimate.bounded and low != high else ""
-    count = "" if estimate.bounded else f" ({estimate.repeats} repetition{'s' * (estimate.repeats > 1)})"
+    count = "" if estimate.bounded else f" ({estimate.count} repetition{'s' * (estimate.count > 1)})"
     return f"{mean}{claim.unit and ' '}{claim.unit}{between}{count}"
 
 
-def _verdict(claim: Claim, estimate: Estimate) -> str:
+def _verdict(claim: Claim, estimate: MeanInterval) -> str:
     if claim.fitted:
         return "fitted: shows nothing"
     if claim.published is not None:

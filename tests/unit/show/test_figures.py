@@ -321,12 +321,6 @@ def test_a_profile_is_captioned_with_its_round_trips(profile_sweep):
     assert "profile world4, median RTT 137 ms, longest 277 ms;" in caption(profile_sweep, "world4", "")
 
 
-def test_an_unknown_format_is_refused(tmp_path):
-    with pytest.raises(AnalysisError) as caught:
-        draw_all(synthetic_rows.one_worker(), "r", tmp_path, ["jpg"])
-    assert str(caught.value) == "figure format: expected one of svg, pdf, png, csv, got 'jpg'"
-
-
 def test_a_run_without_a_valid_cell_has_nothing_to_draw(tmp_path):
     rows = [{**row, "status": "failed"} for row in only(synthetic_rows.latency_sweep(reps=1), "ssgd")]
     with pytest.raises(AnalysisError) as caught:
