@@ -14,7 +14,6 @@ Everything that comes from result files is untrusted: it reaches the page as tex
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,5 +61,5 @@ def _for_script(data: Any) -> Markup:
     """JSON that cannot end the <script> element around it."""
     from markupsafe import Markup
 
-    text = json.dumps(data, default=asdict, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
+from typing import Any
 
 from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
@@ -17,27 +17,6 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
 
 _TAIL_LINES = 30
-
-
-@dataclass(frozen=True)
-class RuleOutcome:
-    """A rule of `verify`, its requirement, and its problems as (text, cells)."""
-
-    rule: str
-    meaning: str
-    broken: tuple[tuple[str, Sequence[str]], ...]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A repetition without a valid result."""
-
-    cell: str
-    rep: int
-    status: str
-    reason: str
-    tail: str
-    link: str | None
 
 
 def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str | None) -> tuple[str, str]:
@@ -71,12 +50,12 @@ def _unjudged(error: Exception) -> str:
     return f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
 
 
-def outcomes(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
-    """Every rule with its problems."""
+def outcomes(broken: Sequence[Objection]) -> list[dict[str, Any]]:
+    """Every rule of `verify` with its requirement, and its problems as (text, cells)."""
     texts: dict[str, dict[str, list[str]]] = {rule: {} for rule in CHECKS}
     for objection in broken:
         texts[objection.rule].setdefault(objection.text, []).append(objection.cell or "the whole run")
-    return tuple(RuleOutcome(rule, RULES[rule], tuple(cells_by_text.items())) for rule, cells_by_text in texts.items())
+    return [{"rule": rule, "meaning": RULES[rule], "broken": list(by_text.items())} for rule, by_text in texts.items()]
 
 
 def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
@@ -102,7 +81,7 @@ def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> Failure:
+def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> dict[str, Any]:
     """A repetition that failed or is invalid, with the end of its last log."""
     tail, link = "", None
     kept = sorted(folder.path.glob(f"cells/{escape(row['cell'])}/rep-{row['rep']}.failed-*/error.json"))
@@ -113,7 +92,9 @@ def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> F
             tail = "\n".join(str(line) for line in log_tail[-_TAIL_LINES:])
         except (OSError, ValueError, AttributeError, TypeError):
             tail = "(the log cannot be read)"
-    return Failure(str(row["cell"]), row["rep"], row["status"], row["reason"] or "no reason was recorded", tail, link)
+    reason = row["reason"] or "no reason was recorded"
+    of_row = {name: row[name] for name in ("cell", "rep", "status")}
+    return {**of_row, "reason": reason, "tail": tail, "link": link}
 
 
 def environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:

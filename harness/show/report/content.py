@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,14 +143,6 @@ def _facts(summary: Sequence[Row]) -> list[tuple[str, str]]:
     return facts
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure on the page. Text from the run is already escaped in it."""
-
-    title: str
-    svg: Markup
-
-
 def _figures(rows: Sequence[Row], folder: RunFolder) -> dict[str, Any]:
     """The figures, and the number of those that are left out."""
     drawings = gallery(rows, folder.name, Evidence(folder))
@@ -161,7 +152,10 @@ def _figures(rows: Sequence[Row], folder: RunFolder) -> dict[str, Any]:
     room = max(0, _MOST_FIGURES - (len(drawings) - len(many)))
     dropped = {id(d) for d in many} - {id(d) for d in readable[:room]}
     kept = [d for d in drawings if id(d) not in dropped]
-    drawn = [Drawn(d.title, Markup(inline_svg(d.draw(PAGE_IN), f"f{index}", d.title))) for index, d in enumerate(kept)]
+    drawn = [
+        {"title": d.title, "svg": Markup(inline_svg(d.draw(PAGE_IN), f"f{index}", d.title))}
+        for index, d in enumerate(kept)
+    ]
     return {"figures": drawn, "figures_left": len(dropped)}
 
 
@@ -185,25 +179,7 @@ def _results(rows: Sequence[Row]) -> dict[str, Any]:
     return {"columns": names, "rows": [[in_json(row.get(name)) for name in names] for row in rows]}
 
 
-@dataclass(frozen=True)
-class MapOnPage:
-    """A map.
-
-    Attributes:
-        title: the finding. subject: workload and workers. svg: the drawing. column, row: of the point at first.
-        data: for the script: `corners` are the lowest and the highest point in the drawing's coordinates; the lists of
-            points go row by row from the lowest rate.
-    """
-
-    title: str
-    subject: str
-    svg: Markup
-    column: int
-    row: int
-    data: dict[str, Any]
-
-
-def _map(folder: RunFolder) -> tuple[MapOnPage | None, list[str]]:
+def _map(folder: RunFolder) -> tuple[dict[str, Any] | None, list[str]]:
     """The map, and why it cannot be read."""
     try:
         return map_on_page(folder.path), []
@@ -211,8 +187,17 @@ def _map(folder: RunFolder) -> tuple[MapOnPage | None, list[str]]:
         return None, [str(error)]
 
 
-def map_on_page(folder: Path) -> MapOnPage | None:
-    """The map of a run folder, None without one. Raises: SpecError: it cannot be read."""
+def map_on_page(folder: Path) -> dict[str, Any] | None:
+    """The map of a run folder, None without one.
+
+    Returns:
+        title: the finding. subject: workload and workers. svg: the drawing. column, row: of the point at first.
+        data: for the script: `corners` are the lowest and the highest point in the drawing's coordinates; the lists of
+        points go row by row from the lowest rate.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
     if not (folder / MAP_FILE).is_file():
         return None
     stored = read_map(folder)
@@ -220,13 +205,13 @@ def map_on_page(folder: Path) -> MapOnPage | None:
     title, _, subject = stored.title.partition("\n")
     data, names = stored.data, list(stored.data.kinds)
     column, row = _first(data)
-    return MapOnPage(
-        title,
-        subject,
-        Markup(inline_svg(figure, "map", stored.title.replace("\n", ": "))),
-        column,
-        row,
-        {
+    return {
+        "title": title,
+        "subject": subject,
+        "svg": Markup(inline_svg(figure, "map", stored.title.replace("\n", ": "))),
+        "column": column,
+        "row": row,
+        "data": {
             "rtts": [f"{rtt_ms:.3g} ms" for rtt_ms in data.rtts_ms],
             "rates": [rate(float(f"{mbit:.3g}")) for mbit in data.mbits],
             "names": names,
@@ -235,7 +220,7 @@ def map_on_page(folder: Path) -> MapOnPage | None:
             "unknown": [int(flag) for line in data.unknown for flag in line],
             "corners": _corners(figure, data),
         },
-    )
+    }
 
 
 def _first(data: MapData) -> tuple[int, int]:
