@@ -134,7 +134,7 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
         AnalysisError: no cell with more than one worker has a valid repetition.
     """
     table = frame(rows)
-    summary = [line for line in records(cells(table)) if line["workers"] != 1] if len(table) else []
+    summary = [line for line in cells(table) if line["workers"] != 1]
     if not any(line["status"] == "ok" for line in summary):
         raise AnalysisError("no cell with more than one worker has a valid result yet, so there is nothing to compare")
     axes = axes_of(table)

@@ -18,8 +18,8 @@ from wanbench.harness.analysis.summary import (
     cells,
     frame,
     own_host,
-    records,
 )
+from wanbench.harness.results.hosts import by_run
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
 _FOLLOWS = {"testbed": ("emulator",), "collective": ("channels",)}
@@ -96,12 +96,11 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     shown_axes = ("run", *AXES)
     if by == "hosts":  # also those that are alike
         rows = [{**row, "hosts": own_host(row)} for row in rows]
-    summary = cells(frame(rows))
-    lines = [line for line in records(summary) if line["workers"] != 1 and line["status"] == "ok"]
+    lines = [line for line in cells(frame(rows)) if line["workers"] != 1 and line["status"] == "ok"]
     if by not in shown_axes:
         lines = _by_own(lines, by)
     free = {"run", by, *_FOLLOWS.get(by, ())}
-    if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in _by_run(lines).values()):
+    if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in by_run(lines).values()):
         free |= {"testbed", "emulator"}
     fixed = [axis for axis in shown_axes if axis not in free]
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
@@ -138,13 +137,6 @@ def _by_own(lines: Sequence[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
     return [
         line | {axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")} for line, value in values
     ]
-
-
-def _by_run(lines: Iterable[Row]) -> dict[str, list[Row]]:
-    runs: dict[str, list[Row]] = {}
-    for line in lines:
-        runs.setdefault(line["run"], []).append(line)
-    return runs
 
 
 def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequence[str]) -> Pair:
@@ -214,12 +206,7 @@ def lay_beside(pivot: Pivot, rows: Iterable[Line], run: str) -> Pivot:
         AnalysisError: equally similar cells in one place. Without a cell to show, the pivot is returned as it is.
     """
     lines: dict[tuple[str, Any], Line] = {}
-    table = frame(rows)
-    valid = [
-        line
-        for line in (records(cells(table)) if len(table) else [])
-        if line["status"] == "ok" and line["workers"] != 1
-    ]
+    valid = [line for line in cells(frame(rows)) if line["status"] == "ok" and line["workers"] != 1]
     for label in pivot.algorithms:
         own = next(line for (algorithm, _), line in pivot.lines.items() if algorithm == label)
         alike = [line for line in valid if line["algorithm"] == label and _fits(line, own, pivot)]

@@ -162,7 +162,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     return axes
 
 
-def cells(table: pd.DataFrame) -> pd.DataFrame:
+def cells(table: pd.DataFrame) -> list[dict[str, Any]]:
     """One line per cell: medians of the valid repetitions, `<measure>_min` and `<measure>_max`, law and deviation.
 
     Where hosts are kept apart, a cell has a line for each. `on_hosts` are those of a line, `host` the only one.
@@ -173,7 +173,7 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
         groups.setdefault((row["run"], row["cell"], row["hosts"]), []).append(row)
-    return pd.DataFrame([_cell(group) for group in groups.values()], dtype=object)
+    return [_cell(group) for group in groups.values()]
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -314,26 +314,23 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
     Raises:
         AnalysisError: there is no cell with more than one worker.
     """
-    summary = cells(table)
-    summary = summary[summary["workers"] != 1] if len(summary) else summary
-    if not len(summary):
+    lines = [line for line in cells(table) if line["workers"] != 1]
+    if not lines:
         raise AnalysisError("no cell with more than one worker has a result yet, so there is nothing to compare")
     swept = axes_of(table)
     column_axis = next((axis for axis in prefer if axis in swept), "workers")
     fixed = [axis for axis in swept if axis != column_axis]
-    if not fixed:
-        return [_pivot(summary, {}, column_axis)]
-    groups = summary.groupby(fixed, sort=False, dropna=False)
-    panels = [_pivot(part, dict(zip(fixed, key, strict=True)), column_axis) for key, part in groups]
-    return sorted(panels, key=lambda pivot: [by_value(value) for value in pivot.fixed.values()])
+    groups: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        groups.setdefault(tuple(by_value(line[axis]) for axis in fixed), []).append(line)
+    return [_pivot(groups[values], fixed, column_axis) for values in sorted(groups)]
 
 
-def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot:
-    lines = {(line["algorithm"], line[column_axis]): line for line in records(part)}
+def _pivot(lines: Sequence[Line], fixed: Sequence[str], column_axis: str) -> Pivot:
     return Pivot(
-        fixed=fixed,
+        fixed={axis: math.nan if absent(lines[0][axis]) else lines[0][axis] for axis in fixed},
         column_axis=column_axis,
-        columns=tuple(sorted({column for _, column in lines}, key=by_value)),
-        algorithms=tuple(dict.fromkeys(part["algorithm"])),
-        lines=lines,
+        columns=tuple(sorted({line[column_axis] for line in lines}, key=by_value)),
+        algorithms=tuple(dict.fromkeys(line["algorithm"] for line in lines)),
+        lines={(line["algorithm"], line[column_axis]): line for line in lines},
     )

@@ -35,14 +35,10 @@ def summary(rows: Sequence[Row]) -> str:
             cells[row["cell"]] = row["status"]
     if not cells:
         return "nothing measured yet"
-    (status, number), *rest = sorted(Counter(cells.values()).items(), key=_ok_first)
+    (status, number), *rest = sorted(Counter(cells.values()).items(), key=lambda entry: (entry[0] != "ok", entry[0]))
     first = f"{number} cell{'s' * (number != 1)} {status}"
     counts = ", ".join([first, *(f"{count} {status}" for status, count in rest)])
     return f"{counts}; {_provenance(rows)}"
-
-
-def _ok_first(entry: tuple[str, int]) -> tuple[bool, str]:
-    return entry[0] != "ok", entry[0]
 
 
 def _provenance(rows: Sequence[Row]) -> str:
@@ -63,14 +59,10 @@ class BestTable(pd.DataFrame):
         return pd.DataFrame(self)[[*self.columns[:algorithm], *(name for name in _MEASURES if name in self)]]
 
     def __repr__(self) -> str:
-        return self.shown().to_string(index=False, float_format=_number)
+        return self.shown().to_string(index=False, float_format="{:.4g}".format)
 
     def _repr_html_(self) -> str:
-        return self.shown().to_html(index=False, border=0, float_format=_number, na_rep="")
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
+        return self.shown().to_html(index=False, border=0, float_format="{:.4g}".format, na_rep="")
 
 
 def best(rows: Sequence[Row]) -> BestTable:

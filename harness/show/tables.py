@@ -26,7 +26,6 @@ from wanbench.harness.analysis.summary import (
     frame,
     pivots,
     provenance,
-    records,
 )
 from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.disk import write_bytes
@@ -128,7 +127,7 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     header = ["algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), *(title for title, _ in columns)]
     changes = _changes(rows) if table["accuracy"].notna().any() else {}
     lines = []
-    for line in _sorted(records(cells(table)), sort):
+    for line in _sorted(cells(table), sort):
         line["change"] = changes.get((line["cell"], line["hosts"]), "")
         entries = [show(line) for _, show in columns]
         if line["status"] != "ok":
@@ -245,16 +244,11 @@ def as_json(rows: Sequence[Row]) -> str:
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
     """Write one row per repetition, by one atomic rename. Structured values become JSON strings."""
-    write_objects(rows, path, SHOWN)
-
-
-def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ()) -> None:
-    """Write any objects, by one atomic rename. The columns `first` come first, even if no object has them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = _columns(objects, first)
-    data = {name: [None if absent(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
+    columns = _columns(rows)
+    data = {name: [None if absent(row.get(name)) else _flat(row[name]) for row in rows] for name in columns}
     table = pa.table({name: _column(values) for name, values in data.items()})
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), buffer)

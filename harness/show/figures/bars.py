@@ -107,7 +107,7 @@ def _chart(
     """Panels that are high enough for their bars, with a strip for the names of the bars.
 
     Args:
-        end: where the text of a bar begins, and the text. draw: draws bar number `place` of a panel.
+        end: where the text of a bar begins, and the text. draw: draws the bar of a row of a panel.
         at_least: the end of the axis.
     """
     panels = _panels(pivot)
@@ -128,8 +128,7 @@ def _chart(
         axes = sheet.panel(index, heading)
         for row, (name, key) in enumerate(bars):
             draw(axes, row, name, key)
-            _mark_published(axes, row, pivot.published.get(key), name)
-            _write_end(axes, row, *ends[key])
+            _end_bar(axes, row, name, *ends[key], pivot.published.get(key))
         _finish(axes, [name for name, _ in bars], limit)
     return sheet
 
@@ -157,15 +156,11 @@ def _limit(ends: Iterable[tuple[float, str]], axes_in: float) -> float:
     return max((end / max(0.1, 1 - (text_in(text, _FONT_PT) + 0.1) / axes_in) for end, text in ends), default=0.0)
 
 
-def _mark_published(axes: Axes, row: int, value: float | None, about: str) -> None:
-    """Draw the diamond of a published value, if there is one."""
-    if value is not None and not math.isnan(value):
-        axes.plot([value], [row], zorder=4, **PUBLISHED)
-        note(axes, value, row, f"{about}: published {value:g}")
-
-
-def _write_end(axes: Axes, row: int, end: float, text: str) -> None:
-    """Write a text behind the end of bar number `place`."""
+def _end_bar(axes: Axes, row: int, name: str, end: float, text: str, published: float | None) -> None:
+    """Draw the diamond of a published value, if there is one, and write a text behind the end of a bar."""
+    if published is not None and not math.isnan(published):
+        axes.plot([published], [row], zorder=4, **PUBLISHED)
+        note(axes, published, row, f"{name}: published {published:g}")
     axes.annotate(
         text, (end, row), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
         annotation_clip=False,

@@ -26,7 +26,6 @@ from wanbench.harness.analysis.summary import (
     grouped,
     pivots,
     provenance,
-    records,
 )
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
@@ -120,7 +119,7 @@ class _Run:
     ) -> None:
         self.rows, self.table, self.name = rows, table, name
         self.progress, self.beside = progress, beside
-        self.lines = [line for line in records(cells(table)) if line["workers"] != 1]
+        self.lines = [line for line in cells(table) if line["workers"] != 1]
         full: list[dict[str, Any]] = [{**dict.fromkeys(SHOWN), **row} for row in rows]
         self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
 
@@ -234,7 +233,7 @@ def _pivot_points(pivot: Pivot, run_name: str, columns: Sequence[str]) -> list[P
 
 def _trade_off(run: _Run) -> list[Drawing]:
     standings = networks(run.rows)
-    if not any(s.accuracy_change is not None and not absent(s.scalability) for n in standings for s in n.standings):
+    if not any(map(drawn_points, standings)):
         return []
     marks = (
         f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below ssgd; "

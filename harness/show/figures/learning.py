@@ -110,12 +110,19 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    _by_step(steps, courses, looks)
+    for key, course in courses.items():
+        _draw(steps, course, "step", looks[key], key[0], "step {:g}")
+    steps.set_xlim(left=0)
+    steps.set_ylim(top=101)
+    steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
         times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
-        _by_time(by_time, courses, looks, times)
+        for key, course in courses.items():
+            _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
+        logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
+        by_time.set_xlabel("seconds, logarithmic")
         by_time.set_ylim(steps.get_ylim())
     return sheet.figure
 
@@ -132,21 +139,6 @@ def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str]
         )
         for key, course in courses.items()
     ]
-
-
-def _by_step(axes: Axes, courses: Courses, looks: Mapping[Key, Style]) -> None:
-    for key, course in courses.items():
-        _draw(axes, course, "step", looks[key], key[0], "step {:g}")
-    axes.set_xlim(left=0)
-    axes.set_ylim(top=101)
-    axes.set_xlabel("step")
-
-
-def _by_time(axes: Axes, courses: Courses, looks: Mapping[Key, Style], times: Sequence[float]) -> None:
-    for key, course in courses.items():
-        _draw(axes, course, "end_s", looks[key], key[0], "end {:g}")
-    logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
-    axes.set_xlabel("seconds, logarithmic")
 
 
 def learning_points(curves: Curves) -> list[Point]:

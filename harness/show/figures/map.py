@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,13 +111,6 @@ def store_map(stored: StoredMap, folder: Path) -> Path:
     return folder / MAP_FILE
 
 
-def _check_numbers(values: Iterable[Any]) -> None:
-    """Raises: ValueError: a value is not a positive number."""
-    for value in values:
-        if not (isinstance(value, int | float) and 0 < value < math.inf):
-            raise ValueError(f"expected positive numbers, got {value!r}")
-
-
 def _to_json(stored: StoredMap) -> dict[str, Any]:
     data, names = stored.data, list(stored.data.kinds)
     index_of = {name: index for index, name in enumerate(names)}
@@ -163,8 +156,11 @@ def read_map(folder: Path) -> StoredMap:
             [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in content["checks"]],
         )
         subject, caption = str(content["title"]).rpartition("\n")[2], str(content["caption"])
-        _check_numbers([*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())])
-        _check_numbers([value for rtt_ms, mbit, _ in data.checks for value in (rtt_ms, mbit)])
+        numbers = [*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())]
+        numbers += [value for check in data.checks for value in check[:2]]
+        wrong = [value for value in numbers if not (isinstance(value, int | float) and 0 < value < math.inf)]
+        if wrong:
+            raise ValueError(f"expected positive numbers, got {wrong[0]!r}")
         if min(len(data.rtts_ms), len(data.mbits)) < 2:
             raise ValueError("expected at least two round trips and two rates")
         for rows in (data.names, data.gains, data.unknown):

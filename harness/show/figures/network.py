@@ -63,11 +63,8 @@ def _finding(paths: Sequence[Mapping[str, Any]]) -> str:
     errors = [abs(measured - configured) for measured, configured in both if measured is not None]
     if not errors:
         return f"One-way delays from {min(delays):.4g} to {max(delays):.4g} ms"
-    return f"All measured one-way delays are within {_rounded_up(max(errors))} ms of the configured ones"
-
-
-def _rounded_up(value: float) -> str:
-    return f"{math.ceil(10 * value) / 10:g}"
+    within_ms = math.ceil(10 * max(errors)) / 10
+    return f"All measured one-way delays are within {within_ms:g} ms of the configured ones"
 
 
 def _entry(axes: Axes, path: Mapping[str, Any], cell: tuple[int, int], most_ms: float, *, small: bool) -> None:

@@ -25,7 +25,7 @@ from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import objections, problem_lines
-from wanbench.harness.show.papers import Claim, Paper, PaperFigure
+from wanbench.harness.show.papers import Claim, Paper
 from wanbench.harness.show.papers.drawing import recorded, select
 from wanbench.harness.spec.experiment import Spec
 
@@ -192,18 +192,15 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
     Raises:
         SpecError: a run is not recorded.
     """
+    hiding_figures = [
+        figure
+        for figure in paper.figures
+        if figure.kind not in {"learning", "pareto"} and not _LEARNED & {*figure.columns, *figure.y}
+    ]
     for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
         folder = recorded(reference, run)
         rows = folder.rows()
         broken = objections(rows, planned.read(folder.path).names)
-        hiding = {row["cell"] for figure in _hiding(paper, run) for row in select(figure, rows)}
+        hiding = {row["cell"] for figure in hiding_figures if figure.run == run for row in select(figure, rows)}
         kept = [objection for objection in broken if objection.rule != ACCURACY or objection.cell in hiding]
         yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
-
-
-def _hiding(paper: Paper, run: str) -> Iterator[PaperFigure]:
-    """Yield the figures of a run that show no accuracy."""
-    for figure in paper.figures:
-        learned = figure.kind in {"learning", "pareto"} or _LEARNED & {*figure.columns, *figure.y}
-        if figure.run == run and not learned:
-            yield figure

@@ -123,7 +123,7 @@ def _check(
     figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, indexed: Mapping[str, Any], other: str
 ) -> list[Difference]:
     source = _source(figure, reference)
-    names = [name for name in indexed if _belongs(name, figure.name)]
+    names = [name for name in indexed if name.rpartition(".")[0] in {figure.name, f"{figure.name}-column"}]
     lost = _lost(next((indexed[name]["reps"] for name in names), {}), source.rows)
     if lost or source.problems:
         why = f"lost {listed(lost, 3)}" if lost else ""
@@ -171,10 +171,6 @@ def _source(figure: PaperFigure, reference: Path) -> _Source:
     stored = folder.read()
     beside = recorded(reference, figure.beside).rows() if figure.beside is not None else []
     return _Source(folder, select(figure, stored.rows), stored.problems, beside)
-
-
-def _belongs(name: str, figure: str) -> bool:
-    return name.rpartition(".")[0] in {figure, f"{figure}-column"}
 
 
 def _lost(reps: Mapping[str, Sequence[int | str]], rows: Sequence[Row]) -> list[str]:

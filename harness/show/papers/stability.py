@@ -193,25 +193,14 @@ def stability(
     axes.set_ylabel("largest stable lr × curvature")
     ends = []
     for momentum, level in synchronous.items():
-        look, of_momentum = looks[_name(momentum)], [limit for limit in limits if limit.momentum == momentum]
-        axes.plot(
-            [limit.delay for limit in of_momentum],
-            [limit.computed for limit in of_momentum],
-            color=look.colour,
-            linewidth=0.8,
-        )
-        _mark_limits(axes, of_momentum, look)
+        look, curve = looks[_name(momentum)], [limit for limit in limits if limit.momentum == momentum]
+        delays, computed = [limit.delay for limit in curve], [limit.computed for limit in curve]
+        axes.plot(delays, computed, color=look.colour, linewidth=0.8)
+        _mark_limits(axes, curve, look)
         dotted: dict[str, Any] = {"color": ssgd.colour, "linestyle": (0, (1, 2)), "linewidth": 0.9}
         axes.axhline(level, **dotted)
-        ends.append(
-            End(
-                _name(momentum),
-                {**point(look), "linestyle": "-", "linewidth": 0.8},
-                of_momentum[-1].delay,
-                of_momentum[-1].computed,
-                f"{of_momentum[-1].computed:.3g}",
-            )
-        )
+        solid = {**point(look), "linestyle": "-", "linewidth": 0.8}
+        ends.append(End(_name(momentum), solid, delays[-1], computed[-1], f"{computed[-1]:.3g}"))
         ends.append(End(_ssgd(momentum), dotted, axes.get_xlim()[1], level, f"{level:g}"))
     label_ends(axes, ends, sheet.axes_in)
     return sheet.figure

@@ -16,20 +16,21 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.best import megabytes_per_step
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, cells, frame, provenance, records
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, cells, frame, provenance
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import compressed, data_set, human
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, as_line, styles, wanbench_style
+from wanbench.harness.show.figures.style import COLUMN_IN, as_line, styles, wanbench_style
 from wanbench.harness.show.papers import PaperFigure
 
 Looks = Mapping[str, Any]
 
 _BYTES = "megabytes_per_step"
 _PARAMETER = "params."
+_X_TITLES = {**AXIS_TITLES, "loss_pct": "packets lost (%)", _BYTES: "kB per step per worker"}
 _TEMPLATE = re.compile(r"\{([^|{}]+)\|([^|{}]*)\|([a-z_]+)\}")
 _PANEL_IN = 1.9
 _APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
@@ -102,7 +103,7 @@ def trend_drawing(
     for name in figure.y:
         if name not in by_column:
             raise AnalysisError(f"measure {name!r}: expected one of {', '.join(by_column)}")
-    lines = [line for line in records(cells(frame(rows))) if line["workers"] != 1]
+    lines = [line for line in cells(frame(rows)) if line["workers"] != 1]
     series = _series(figure, lines)
     if not any(line["status"] == "ok" for line in lines):
         raise AnalysisError("no valid repetition; there is nothing to draw")
@@ -117,12 +118,13 @@ def trend_drawing(
     about = caption(pivot, run_name, marks, whiskers=False)
     finding = _TEMPLATE.sub(lambda match: _value(match, series, by_column), figure.title or figure.name)
     x, log_x = str(figure.x), figure.x == _BYTES
+    column = x.removeprefix(_PARAMETER)
 
     def draw(width_in: float) -> Figure:
-        return _trend(series, _label(x), measures, titled(pivot, finding), about, width_in, log_x=log_x)
+        return _trend(series, _X_TITLES.get(x, column), measures, titled(pivot, finding), about, width_in, log_x=log_x)
 
-    column = "kilobytes_per_step_per_worker" if log_x else x.removeprefix(_PARAMETER)
-    return Drawing(figure.name, finding, draw, lambda: _points(series, column, measures))
+    points_x = "kilobytes_per_step_per_worker" if log_x else column
+    return Drawing(figure.name, finding, draw, lambda: _points(series, points_x, measures))
 
 
 def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> str:
@@ -142,7 +144,7 @@ def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str
 def _simulated(figure: PaperFigure, series: Sequence[Series], rows: Sequence[Line]) -> list[Series]:
     """The same series of the run beside. A level is the same in both, and is drawn once."""
     labels = {line.label for line in series if any(x is not None for x, _ in line.points)}
-    simulated = _series(figure, records(cells(frame(rows)))) if rows else []
+    simulated = _series(figure, cells(frame(rows)))
     return [
         replace(line, label=f"{line.label}, simulated", beside="simulated")
         for line in simulated
@@ -204,11 +206,6 @@ def _x_of(x: str, line: Line) -> float | None:
     return None if value is None else float(value)
 
 
-def _label(x: str) -> str:
-    titles = {**AXIS_TITLES, "loss_pct": "packets lost (%)", _BYTES: "kB per step per worker"}
-    return titles.get(x, x.removeprefix(_PARAMETER))
-
-
 def _named(measure: Measure, lines: Sequence[Line]) -> Measure:
     """The label of an accuracy names its data set."""
     if measure.column != "accuracy":
@@ -224,9 +221,9 @@ def _trend(
     measures: Sequence[Measure],
     title: str,
     about: str,
-    width_in: float = PAGE_IN,
+    width_in: float,
     *,
-    log_x: bool = False,
+    log_x: bool,
 ) -> Figure:
     """One panel per measure, with medians of repetitions and whiskers from minimum to maximum.
 
@@ -251,11 +248,12 @@ def _trend(
     )  # fmt: skip
     margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in
     for index, measure in enumerate(measures):
-        _panel(sheet.panel(index, measure.label), series, measure, x, looks, aside_pt)
+        axes = sheet.panel(index, measure.label)
+        for line in series:
+            _draw(axes, line, measure, x, looks[line.label], aside_pt.get(line.label, 0.0))
         sheet.label(index, x)
-    for axes, measure, of in zip(sheet.figure.axes, measures, ends, strict=True):
         _limit(axes, series, measures, measure, margin, log_x=log_x)
-        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in of]
+        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in ends[index]]
         label_ends(axes, placed, (sheet.panel_width_in, panel_in))
     return sheet.figure
 
@@ -297,18 +295,6 @@ def _aside_pt(series: Sequence[Series]) -> dict[str, float]:
     apart = 0.0 if any(line.beside for line in series) else _APART_PT
     moved = [line for line in series if not _level(line)]
     return {line.label: apart * (index - (len(moved) - 1) / 2) for index, line in enumerate(moved)}
-
-
-def _panel(
-    axes: Axes,
-    series: Sequence[Series],
-    measure: Measure,
-    x: str,
-    looks: Mapping[str, Looks],
-    aside_pt: Mapping[str, float],
-) -> None:
-    for line in series:
-        _draw(axes, line, measure, x, looks[line.label], aside_pt.get(line.label, 0.0))
 
 
 def _drawn(series: Series, measure: Measure) -> list[float]:

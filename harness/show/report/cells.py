@@ -30,8 +30,7 @@ class Entry:
 
 def shown_axes(table: Any) -> list[str]:
     """The swept axes, and always the number of workers."""
-    swept = axes_of(table) if len(table) and (table["workers"] != 1).any() else []
-    return [axis for axis in AXES if axis in {"workers", *swept}]
+    return [axis for axis in AXES if axis in {"workers", *axes_of(table)}]
 
 
 # (title, meaning). The swept axes come between the first and the second.

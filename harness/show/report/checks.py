@@ -35,19 +35,14 @@ def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str |
 def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:
     """The problems by the rules of `verify`, and the reason if the rules could not be applied."""
     try:
-        return objections(rows, planned.read(folder.path).names), None
+        names, why = planned.read(folder.path).names, None
     except SpecError as error:
         names = {row["cell_key"]: row["cell"] for row in rows}
-        try:
-            return objections(rows, names), " ".join(str(error).replace(f"{folder.path}/", "").split())
-        except (KeyError, TypeError, ValueError) as unjudged:
-            return [], _unjudged(unjudged)
+        why = " ".join(str(error).replace(f"{folder.path}/", "").split())
+    try:
+        return objections(rows, names), why
     except (KeyError, TypeError, ValueError) as error:
-        return [], _unjudged(error)
-
-
-def _unjudged(error: Exception) -> str:
-    return f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
+        return [], f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
 
 
 def outcomes(broken: Sequence[Objection]) -> list[dict[str, Any]]:
@@ -100,16 +95,14 @@ def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> d
 def environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
     """The manifest as pairs of name and value."""
     try:
-        manifest = folder.manifest()
-        items = [(str(key), value) for key, value in manifest.items()]
+        items = [*folder.manifest().items()]
     except (OSError, ValueError, AttributeError):
         return (("manifest.json", "cannot be read"),)
-    flat = []
+    pairs = []
     for key, value in items:
         if isinstance(value, Mapping):
-            flat += [(f"{key}: {name}", str(item)) for name, item in value.items()]
-        elif isinstance(value, list):
-            flat.append((key, " ".join(str(item) for item in value)))
+            pairs += [(f"{key}: {name}", str(item)) for name, item in value.items()]
         else:
-            flat.append((key, "unknown" if value is None else str(value)))
-    return tuple(flat)
+            text = " ".join(map(str, value)) if isinstance(value, list) else "unknown" if value is None else str(value)
+            pairs.append((str(key), text))
+    return tuple(pairs)

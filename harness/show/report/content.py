@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Row, cells, frame, grouped, records, remarks
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Row, cells, frame, grouped, remarks
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.columns import SHOWN
@@ -67,7 +67,7 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
     named = [{**row, "run": folder.name} for row in stored.rows]
     rows = grouped(named, across_hosts=across_hosts)
     table = frame(rows)
-    summary = records(cells(table)) if len(table) else []
+    summary = cells(table)
     broken, why_unjudged = objections_to(folder, rows)
     notes = [f"{stored.note[0].upper()}{stored.note[1:]}"] if stored.note else []
     notes += [remark for _, remark in remarks(named, across_hosts=across_hosts)]
