@@ -167,12 +167,10 @@ def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> N
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
     lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
     testbeds = frozenset(line["testbed"] for line in valid)
-    return NetworkStandings(where, tuple(standings), lost, _name(lines[0]), testbeds)
-
-
-def _name(line: Line) -> str:
-    profile = str(line["profile"] or "the network")
-    return axis_value("rtt_ms", line["rtt_ms"]) if profile == "uniform" and not absent(line["rtt_ms"]) else profile
+    name = str(lines[0]["profile"] or "the network")
+    if name == "uniform" and not absent(lines[0]["rtt_ms"]):
+        name = axis_value("rtt_ms", lines[0]["rtt_ms"])
+    return NetworkStandings(where, tuple(standings), lost, name, testbeds)
 
 
 def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:

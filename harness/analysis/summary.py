@@ -6,7 +6,6 @@ over the window. A median over steps would hide every synchronisation of a metho
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,9 +55,6 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
-        for key in ("params", "law_inputs", "axes", "evidence"):
-            if isinstance(row[key], str):
-                row[key] = json.loads(row[key])
         if row["profile"] == "uniform" and absent(row["loss_burst"]):  # equal paths: without bursts
             row["loss_burst"] = 0.0
     rescale(full)

@@ -9,13 +9,14 @@ from typing import Any
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from wanbench.harness.analysis.summary import Line, Pivot, axis_value
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, has_law, names_of, speed, titled, waiting
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, entries_beside, fitting, text_in
+from wanbench.harness.show.figures.layout import Panels, fitting, text_in
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
 
 _BAR_IN = 0.165
@@ -115,7 +116,7 @@ def _chart(
         width_in,
         title,
         about,
-        {**entries, **entries_beside(pivot, "|")},
+        {**entries, **_entries_beside(pivot)},
         count=len(panels),
         across=min(len(panels), 3 if width_in > COLUMN_IN else 1),
         panel_in=_BAR_IN * max(len(bars) for _, bars in panels) + 0.06,
@@ -131,6 +132,19 @@ def _chart(
             _end_bar(axes, row, name, *ends[key], pivot.published.get(key))
         _finish(axes, [name for name, _ in bars], limit)
     return sheet
+
+
+def _entries_beside(pivot: Pivot) -> dict[str, Artist]:
+    """Legend entries of the law, a tick on every bar, of another run and of published values, if the pivot has them."""
+    entries: dict[str, Artist] = {}
+    if has_law(pivot):
+        entries["step-time law"] = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
+    if pivot.beside:
+        dashed: dict[str, Any] = {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": (0, (3, 2))}
+        entries[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**dashed)
+    if pivot.published:
+        entries["published"] = Line2D([], [], **PUBLISHED)
+    return entries
 
 
 def _panels(pivot: Pivot) -> list[tuple[str, Bars]]:

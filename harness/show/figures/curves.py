@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Line, Pivot, law_curve, provenance
+from wanbench.harness.analysis.summary import Beside, Line, Pivot, law_curve, provenance
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
 from wanbench.harness.show.figures.hover import note
@@ -56,7 +56,8 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
             law = pivot.lines[label, rtt]["predicted_scalability"]
             text = f"{label}, RTT {rtt:g} ms: scalability {value:.3f}"
             note(axes, rtt, value, text + (f", law {law:.3f}" if law > 0 else ""))
-        _beside(axes, pivot, label, look)
+        if pivot.beside:
+            _beside(axes, pivot.beside, label, look)
     axes.set_ylim(0, 1.06)
     axes.set_yticks(np.linspace(0, 1, 6))
     axes.set_ylabel(f"scalability  {formula(pivot.lines.values())}")
@@ -170,14 +171,13 @@ def _thin(look: Style) -> dict[str, Any]:
     return {"color": look.colour, **_DASHED}
 
 
-def _beside(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
-    """The curve of the other run."""
-    points = _points(pivot.beside.lines, label, "scalability") if pivot.beside else []
-    if not points or pivot.beside is None:
-        return
-    axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
+def _beside(axes: Axes, run: Beside, label: str, look: Style) -> None:
+    """The curve of the other run, if it has one."""
+    points = _points(run.lines, label, "scalability")
+    if points:
+        axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
     for rtt, value in points:
-        note(axes, rtt, value, f"{label}, {pivot.beside.run}, RTT {rtt:g} ms: scalability {value:.3f}")
+        note(axes, rtt, value, f"{label}, {run.run}, RTT {rtt:g} ms: scalability {value:.3f}")
 
 
 def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:

@@ -84,7 +84,7 @@ def gallery(
     """
     rows = grouped(rows)
     table = frame(rows)
-    if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
+    if not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
     run = _Run(rows, table, run_name, progress, beside)
     drawings = [drawing for name, draw in _OF_ROWS.items() if kind in {None, name} for drawing in draw(run)]

@@ -16,12 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
-from wanbench.harness.analysis.summary import Pivot
-from wanbench.harness.show.figures.caption import has_law, wrapped
-from wanbench.harness.show.figures.style import FAINT, INK, PUBLISHED, wanbench_style
+from wanbench.harness.show.figures.caption import wrapped
+from wanbench.harness.show.figures.style import FAINT, INK, wanbench_style
 
 _TITLE_PT, _SUBJECT_PT, _CAPTION_PT = 8.5, 7.0, 6.0
 _TITLE_ROW_IN, _SUBJECT_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.125, 0.145, 0.108
@@ -173,19 +171,6 @@ class Panels(Sheet):
             axes.set_ylabel(y, **look)
         if last:
             axes.set_xlabel(x)
-
-
-def entries_beside(pivot: Pivot, tick: str) -> dict[str, Artist]:
-    """Legend entries of the law, a tick on every bar, of another run and of published values, if the pivot has them."""
-    entries: dict[str, Artist] = {}
-    if has_law(pivot):
-        entries["step-time law"] = Line2D([], [], color=INK, linestyle="", marker=tick, markersize=7)
-    if pivot.beside:
-        dashed: dict[str, Any] = {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": (0, (3, 2))}
-        entries[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**dashed)
-    if pivot.published:
-        entries["published"] = Line2D([], [], **PUBLISHED)
-    return entries
 
 
 def _legend_columns(entries: Sequence[str], width_in: float) -> int:

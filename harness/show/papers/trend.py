@@ -216,14 +216,7 @@ def _named(measure: Measure, lines: Sequence[Line]) -> Measure:
 
 @wanbench_style()
 def _trend(
-    series: Sequence[Series],
-    x: str,
-    measures: Sequence[Measure],
-    title: str,
-    about: str,
-    width_in: float,
-    *,
-    log_x: bool,
+    series: Sequence[Series], x: str, measures: Sequence[Measure], title: str, about: str, width: float, *, log_x: bool
 ) -> Figure:
     """One panel per measure, with medians of repetitions and whiskers from minimum to maximum.
 
@@ -238,12 +231,12 @@ def _trend(
         if all(math.isnan(cell[measure.column]) for line in series for _, cell in line.points):
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
     looks, aside_pt = _looks(series), _aside_pt(series)
-    across = len(measures) if width_in > COLUMN_IN else 1
+    across = len(measures) if width > COLUMN_IN else 1
     ends = [_ends(series, measure, looks, aside_pt, log_x=log_x) for measure in measures]
     panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
     strip = strip_in([end.text for of in ends for end in of])
     sheet = Panels(
-        width_in, title, about, {},
+        width, title, about, {},
         count=len(measures), across=across, panel_in=panel_in, own_y=True, gap_in=strip + 0.42, right_in=strip,
     )  # fmt: skip
     margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in

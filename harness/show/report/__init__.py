@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from wanbench.harness.results.disk import write_text
 from wanbench.harness.results.store import RunFolder
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
+from wanbench.harness.show.report.content import content_of
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("page.js", "chart.js", "map.js", "view.js")
@@ -43,11 +44,6 @@ def write_report(folder: RunFolder, path: Path, *, across_hosts: bool = False) -
 
 def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
     """The HTML of a run, with links relative to `path`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from wanbench.harness.show.report.content import content_of
-
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -59,7 +55,5 @@ def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
 
 def _for_script(data: Any) -> Markup:
     """JSON that cannot end the <script> element around it."""
-    from markupsafe import Markup
-
     text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
