@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wanbench.harness.advise.question import REFERENCE, Question
-from wanbench.harness.plan import known
+from wanbench.harness.plan import registry as plan_registry
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
 from wanbench.harness.plan.collective import alternatives
@@ -68,7 +68,7 @@ class Setting:
 
 def identity(kind: str, params: Mapping[str, Any]) -> str:
     """The kind and the parameters that differ from their default, as text."""
-    return json.dumps([kind, known.algorithm(kind, params).changed], sort_keys=True)
+    return json.dumps([kind, plan_registry.algorithm(kind, params).changed], sort_keys=True)
 
 
 def settings(recorded: Iterable[Setting]) -> list[Setting]:
@@ -79,7 +79,7 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
             continue
         for params in _grid(kind):
             try:
-                algorithm = known.algorithm(kind, params)
+                algorithm = plan_registry.algorithm(kind, params)
             except AlgorithmError:  # values that exclude each other
                 continue
             made = Setting(algorithm.label, kind, params)
@@ -90,7 +90,7 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
 def _grid(kind: str) -> Iterator[dict[str, Any]]:
     """The combinations of a kind's parameters; others keep their default."""
     values = _FEW.get(kind, _VALUES)
-    axes = {name: [*values[name]] for name in known.parameter_names(kind) if name in values}
+    axes = {name: [*values[name]] for name in plan_registry.parameter_names(kind) if name in values}
     if kind in _OWN_COMPRESSOR:
         del axes["compression"]
     yield from registry.alternatives(kind, axes)

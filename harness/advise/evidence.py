@@ -19,7 +19,7 @@ from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
 from wanbench.harness.learning.recording import SUFFIX, Recording, Trajectory, read, recorded
 from wanbench.harness.learning.summary import difference
-from wanbench.harness.plan import known
+from wanbench.harness.plan import registry
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.rep import sources
 from wanbench.harness.results.target import steps_to_target
@@ -143,7 +143,7 @@ class Library:
             for (condition, name), seeds in recording.by_setting.items():
                 first = next(iter(seeds.values()))
                 with suppress(AlgorithmError):
-                    label = known.algorithm(first.kind, first.params).label
+                    label = registry.algorithm(first.kind, first.params).label
                     yield recording, condition, name, Setting(label, first.kind, first.params)
 
     @property

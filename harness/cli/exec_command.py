@@ -251,11 +251,11 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
 def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict[str, Any]]:
     """The [[timeline]] tables of a file, if they suit a program. Raises: SpecError."""
     from wanbench.harness.emulators.plan import build
-    from wanbench.harness.timeline.changes import changes_of
+    from wanbench.harness.timeline.changes import Change
     from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 
     entries = read_timeline(path)
-    schedule_for_program(changes_of({"timeline": entries}), build(profile, sites), profile, str(path))
+    schedule_for_program(tuple(map(Change.from_config, entries)), build(profile, sites), profile, str(path))
     return entries
 
 

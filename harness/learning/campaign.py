@@ -20,9 +20,9 @@ from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.learning.recording import Recording, Trajectory, curve
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.plan.known import parameter_names
 from wanbench.harness.plan.plan import Plan
-from wanbench.harness.rep.sources import DATA, OURS
+from wanbench.harness.plan.registry import parameter_names
+from wanbench.harness.rep.sources import DATA, OWN_CODE
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import ThisHost
@@ -132,7 +132,7 @@ class Campaign:
     def _sources(self, rows: Iterable[Row]) -> dict[str, str]:
         """Digests of the user's code that trained, by name. All trajectories ran the same, or `verify` refuses them."""
         found = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        return {name: digest for name, digest in found.items() if name not in {OURS, DATA}}
+        return {name: digest for name, digest in found.items() if name not in {OWN_CODE, DATA}}
 
     def _trajectory(self, trial: Trial, row: Row, at_end: bool) -> Trajectory:
         rep = self.folder.cell_folder(trial.cell) / f"rep-{row['rep']}"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Name
 from wanbench.harness.spec.library import read
-from wanbench.harness.spec.refusals import explained
+from wanbench.harness.spec.refusals import validated
 from wanbench.harness.spec.tables import Table
 from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import parse_toml
@@ -135,10 +135,7 @@ def load(source: str) -> Design:
 
 def parse(data: Mapping[str, Any], where: str) -> Design:
     """A design from plain data. Raises: SpecError."""
-    try:
-        return Design.model_validate(dict(data))
-    except ValidationError as error:
-        raise SpecError("\n".join(explained(error, Design, data, where))) from None
+    return validated(Design, dict(data), where)
 
 
 def narrowed(design: Design, only: Mapping[str, set[str]]) -> Design:

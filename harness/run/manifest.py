@@ -19,7 +19,7 @@ from wanbench.harness.errors import HostError, masked
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process import apart
 from wanbench.harness.process.git import git
-from wanbench.harness.rep.sources import digest, known_before
+from wanbench.harness.rep.sources import digest, sources_before
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import simulated
 from wanbench.workloads.imported import is_users
@@ -33,7 +33,7 @@ def code_of(cells: Sequence[Cell]) -> dict[str, str]:
     """Digests by name of the code and the data that cells depend on, as far as they are known before a repetition."""
     found = own_code(cells)
     for cell in cells:
-        found |= known_before(cell.inputs)
+        found |= sources_before(cell.inputs)
     return found
 
 

@@ -170,7 +170,7 @@ class _Session:
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        self.sources = sources.current(todo[0].cell.inputs, {sources.OURS: "", **finished})
+        self.sources = sources.current(todo[0].cell.inputs, {sources.OWN_CODE: "", **finished})
         self.sources |= sources.named(todo[0].cell.inputs, apart.modules())  # the plan was made from these
         self.probes: dict[tuple[Kind, str], Mapping[str, Any]] = {}
         self.remaining = Remaining()

@@ -11,7 +11,7 @@ from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan, make
-from wanbench.harness.rep.sources import OURS, changed
+from wanbench.harness.rep.sources import OWN_CODE, changed
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
@@ -140,7 +140,7 @@ def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
 def _other_code(cells: Mapping[str, Cell], row: Row) -> str | None:
     """What of the code that made a row is different now. Rows of earlier versions of wanbench do not list it."""
     cell = cells.get(row["cell_key"])
-    return None if cell is None else changed(cell.inputs, row["sources"] or {OURS: ""})
+    return None if cell is None else changed(cell.inputs, row["sources"] or {OWN_CODE: ""})
 
 
 def _check(

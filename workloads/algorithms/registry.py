@@ -130,18 +130,6 @@ def from_environment(environment: Mapping[str, str]) -> Algorithm:
         raise AlgorithmError(f"{ALGORITHM}={kind}: {error}") from None
 
 
-def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return one parameter set per combination of the parameters given as lists; the last varies fastest.
-
-    Raises:
-        AlgorithmError: a list is empty, or `create` refuses one of the sets.
-    """
-    sets = alternatives(kind, params)
-    for one in sets:
-        create(kind, one)
-    return sets
-
-
 def alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the combinations of the lists in a table; a nested table, as for `compression`, has its own lists.
 

@@ -26,7 +26,7 @@ def _readable(tmp_path):
 
 def program(testbed="netns", **more):
     sites = tuple(site.name for site in load("world4").sites)
-    return Program(("true",), sites, 2, Path("/w"), testbed == "docker", **more)
+    return Program(command=("true",), sites=sites, processes=2, cwd=Path("/w"), contained=testbed == "docker", **more)
 
 
 def environment_of(program, worker, local):
