@@ -106,9 +106,11 @@ class Run:
     @method
     def cells(self) -> pd.DataFrame:
         """Return a table with one line per cell: medians over the valid repetitions, with minimum and maximum."""
+        import pandas as pd
+
         from wanbench.harness.analysis.summary import cells
 
-        return cells(self.results())
+        return pd.DataFrame(cells(self.results()), dtype=object)
 
     @method
     def best(self) -> pd.DataFrame:

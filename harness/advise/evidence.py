@@ -13,7 +13,7 @@ from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, identity
 from wanbench.harness.advise.question import Limits, Question
-from wanbench.harness.analysis.paired import PairedDifference, mean_interval
+from wanbench.harness.analysis.paired import MeanInterval, mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
@@ -61,7 +61,7 @@ class Source:
     seeds: int
     optimizer: str
     proxy: bool
-    difference: PairedDifference
+    difference: MeanInterval
     more_steps: float | None
     low: float | None
     high: float | None
@@ -191,7 +191,7 @@ class Library:
                 not timed and condition == BASE and (required, name) not in recording.by_setting
             ):
                 of_setting = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
-                if of_setting is not None and of_setting.difference.pairs >= self.fewest_seeds:
+                if of_setting is not None and of_setting.difference.count >= self.fewest_seeds:
                     yield of_setting
 
     @property
@@ -255,8 +255,8 @@ def more_steps(seeds: Seeds, reference: Seeds, limits: Limits) -> tuple[float | 
     logs = [math.log(value) for value in ratios if value]
     if ratio is None or len(logs) < len(ratios) or len(ratios) < 3:
         return ratio, None, None
-    _, low, high = mean_interval(logs)
-    return ratio, math.exp(low), math.exp(high)
+    interval = mean_interval(logs)
+    return ratio, math.exp(interval.low), math.exp(interval.high)
 
 
 def _ratio(seeds: Sequence[Trajectory], reference: Sequence[Trajectory], limits: Limits) -> float | None:

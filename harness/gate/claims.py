@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate.verdict import Judgement, Row, Verdict, by_name
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.spec.tables import Requirement
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 from wanbench.netprofiles.errors import did_you_mean
 
 _LISTED = 5  # cells in an error
@@ -61,13 +61,13 @@ def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool
 
 
 def _chosen(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[str]:
-    if requirement.metric not in COLUMNS:
-        near = did_you_mean(requirement.metric, COLUMNS, "expected a column of `wanbench results --format json`")
+    if requirement.metric not in SHOWN:
+        near = did_you_mean(requirement.metric, SHOWN, "expected a column of `wanbench results --format json`")
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
         raise SpecError(
-            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {some([*cells], _LISTED)}"
+            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {listed([*cells], _LISTED)}"
         )
     return chosen
 
@@ -121,7 +121,7 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
         raise SpecError(
             f"{where}.over: expected one cell with {_in_words(over)} for {by_name([row]).popitem()[0]}, "
             f"found {len(divisors)}"
-            + (f": {some(divisors, _LISTED)}" if divisors else f"; cells: {some([*cells], _LISTED)}")
+            + (f": {listed(divisors, _LISTED)}" if divisors else f"; cells: {listed([*cells], _LISTED)}")
         )
     return divisors[0]
 

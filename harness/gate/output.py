@@ -15,7 +15,7 @@ from wanbench.harness.errors import writing
 from wanbench.harness.gate.verdict import ORDER, Judgement, Report, Timing, Verdict, by_severity
 from wanbench.harness.results.disk import write_text
 from wanbench.harness.show.grid import aligned, as_written, markdown
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 _TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise", "margin", "pairs")
 _QUIET = {Verdict.UNCHANGED, Verdict.ACCEPTED}
@@ -163,7 +163,7 @@ def as_annotations(report: Report, spec_file: str) -> list[str]:
     for verdict, level in _LEVELS.items():
         cells = [finding.cell for finding in report.findings if finding.verdict is verdict]
         if cells:
-            lines.append(_annotation(level, spec_file, f"{len(cells)} {verdict}: {some(cells, _LISTED)}"))
+            lines.append(_annotation(level, spec_file, f"{len(cells)} {verdict}: {listed(cells, _LISTED)}"))
     loud = [f for f in report.findings if f.verdict in {Verdict.FAILED, Verdict.REGRESSED}]
     for finding in sorted(loud, key=lambda finding: finding.change or 0.0, reverse=True)[:_NAMED]:
         change = "" if finding.change is None else f" {100 * finding.change:+z.1f} %"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
+from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
 from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.results.target import value_at
@@ -46,7 +46,7 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
     }
 
 
-def difference(seeds: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> PairedDifference | None:
+def difference(seeds: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> MeanInterval | None:
     """The final accuracy minus that of the reference over equal seeds; None after unequal numbers of steps."""
     if _unequal(seeds, reference) is not None:
         return None
@@ -63,12 +63,12 @@ def final_accuracies(trajectories: Iterable[Trajectory]) -> dict[int, float]:
     return {trajectory.seed: value for trajectory in trajectories if (value := trajectory.accuracy[-1]) is not None}
 
 
-def mean_of(values: dict[int, float]) -> PairedDifference | None:
+def mean_of(values: dict[int, float]) -> MeanInterval | None:
     """The mean over the seeds with its interval."""
     return paired_difference(values, dict.fromkeys(values, 0.0))
 
 
-def _interval(name: str, difference: PairedDifference | None) -> dict[str, float | None]:
+def _interval(name: str, difference: MeanInterval | None) -> dict[str, float | None]:
     if difference is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
     ends = [round(end, 5) if math.isfinite(end) else None for end in (difference.low, difference.high)]

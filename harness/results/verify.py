@@ -35,7 +35,7 @@ from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.steps import elapsed_per_step_s, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.command import looks_like_a_file
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 _REAL = ("netns", "docker")
 _EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
@@ -79,7 +79,7 @@ def problem_lines(found: Sequence[Objection], run: str) -> list[str]:
     cells: dict[str, list[str]] = {}
     for objection in found:
         cells.setdefault(objection.text, []).append(objection.cell or run)
-    return [f"{some(names, _NAMED)}: {text}" for text, names in cells.items()]
+    return [f"{listed(names, _NAMED)}: {text}" for text, names in cells.items()]
 
 
 Verdicts = Iterator[tuple[str | None, str]]

@@ -21,7 +21,7 @@ from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.session import Tally, execute, pending
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 _MOST_NAMES = 3
 Cluster = Callable[[Sequence[Cell], int, RunFolder, Reporter], Tally]  # measures on other hosts
@@ -204,7 +204,7 @@ def _announce(plan: Plan, folder: RunFolder, cells: int, todo: int, say: Reporte
     say.say(f"{plan.spec.name}: {cells} cells x {plan.spec.run.repeats} = {total} reps, {todo} to do")
     others = Watch(folder.path).others()
     if others:
-        say.say(f"also measuring this run, unless dead: {some(others, _MOST_NAMES)}")
+        say.say(f"also measuring this run, unless dead: {listed(others, _MOST_NAMES)}")
     if todo:
         for line in explained(plan):
             say.say(line)
