@@ -143,12 +143,12 @@ class Run:
         Raises:
             SpecError: the run has no such figure.
         """
-        found = self.figures()
-        close = [known for known in found if known.startswith(name)]
+        figures = self.figures()
+        close = [title for title in figures if title.startswith(name)]
         if not close:
-            near = did_you_mean(name, found, f"it has {', '.join(found)}" if found else "none can be drawn yet")
+            near = did_you_mean(name, figures, f"it has {', '.join(figures)}" if figures else "none can be drawn yet")
             raise SpecError(f"{self.folder.name}: no figure {name!r}{near}")
-        return found[name if name in found else close[0]]
+        return figures[name if name in figures else close[0]]
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the run as one self-contained HTML page and return its path.
@@ -236,8 +236,8 @@ def _source(spec: object) -> str:
 
 
 def _unknown_option(name: str, value: object) -> str:
-    known = [option for option in inspect.signature(run).parameters if option not in {"spec", "unknown"}]
-    near = did_you_mean(name, known)
+    options = [option for option in inspect.signature(run).parameters if option not in {"spec", "unknown"}]
+    near = did_you_mean(name, options)
     key = f"run.{name}" if name in RunTable.model_fields else f"TABLE.{name}"
     hint = near or f'; for a value of the spec call run(spec, settings={{"{key}": {value!r}}})'
-    return f"run: unknown option {name!r}{hint} (options: {', '.join(known)})"
+    return f"run: unknown option {name!r}{hint} (options: {', '.join(options)})"

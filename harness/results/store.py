@@ -181,9 +181,9 @@ class RunFolder:
 
         Raises: OSError: it cannot be known, because what is there cannot be read just now.
         """
-        return any(self._finished(path, host) for path in self._places(cell, rep, host))
+        return any(self._finished(path, host) for path in self._candidates(cell, rep, host))
 
-    def _places(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
+    def _candidates(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
         """Where a repetition can be. That of a one-worker cell, which each host measures, can be there per host."""
         folder = self.cell_folder(cell)
         return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
@@ -226,7 +226,7 @@ class RunFolder:
         # The files must be on disk before the rename, in case of a power cut.
         to_disk([*part.iterdir()])
         to_disk([part])
-        for final in self._places(cell, rep, host):
+        for final in self._candidates(cell, rep, host):
             if _renamed(part, final):
                 to_disk([final.parent])
                 digests.note(self.path, final / "result.json", self.journals)

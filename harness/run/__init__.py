@@ -2,7 +2,7 @@
 
 Layout
     together.py    measures what is left of a plan, alone or as one of several workers
-    session.py     what is left; executes repetitions in slots, side by side; redraws figures while results come in
+    session.py     what is left; executes repetitions in slots, side by side
     room.py        as many side by side as the measured load allows
     ray_engine.py  a worker on every node of a cluster, and the run's folder as a node sees it
     attend.py      one repetition while the user watches, and its last lines: `wanbench exec`

@@ -1,7 +1,6 @@
 """Progress of a run: a bar with the remaining time on a terminal, one plain line per event elsewhere.
 
-Everything goes to stderr; stdout is data. `Remaining` computes the remaining time of thousands of repetitions as
-quickly as of a few.
+Everything goes to stderr; stdout is data.
 """
 
 from __future__ import annotations
@@ -14,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-import math
-from collections.abc import Callable
-
 _MOST_REASONS = 3
-_AGAIN_AT = 0.98  # of those that waited: each starts in less time than it takes to go through all that wait
 
 
 class Reporter:
@@ -51,8 +46,10 @@ class Reporter:
         """Report the result of a repetition."""
         self.done += 1
         self._waits = 0
-        left = f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
-        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{left}")
+        remaining = (
+            f"   ({self._remaining()})" if self._bar is None and self.done < self.total and self._remaining() else ""
+        )
+        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{remaining}")
         self._refresh()
 
     def elsewhere(self) -> None:
@@ -77,28 +74,30 @@ class Reporter:
             self._bar.stop()
             self._bar = None
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         """ "1 min 20 s left"; "" while that is not known."""
         return "" if self._ready_at is None else f"{clock(max(0.0, self._ready_at - time.monotonic()))} left"
 
     def _refresh(self) -> None:
         if self._bar is not None:
-            text = f"{self.done}/{self.total} reps" + (f", about {self._left()}" if self._left() else "")
+            text = f"{self.done}/{self.total} reps" + (f", about {self._remaining()}" if self._remaining() else "")
             self._bar.update(self._task, completed=self.done, eta=text)
 
 
 class Remaining:
-    """Computes the remaining time again after each fiftieth of a queue. Between, it falls with the queue's length.
+    """Computes the remaining time: the predicted one, by how much longer than predicted repetitions have taken.
 
-    Repetitions that have ended tell how much longer than predicted the others take. Those that began before the first
-    one ended do not, because they also waited for processes that started.
+    Those that began before the first one ended tell nothing, because they also waited for processes that started.
+
+    Args:
+        total_s: predicted seconds of all repetitions, one after the other. predicted_s: until all have ended.
 
     Attributes:
         is_known: whether any has told.
     """
 
-    def __init__(self) -> None:
-        self._waiting, self._seconds = math.inf, 0.0
+    def __init__(self, total_s: float, predicted_s: float) -> None:
+        self._unsettled_s, self._side_by_side = total_s, predicted_s / total_s
         self._first_s: float | None = None
         self._predicted_s = self._took_s = 0.0
 
@@ -107,24 +106,22 @@ class Remaining:
         return self._predicted_s > 0.0
 
     def ended(self, predicted_s: float, began_s: float, now_s: float) -> None:
-        """Take notice of a repetition that has ended now."""
+        """Take notice of a repetition that has ended now. One that was invalid is not settled yet."""
         if self._first_s is None:
             self._first_s = now_s
         elif began_s >= self._first_s:
             self._predicted_s += predicted_s
             self._took_s += now_s - began_s
 
-    def seconds(self, waiting: int, computed: Callable[[], float]) -> float:
-        """The remaining seconds.
+    def settled(self, predicted_s: float) -> None:
+        """Take notice of a repetition that nobody will measure again."""
+        self._unsettled_s -= predicted_s
 
-        Args:
-            waiting: how many repetitions wait. computed: the predicted seconds until they and those that run have
-                ended.
-        """
-        if not _AGAIN_AT * self._waiting < waiting <= self._waiting:
-            longer = self._took_s / self._predicted_s if self.is_known else 1.0
-            self._waiting, self._seconds = waiting, computed() * longer
-        return self._seconds * (waiting + 1) / (self._waiting + 1)
+    @property
+    def seconds(self) -> float:
+        """The remaining seconds."""
+        longer = self._took_s / self._predicted_s if self.is_known else 1.0
+        return max(0.0, self._unsettled_s) * self._side_by_side * longer
 
 
 def brief(reason: str) -> str:
