@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.plan import make
@@ -25,35 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from wanbench.harness.show.notebook import Picture, Pictures
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def method(function: Method) -> Method:
-    """A method that names the right call if its parentheses are forgotten, as in `run.best` or `run.best["kind"]`."""
-    return cast(Method, _Method(function))
-
-
-class _Method:
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
-
-    def __get__(self, instance: object, owner: type) -> object:
-        return self if instance is None else _Bound(self._function, instance)
-
-
-class _Bound(partial[Any]):
-    def __repr__(self) -> str:
-        owner, name = type(self.args[0]).__name__.lower(), self.func.__name__
-        return f"{owner}.{name} is a method; call {owner}.{name}()"
-
-    def __getitem__(self, key: object) -> None:
-        raise TypeError(repr(self))
-
-    def __getattr__(self, name: str) -> None:
-        if name.startswith("_"):  # tools ask for these, and expect this error
-            raise AttributeError(name)
-        raise TypeError(repr(self))
 
 
 class Run:
@@ -88,7 +58,6 @@ class Run:
         """The folder of the run."""
         return self.folder.path
 
-    @method
     def rows(self) -> list[Row]:
         """Return one dict per repetition, with every column (see `wanbench list columns`).
 
@@ -96,21 +65,18 @@ class Run:
         """
         return self.folder.rows()
 
-    @method
     def results(self) -> pd.DataFrame:
         """Return the same as `rows`, as a table with one line per repetition. Column names carry the units."""
         from wanbench.harness.analysis.summary import frame
 
         return frame(self.rows())
 
-    @method
     def cells(self) -> pd.DataFrame:
         """Return a table with one line per cell: medians over the valid repetitions, with minimum and maximum."""
         from wanbench.harness.analysis.summary import cells
 
         return cells(self.results())
 
-    @method
     def best(self) -> pd.DataFrame:
         """Return a table of the best algorithm on each network: the fastest that costs no accuracy.
 
@@ -124,7 +90,6 @@ class Run:
 
         return best(self.rows())
 
-    @method
     def figures(self) -> Pictures:
         """Return all figures of the run by name; in a notebook they display one below the other."""
         from wanbench.harness.results.evidence import Evidence

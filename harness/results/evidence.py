@@ -180,22 +180,18 @@ def _network(rep: Path, row: Row) -> list[dict[str, Any]] | None:
             "one_way_ms": item["link"]["delay_ns"] / 1e6,
             "jitter_ms": item["link"]["jitter_ns"] / 1e6,
             "loss": item["link"]["loss"],
-            "rate_mbit": _mbit(_tightest(configured, item)),
+            "rate_mbit": _rate_mbit(configured, item),
             "reasons": [],
         }
         for item in configured["links"]
     ]
 
 
-def _tightest(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float | None:
-    """The rate of the slowest queue between two sites, in bytes/s."""
+def _rate_mbit(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float | None:
+    """The rate of the slowest queue between two sites; None if all are unlimited."""
     queues = (configured["up"][item["src"]], item["link"]["queue"], configured["down"][item["dst"]])
-    rates = [queue["rate_bytes_per_s"] for queue in queues if queue["rate_bytes_per_s"] is not None]
+    rates = [queue["rate_bytes_per_s"] * 8 / 1e6 for queue in queues if queue["rate_bytes_per_s"] is not None]
     return min(rates, default=None)
-
-
-def _mbit(bytes_per_s: float | None) -> float | None:
-    return None if bytes_per_s is None else bytes_per_s * 8 / 1e6
 
 
 def write_network(

@@ -167,8 +167,7 @@ class _Cluster:
         for how, line in self._ray.get(self._desk.said.remote()):
             if how == "finished":
                 done = self._say.done + 1
-                self._say.eta((time.monotonic() - self._began) / done * (self._say.total - done))
-                self._say.finished(line)
+                self._say.finished(line, (time.monotonic() - self._began) / done * (self._say.total - done))
             else:
                 self._say.say(line)
 
@@ -292,7 +291,8 @@ class FarReporter(Reporter):
     def say(self, line: str) -> None:
         self._ask("say", "say", line)
 
-    def finished(self, line: str) -> None:
+    def finished(self, line: str, remaining_s: float | None = None) -> None:
+        """Report a repetition. One node does not know what the others do, so it does not know the remaining time."""
         self._ask("say", "finished", line)
 
     def elsewhere(self) -> None:
@@ -300,6 +300,3 @@ class FarReporter(Reporter):
 
     def waiting(self, count: int) -> None:
         """What is left is with other nodes, which report it."""
-
-    def eta(self, seconds: float | None) -> None:
-        """One node does not know what the others do."""

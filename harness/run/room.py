@@ -84,13 +84,8 @@ class Room:
         starting = [item.load for item in running if self._is_starting(item)]
         if len(starting) >= host.starts or self._watched_s < _KNOWN_S:
             return None
-        cpus = self._busy() + sum(load.on(host).cpus for load in starting)
-        memory = sum(item.load.memory_bytes for item in running)
-        for index, load in enumerate(loads):
-            own_cpus = load.cpus * host.slowness if load.emulated else load.cpus
-            if own_cpus + cpus <= host.cpu_limit and load.memory_bytes + memory <= host.memory_limit:
-                return index
-        return None
+        settled_bytes = sum(item.load.memory_bytes for item in running) - sum(load.memory_bytes for load in starting)
+        return first_that_fits(loads, [Load(0.0, self._busy(), settled_bytes), *starting], host)
 
     def judged(self, began_s: float, *, valid: bool, strain: float = 0.0) -> None:
         """Learn from a repetition. Those that ran side by side are invalid together, which counts once.

@@ -249,8 +249,6 @@ class _Session:
                 if self._is_mine(chosen, elsewhere):
                     part = self.folder.begin(chosen.cell, chosen.rep)
                     running[self._start(chosen, part)] = (chosen, part)
-                    if not simulated(chosen.cell.testbed) or self.remaining.is_known:
-                        self.say.eta(self.remaining.seconds)
             elif running:
                 awaited = set(running) if not in_order else {next(iter(running))}
                 for future in self._ended(awaited, beside):
@@ -316,8 +314,7 @@ class _Session:
         self.folder.release(item.cell, item.rep, item.host)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
-        self.remaining.settled(item.load.seconds)
-        self.say.finished(_line(item, row))
+        self._report_done(item, _line(item, row))
         return True
 
     def _stop_if_other_code(self, item: Item, part: Path, row: Row) -> None:
@@ -356,12 +353,17 @@ class _Session:
             self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(reason)}")
             return True
         self.tally.failed.append(item.cell.slug)
-        self.remaining.settled(item.load.seconds)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(reason)}")
+        self._report_done(item, f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(reason)}")
         for line in log_tail:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
         return True
+
+    def _report_done(self, item: Item, line: str) -> None:
+        """Report a repetition that is settled. How long simulations take on this host is not known at first."""
+        self.remaining.settled(item.load.seconds)
+        is_known = self.remaining.is_known or not simulated(item.cell.testbed)
+        self.say.finished(line, self.remaining.seconds if is_known else None)
 
     def _ended(self, futures: set[Future[T]], running: Sequence[Running] = ()) -> set[Future[T]]:
         """Those that end within a fifth of a second, if any."""

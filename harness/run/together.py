@@ -178,17 +178,17 @@ def _measured(
     """
     todo = pending(cells, plan.spec.run.repeats, folder, this_host())
     tally = Tally()
-    with closing(Reporter(len(todo))) as say:
-        _announce(plan, folder, len(cells), len(todo), say)
-        held.share()
-        if todo and cluster is not None:
-            tally = cluster(cells, plan.spec.run.repeats, folder, say)
-        elif todo:
-            with closing(SharedRun(folder.path, Watch(folder.path), again=again)) as shared:
-                tally = execute(todo, shared, jobs, ThisHost().capacity(), say)
-        elsewhere = len(todo) - tally.ok - len(tally.failed)
-        if elsewhere and cluster is None:
-            say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {elsewhere} by others")
+    say = Reporter(len(todo))
+    _announce(plan, folder, len(cells), len(todo), say)
+    held.share()
+    if todo and cluster is not None:
+        tally = cluster(cells, plan.spec.run.repeats, folder, say)
+    elif todo:
+        with closing(SharedRun(folder.path, Watch(folder.path), again=again)) as shared:
+            tally = execute(todo, shared, jobs, ThisHost().capacity(), say)
+    elsewhere = len(todo) - tally.ok - len(tally.failed)
+    if elsewhere and cluster is None:
+        say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {elsewhere} by others")
     if held.is_last():
         Watch(folder.path).living()  # buries those that were killed, unless a file system without locks hides some
         sweep(folder.path)
