@@ -131,7 +131,7 @@ def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str
         yield (
             f"note: {emulator} does not reach the profile's rates on this host ({four_digits(measured)} of "
             f"{four_digits(rate)} Mbit/s), so `verify` refuses this run; for rates that it reaches, use --rate-scale "
-            f"{10.0 ** math.floor(math.log10(measured / rate)):g}"
+            f"{10.0 ** math.floor(math.log10(measured / rate)):g}, or with uniform a lower --rate"
         )
     if deviations:
         yield f"warning: the network is not as configured, so `verify` refuses this run: {brief('; '.join(deviations))}"
