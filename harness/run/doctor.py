@@ -40,7 +40,7 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 _TRY = """
 import json, os
 from wanbench.workloads.process import namespace, tun
-found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
+report = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
 try:
     os.setpriority(os.PRIO_PROCESS, 0, -20)
 except OSError:
