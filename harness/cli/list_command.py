@@ -38,7 +38,9 @@ def command(kind: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(names, indent=1))
         return
-    terminal.show_entries(names)
+    indent = max(map(len, names)) + 2
+    for name, text in names.items():
+        terminal.show_entry(f"{name:{indent}}", text)
 
 
 def described(kind: str) -> dict[str, str]:

@@ -164,13 +164,12 @@ def _apparmor_profile() -> str:
 
 def _tun(tried: dict[str, Any]) -> HostCheck:
     why = choice.why_no_relay() or tried["tun"]
+    works = "this user can open /dev/net/tun: the relay emulator works"
+    if why is None and tried["offload"]:
+        return HostCheck("TUN device", "ok", works)
     if why is None:
-        works = "this user can open /dev/net/tun: the relay emulator works"
-        if tried["offload"]:
-            return HostCheck("TUN device", "ok", works)
-        else:
-            slow = ", but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
-            return HostCheck("TUN device", "note", works + slow)
+        slow = "but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
+        return HostCheck("TUN device", "note", f"{works}, {slow}")
     problem, _ = _split(why)
     meanwhile = "--emulator netem, if the kernel has it; --testbed virtual"
     fix = _module("tun", "CONFIG_TUN")
@@ -265,11 +264,8 @@ def _processors(_: dict[str, Any]) -> HostCheck:
     cores, memory = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
-        problem, meanwhile = (
-            f"{text}: workers, emulator and controller share it",
-            "workloads by numbers, which only sleep",
-        )
-        return HostCheck("processors", "note", problem, None, f"{meanwhile}; --testbed virtual")
+        meanwhile = "workloads by numbers, which only sleep; --testbed virtual"
+        return HostCheck("processors", "note", f"{text}: workers, emulator and controller share it", None, meanwhile)
     return HostCheck("processors", "ok", text)
 
 
