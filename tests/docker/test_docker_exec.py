@@ -95,7 +95,7 @@ def test_a_program_missing_from_the_image_is_reported_in_one_line(bench):
 LOOK = """
 env
 pwd
-ls mine || echo mine is not there
+ls mine 2>/dev/null || echo mine is not there
 grep -E '^(Uid|CapInh|CapPrm|CapEff|CapAmb|NoNewPrivs):' /proc/self/status
 echo devices: $(ls /sys/class/net)
 """
