@@ -114,18 +114,20 @@ def execute(
     if not todo:
         return tally
     check_host([item.cell for item in todo])
-    emulated = side_by_side(jobs or host.slots) if not all(simulated(item.cell.testbed) for item in todo) else 0
-    processes = simulators([item.load for item in todo if simulated(item.cell.testbed)], jobs, host)
+    simulations = [item for item in todo if simulated(item.cell.testbed)]
+    emulations = [item for item in todo if not simulated(item.cell.testbed)]
+    slots = side_by_side(jobs or host.slots) if emulations else 0
+    processes = simulators([item.load for item in simulations], jobs, host)
     with control_folder() as control, stoppable() as stopped:
         trains = any(item.cell.trains for item in todo)
         start = partial(opened, control=control, slots=processes, trains=trains)
-        engine = LocalEngine(start, max(emulated, processes))
-        session = _Session(todo, folder, engine, control, say, tally, stopped, host, emulated, processes)
+        engine = LocalEngine(start, max(slots, processes))
+        session = _Session(todo, folder, engine, control, say, tally, stopped, host, slots, processes)
         try:
-            session.simulate([item for item in todo if simulated(item.cell.testbed)], processes)
-            if emulated:
+            session.simulate(simulations, processes)
+            if emulations:
                 with host_turn(say.say) as session.turn, processors_awake():
-                    session.emulate([item for item in todo if not simulated(item.cell.testbed)])
+                    session.emulate(emulations)
         finally:
             engine.close()
     return tally
@@ -164,8 +166,8 @@ class _Session:
         self.probes: dict[tuple[Kind, str], Mapping[str, Any]] = {}
         self.again: list[Item] = []  # invalid at the first try
         loads = [item.load for item in todo]
-        predicted_s = makespan([load for load in loads if load.simulated], processes, host)
-        predicted_s += makespan([load for load in loads if not load.simulated], slots, host)
+        predicted_s = makespan([load for load in loads if load.simulated], processes, self.room.host)
+        predicted_s += makespan([load for load in loads if not load.simulated], slots, self.room.host)
         self.remaining = Remaining(sum(load.seconds for load in loads), predicted_s)
 
     def _compare_with(self, rows: Sequence[Row]) -> None:
