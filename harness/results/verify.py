@@ -74,10 +74,10 @@ def problems_text(problems: Sequence[Objection]) -> str:
     return f"{len(problems)} problem{'s' * (len(problems) > 1)}: do not publish yet"
 
 
-def problem_lines(found: Sequence[Objection], run: str) -> list[str]:
+def problem_lines(problems: Sequence[Objection], run: str) -> list[str]:
     """One line for each distinct text, after the first few cells that it concerns, or the run."""
     cells: dict[str, list[str]] = {}
-    for objection in found:
+    for objection in problems:
         cells.setdefault(objection.text, []).append(objection.cell or run)
     return [f"{listed(names, _NAMED)}: {text}" for text, names in cells.items()]
 
@@ -346,8 +346,8 @@ def files_not_known(folder: RunFolder) -> str | None:
         return f"no {digests.FILE}: measured or recorded by an earlier version, so later changes are not seen"
     without = [path for path in folder.results() if path.as_posix() not in noted]
     if without:
-        some = "1 repetition has" if len(without) == 1 else f"{len(without)} repetitions have"
-        return f"{some} no digest, so later changes there are not seen"
+        count = "1 repetition has" if len(without) == 1 else f"{len(without)} repetitions have"
+        return f"{count} no digest, so later changes there are not seen"
     return None
 
 

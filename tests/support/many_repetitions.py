@@ -78,7 +78,7 @@ def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
     folder.prepare("", made.to_json(), {"schema": 1})
     todo = pending(list(made.cells), REPEATS, folder, "here")
     with closing(SharedRun(folder.path, Watch(folder.path))) as shared:
-        session.execute(todo, shared, 2, HOST, Reporter(len(todo)), draw=False)
+        session.execute(todo, shared, 2, HOST, Reporter(len(todo)))
 
 
 @contextmanager
