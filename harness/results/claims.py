@@ -278,6 +278,10 @@ def sweep(run: Path) -> None:
     for path in run.glob("cells/*/rep-*.part"):
         if not any(path.name.endswith(f".{name}.part") for name in living):
             shutil.rmtree(path, ignore_errors=True)
+    journal = run / digests.FILE
+    if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
+        with journal.open("ab") as handle:  # after a full disk; the next digest starts its own line
+            handle.write(b"\n")
 
 
 def _numbered(claim: Path, number: int) -> Path:
