@@ -33,12 +33,6 @@ _VALUES: Mapping[str, tuple[object, ...]] = {
         "fp16",
     ),
 }
-_OWN_COMPRESSOR = ("sparseloco",)  # without it, it is `diloco` without momentum
-# Of methods with a server, a few: the law does not describe them, so each would have to be simulated.
-_FEW: Mapping[str, Mapping[str, tuple[object, ...]]] = {
-    "async-local-sgd": {"period": (10, 50)},
-    "halos": {"period": (8,)},
-}
 _USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
 WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
 
@@ -89,10 +83,8 @@ def settings(recorded: Iterable[Setting]) -> list[Setting]:
 
 def _grid(kind: str) -> Iterator[dict[str, Any]]:
     """The combinations of a kind's parameters; others keep their default."""
-    values = _FEW.get(kind, _VALUES)
-    axes = {name: [*values[name]] for name in plan_registry.parameter_names(kind) if name in values}
-    if kind in _OWN_COMPRESSOR:
-        del axes["compression"]
+    values = {**_VALUES, **registry.find(kind).tried}
+    axes = {name: [*values[name]] for name in plan_registry.parameter_names(kind) if values.get(name)}
     yield from registry.alternatives(kind, axes)
 
 

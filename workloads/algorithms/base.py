@@ -142,6 +142,7 @@ class Algorithm(Parameters, Stateful):
         examples: sets of parameters with which it is tested; the first also where one is enough.
         promises: the properties it claims; override as a property if they depend on parameters.
         state: names of the attributes that a checkpoint must hold besides w and m (see `Stateful`).
+        tried: the values that advice tries for parameters, beside its usual ones; () for the default alone.
         least_workers: minimum number of workers.
         without_a_peer: for users: what steps do when a message from an unreachable peer is due.
         when_lost: for users: how training goes on when a worker is lost for good, or returns.
@@ -155,6 +156,7 @@ class Algorithm(Parameters, Stateful):
     error: ClassVar[type[ValueError]] = AlgorithmError
     source: ClassVar[str] = "training alone; the unit of scalability"
     examples: ClassVar[Sequence[Mapping[str, object]]] = ({},)
+    tried: ClassVar[Mapping[str, Sequence[object]]] = {}
     least_workers: ClassVar[int] = 1
     without_a_peer: ClassVar[str] = "steps wait"
     when_lost: ClassVar[str] = (

@@ -36,6 +36,7 @@ class SparseLoCo(OuterSteps):
     source = "Sarfi, Therien, Lidin and Belilovsky, Communication Efficient LLM Pre-training with SparseLoCo, 2025"
     when_lost = f"{Algorithm.when_lost}. The outer model is kept, residuals are not"
     symbols = {"period": "H", "outer_lr": "alpha", "decay": "beta"}  # noqa: RUF012
+    tried = {"compression": ()}  # its own; without, it is `diloco` without momentum
     examples = ({"period": 4}, {"period": 4, "compression": {"kind": "chunk-topk", "chunk": 4, "kept": 1}})
 
     period: int = field(metadata=at_least(1))
