@@ -156,7 +156,7 @@ class HALoS(Served):
     kind = "halos"
     source = "Kim et al., HALoS: Hierarchical Asynchronous Local SGD over Slow Networks, ICML 2025 (arXiv 2506.04531)"
     symbols = {"period": "H", "merges": "K", "local_every": "N", "global_every": "N_g", "mixing": "alpha"}  # noqa: RUF012
-    tried = {"period": (8,)}  # few: the law does not describe it, so each has to be simulated
+    tried: ClassVar = {"period": (8,)}  # few: the law does not describe it, so each has to be simulated
     examples = (
         {"period": 4, "merges": 2},
         {"period": 2, "merges": 2, "local_every": 1, "local_lr": 0.7, "global_lr": 0.7, "mixing": 1.0},
