@@ -84,11 +84,11 @@ def test_without_a_timeline_nothing_changes():
         ("[[timeline]]\nat = " + "9" * 5000, "changes.toml: not valid TOML: Exceeds the limit"),
         (
             '[[timeline]]\nat = "5 steps"\ncut = true',
-            "exec: timeline.0.at: wanbench does not see the steps of a command; expected a time",
+            "exec: timeline.0.at: the steps of a program are not known; give a time",
         ),
         (
             '[[timeline]]\nat = "5s"\nslow = 2.0',
-            "exec: timeline.0.slow: real compute cannot be slowed",
+            "exec: timeline.0.slow: a program's compute time cannot be changed; leave it out",
         ),
         ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "exec: timeline.0: where: no site 'tokyo'"),
     ],
