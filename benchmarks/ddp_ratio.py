@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ def main() -> int:
     """Measure alternately, print every pair, and return the exit code."""
     channels = fork_workers()
     profile = load("lan")
-    with RelayEmulator() as relay, tempfile.TemporaryDirectory() as folder:
+    with closing(RelayEmulator()) as relay, tempfile.TemporaryDirectory() as folder:
         for rank, channel in enumerate(channels):
             channel.recv()
             relay.attach(rank, channel.take_fd())

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference
+from wanbench.harness.analysis.paired import MeanInterval, paired_difference
 from wanbench.harness.api import Run
 
 JUDGED_LOSS_PCT, MOST_LOST_POINTS, LEAST_RATIO = 10.0, 1.0, 10.0
@@ -34,7 +34,7 @@ def cells_of(rows: Sequence[Mapping[str, Any]]) -> Cells:
     return found
 
 
-def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> PairedDifference:
+def accuracy_change(cells: Cells, one: tuple[str, float], other: tuple[str, float]) -> MeanInterval:
     """Return the paired difference in accuracy of two cells."""
     mine, theirs = ({seed: row["accuracy"] for seed, row in cells[cell].items()} for cell in (one, other))
     found = paired_difference(mine, theirs)
@@ -75,7 +75,7 @@ def main() -> int:
     found = accuracy_change(cells, rps, ("rps", 0.0))
     low = 100 * found.low
     ratio = mean(cells, sharing, "replica_spread") / mean(cells, rps, "replica_spread")
-    print(f"At {JUDGED_LOSS_PCT:g} % loss RPS loses at most {max(0.0, -low):.2f} points ({found.pairs} pairs, 95 %).")
+    print(f"At {JUDGED_LOSS_PCT:g} % loss RPS loses at most {max(0.0, -low):.2f} points ({found.count} pairs, 95 %).")
     print(f"Replicas of gradient sharing are {ratio:.1f} times further apart than those of RPS.")
     return 0 if low >= -MOST_LOST_POINTS and ratio >= LEAST_RATIO else 1
 

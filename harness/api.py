@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.plan import make
@@ -25,35 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from wanbench.harness.show.notebook import Picture, Pictures
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def method(function: Method) -> Method:
-    """A method that names the right call if its parentheses are forgotten, as in `run.best` or `run.best["kind"]`."""
-    return cast(Method, _Method(function))
-
-
-class _Method:
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.__doc__, self.__name__ = function, function.__doc__, function.__name__
-
-    def __get__(self, instance: object, owner: type) -> object:
-        return self if instance is None else _Bound(self._function, instance)
-
-
-class _Bound(partial[Any]):
-    def __repr__(self) -> str:
-        owner, name = type(self.args[0]).__name__.lower(), self.func.__name__
-        return f"{owner}.{name} is a method; call {owner}.{name}()"
-
-    def __getitem__(self, key: object) -> None:
-        raise TypeError(repr(self))
-
-    def __getattr__(self, name: str) -> None:
-        if name.startswith("_"):  # tools ask for these, and expect this error
-            raise AttributeError(name)
-        raise TypeError(repr(self))
 
 
 class Run:
@@ -88,7 +58,6 @@ class Run:
         """The folder of the run."""
         return self.folder.path
 
-    @method
     def rows(self) -> list[Row]:
         """Return one dict per repetition, with every column (see `wanbench list columns`).
 
@@ -96,21 +65,20 @@ class Run:
         """
         return self.folder.rows()
 
-    @method
     def results(self) -> pd.DataFrame:
         """Return the same as `rows`, as a table with one line per repetition. Column names carry the units."""
         from wanbench.harness.analysis.summary import frame
 
         return frame(self.rows())
 
-    @method
     def cells(self) -> pd.DataFrame:
         """Return a table with one line per cell: medians over the valid repetitions, with minimum and maximum."""
+        import pandas as pd
+
         from wanbench.harness.analysis.summary import cells
 
-        return cells(self.results())
+        return pd.DataFrame(cells(self.results()), dtype=object)
 
-    @method
     def best(self) -> pd.DataFrame:
         """Return a table of the best algorithm on each network: the fastest that costs no accuracy.
 
@@ -124,7 +92,6 @@ class Run:
 
         return best(self.rows())
 
-    @method
     def figures(self) -> Pictures:
         """Return all figures of the run by name; in a notebook they display one below the other."""
         from wanbench.harness.results.evidence import Evidence
@@ -143,12 +110,12 @@ class Run:
         Raises:
             SpecError: the run has no such figure.
         """
-        found = self.figures()
-        close = [known for known in found if known.startswith(name)]
+        figures = self.figures()
+        close = [title for title in figures if title.startswith(name)]
         if not close:
-            near = did_you_mean(name, found, f"it has {', '.join(found)}" if found else "none can be drawn yet")
+            near = did_you_mean(name, figures, f"it has {', '.join(figures)}" if figures else "none can be drawn yet")
             raise SpecError(f"{self.folder.name}: no figure {name!r}{near}")
-        return found[name if name in found else close[0]]
+        return figures[name if name in figures else close[0]]
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the run as one self-contained HTML page and return its path.
@@ -236,8 +203,8 @@ def _source(spec: object) -> str:
 
 
 def _unknown_option(name: str, value: object) -> str:
-    known = [option for option in inspect.signature(run).parameters if option not in {"spec", "unknown"}]
-    near = did_you_mean(name, known)
+    options = [option for option in inspect.signature(run).parameters if option not in {"spec", "unknown"}]
+    near = did_you_mean(name, options)
     key = f"run.{name}" if name in RunTable.model_fields else f"TABLE.{name}"
     hint = near or f'; for a value of the spec call run(spec, settings={{"{key}": {value!r}}})'
-    return f"run: unknown option {name!r}{hint} (options: {', '.join(known)})"
+    return f"run: unknown option {name!r}{hint} (options: {', '.join(options)})"

@@ -23,7 +23,7 @@ def plain(value: Any) -> str:
     return json.dumps(value, sort_keys=True) if isinstance(value, Mapping | list) else str(value)
 
 
-def some(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], most: int) -> str:
     """The first `most` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -43,7 +43,7 @@ def seconds(value: float) -> str:
 
 def size(size_bytes: float) -> str:
     """Bytes in the unit that suits them, three digits: "36 B", "7.66 kB", "102 MB"."""
-    unit, factor = next((each for each in _SIZES if size_bytes >= 0.9995 * each[1]), ("B", 1.0))
+    unit, factor = next((entry for entry in _SIZES if size_bytes >= 0.9995 * entry[1]), ("B", 1.0))
     return f"{float(f'{size_bytes / factor:.3g}'):g} {unit}"
 
 
@@ -56,5 +56,5 @@ def sent(megabytes: float | None, unscaled: float | None) -> str:
 
 def rate(mbps: float) -> str:
     """A rate in the unit that suits it: "5 Gbit/s"."""
-    unit, factor = next((each for each in _RATES if mbps >= each[1]), ("kbit/s", 1e-3))
+    unit, factor = next((entry for entry in _RATES if mbps >= entry[1]), ("kbit/s", 1e-3))
     return f"{mbps / factor:.4g} {unit}"

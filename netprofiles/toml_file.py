@@ -86,12 +86,11 @@ class _Table:
     where: str
     data: Mapping[str, Any]
 
-    def only(self, known: Iterable[str]) -> None:
-        known = tuple(known)
+    def only(self, allowed: tuple[str, ...]) -> None:
         for key in self.data:
-            if key not in known:
-                near = did_you_mean(key, known)
-                raise ProfileError(f"{self.where}: unknown key {key!r}; expected one of {', '.join(known)}{near}")
+            if key not in allowed:
+                near = did_you_mean(key, allowed)
+                raise ProfileError(f"{self.where}: unknown key {key!r}; expected one of {', '.join(allowed)}{near}")
 
     def text(self, key: str) -> str | None:
         value = self.data.get(key)
@@ -170,7 +169,7 @@ class _Reader:
         value = self.data.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ProfileError(f"{self.file}: {key} is not a list of tables; expected [[{key}]]")
-        return [_Table(f"{self.file}: {key}[{index}]", each) for index, each in enumerate(value)]
+        return [_Table(f"{self.file}: {key}[{index}]", item) for index, item in enumerate(value)]
 
     def notes(self) -> tuple[str, ...]:
         value = self.data.get("notes", [])
@@ -209,7 +208,7 @@ class _Reader:
         if "paths_file" not in self.data:
             for given in self.tables("paths"):
                 given.only(_PATH_KEYS)
-                src, dst = (_known(f"{given.where}.{end}", given.required(end), names) for end in ("src", "dst"))
+                src, dst = (_site_name(f"{given.where}.{end}", given.required(end), names) for end in ("src", "dst"))
                 table = _Table(f"{self.file}: paths[{src} -> {dst}]", {**defaults.data, **given.data})
                 values, origins = self.values(table), self.origins(table)
                 add_path(paths, f"{self.file}: paths", values, (src, dst), origins)
@@ -221,8 +220,8 @@ class _Reader:
         for row in read_rows(self.file.parent / top.required("paths_file")):
             if not row.dst:
                 raise ProfileError(f"{row.where}, dst: empty; a paths_file has paths only, sites belong in [[sites]]")
-            src = _known(f"{row.where}, src", row.src, names)
-            dst = _known(f"{row.where}, dst", row.dst, names)
+            src = _site_name(f"{row.where}, src", row.src, names)
+            dst = _site_name(f"{row.where}, dst", row.dst, names)
             add_path(paths, row.where, {**fallback, **row.values}, (src, dst), origins)
         return paths
 
@@ -243,8 +242,8 @@ class _Reader:
                 raise ProfileError(f"{table.where}: {key}_source without {key}_standing; expected both")
             return Provenance("given", self.file.name)
         if kind not in PROVENANCE_KINDS:
-            known = f"expected one of {', '.join(PROVENANCE_KINDS)}{did_you_mean(kind, PROVENANCE_KINDS)}"
-            raise ProfileError(f"{table.where}.{key}_standing: unknown provenance {kind!r}; {known}")
+            expected = f"expected one of {', '.join(PROVENANCE_KINDS)}{did_you_mean(kind, PROVENANCE_KINDS)}"
+            raise ProfileError(f"{table.where}.{key}_standing: unknown provenance {kind!r}; {expected}")
         if tag is None:
             raise ProfileError(f"{table.where}: {key}_standing without {key}_source; expected both")
         sources = self.table("sources")
@@ -255,7 +254,7 @@ class _Reader:
         return Provenance(cast(ProvenanceKind, kind), source)
 
 
-def _known(where: str, alias: str, names: Mapping[str, str]) -> str:
+def _site_name(where: str, alias: str, names: Mapping[str, str]) -> str:
     if alias not in names:
         raise ProfileError(f"{where}: unknown site {alias!r}; expected one of [[sites]]{did_you_mean(alias, names)}")
     return names[alias]

@@ -27,11 +27,11 @@ def document(plain: Mapping[str, Any]) -> str:
     lines = _pairs({name: item for name, item in plain.items() if not isinstance(item, Mapping)})
     for name, items in plain.items():
         if isinstance(items, Mapping):
-            arrays = {each: item for each, item in items.items() if _is_array(item)}
-            lines += ["", f"[{key(name)}]", *_pairs({each: items[each] for each in items if each not in arrays})]
-            for each, tables in arrays.items():
+            arrays = {inner: item for inner, item in items.items() if _is_array(item)}
+            lines += ["", f"[{key(name)}]", *_pairs({inner: items[inner] for inner in items if inner not in arrays})]
+            for inner, tables in arrays.items():
                 for table in tables:
-                    lines += ["", f"[[{key(name)}.{key(each)}]]", *_pairs(table)]
+                    lines += ["", f"[[{key(name)}.{key(inner)}]]", *_pairs(table)]
     return "\n".join(lines) + "\n"
 
 

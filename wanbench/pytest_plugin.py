@@ -106,8 +106,7 @@ class Wan:
             refused: WanbenchError = error
         except Interrupted:
             raise KeyboardInterrupt from None
-        may_skip = isinstance(refused, HostError) and _option(self._config, "wan_missing") == "skip"
-        if may_skip:
+        if isinstance(refused, HostError) and _option(self._config, "wan_missing") == "skip":
             pytest.skip(f"wanbench: {refused}")
         pytest.fail(f"wanbench: {refused}", pytrace=False)
 
@@ -115,12 +114,11 @@ class Wan:
         return "wan"
 
     def _defaults(self) -> dict[str, Any]:
-        marks = [mark.kwargs for mark in self._node.iter_markers("wan")]
         testbed = _option(self._config, "wan_testbed")
-        found = {"testbed": testbed} if testbed else {}
-        for kwargs in reversed(marks):
-            found |= kwargs
-        return found
+        defaults = {"testbed": testbed} if testbed else {}
+        for mark in reversed([*self._node.iter_markers("wan")]):
+            defaults |= mark.kwargs
+        return defaults
 
     def _measure(self, spec: Spec) -> Measured:
         from wanbench.harness.plan.plan import make
@@ -211,25 +209,22 @@ def _spec(
         raise SpecError("wan.run: workers: missing; give a number, such as workers=4")
     workload = _workload(what)
     algorithm = options.pop("algorithm", None if "command" in workload else "ssgd")  # a command may bring its own
+    algorithm = {algorithm: {}} if isinstance(algorithm, str) else algorithm
     repeats, workers = options.pop("repeats", 1), options.pop("workers")
     unknown = options.keys() - SHORT_AXES.keys()
     if unknown:
-        known = ("workers", "algorithm", "repeats", "settings", *SHORT_AXES)
-        near = did_you_mean(min(unknown), known)
-        raise SpecError(f"wan.run: {min(unknown)}: unknown argument{near} (known: {', '.join(known)})")
+        permitted = ("workers", "algorithm", "repeats", "settings", *SHORT_AXES)
+        near = did_you_mean(min(unknown), permitted)
+        raise SpecError(f"wan.run: {min(unknown)}: unknown argument{near} (known: {', '.join(permitted)})")
     data = {
         "schema": 1,
         "name": re.sub("[^A-Za-z0-9._-]+", "-", test).strip("-.")[:80] or "test",
         "workload": workload,
-        **({} if algorithm is None else {"algorithms": _algorithms(algorithm)}),
+        **({} if algorithm is None else {"algorithms": dict(algorithm)}),
         "sweep": {"workers": [workers], **{axis: [value] for axis, value in options.items()}},
         "run": {"repeats": repeats},
     }
     return Spec.from_dict(data, "wan.run").override(settings, "wan.run")
-
-
-def _algorithms(algorithm: str | Mapping[str, Any]) -> dict[str, Any]:
-    return {algorithm: {}} if isinstance(algorithm, str) else dict(algorithm)
 
 
 def _workload(what: Sequence[str] | Mapping[str, Any] | str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,8 +24,14 @@ Gradient = Callable[[int, int, torch.Tensor], torch.Tensor]
 TOLERANCE = 1e-9
 """Relative to the largest parameter; float64 rounding over some hundred steps is far smaller."""
 
-
 _SHAPES = ((2, 3),)
+_CONFIGS = (
+    SGDConfig(lr=0.05),
+    SGDConfig(lr=0.02, momentum=0.9, weight_decay=0.01),
+    SGDConfig(
+        lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.01, schedule="cosine", warmup_steps=5, total_steps=200
+    ),
+)
 
 
 class CheckError(AssertionError):
@@ -74,14 +81,12 @@ def simulate(
         shapes: shapes of the parameter tensors in `start`, for compressors that need them.
         lost: which blocks of datagrams are lost; by default none.
 
-    Returns:
-        The parameters over time and at the end, and how many operations were in flight.
-
     Raises:
         CommError: a replica waited for a message that never arrived.
     """
-    training = _Training(make, gradient, config, start, steps, {*drain_after, steps - 1}, restart_after, shapes)
-    traces = run_replicas(world_size, training.on, lost=lost)
+    drains = {*drain_after, steps - 1}
+    train = partial(_trained, make, gradient, config, start, steps, drains, restart_after, shapes)
+    traces = run_replicas(world_size, train, lost=lost)
     return Trace(
         w_at=torch.stack([trace.w_at for trace in traces], dim=1),
         w=torch.stack([trace.w for trace in traces]),
@@ -91,45 +96,42 @@ def simulate(
     )
 
 
-@dataclass(frozen=True)
-class _Training:
-    """The training of one replica; see `simulate`."""
-
-    make: Callable[[], Algorithm]
-    gradient: Gradient
-    config: SGDConfig | AdamWConfig
-    start: torch.Tensor
-    steps: int
-    drain_after: Collection[int]
-    restart_after: Collection[int]
-    shapes: tuple[tuple[int, ...], ...]
-
-    def on(self, comm: LocalComm) -> Trace:
-        """Train one replica."""
-        w, g = self.start.clone(), torch.empty_like(self.start)
-        optimizer = make_optimizer(self.config)
-        replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=self.shapes)
-        algorithm = self.make()
-        algorithm.start(replica)
-        w_at, left = torch.empty(self.steps, w.numel(), dtype=w.dtype), 0
-        for step in range(self.steps):
-            replica.step = step
-            replica.optimizer.advance(step)
-            g.copy_(self.gradient(comm.rank, step, w))
-            if algorithm.buckets:
-                for view in reversed(g.tensor_split(2)):
-                    algorithm.bucket(view)
-            replica.optimizer.step(w, replica.m, algorithm.gradient(g))
-            g.fill_(torch.nan)  # as an engine that reuses its buffer: the algorithm must not need it any longer
-            algorithm.stepped()
-            w_at[step] = w
-            if step in self.drain_after:
-                algorithm.finish()
-                left = max(left, comm.outstanding)
-            if step in self.restart_after:
-                algorithm = _restarted(algorithm, self.make(), self.start)
-        assert isinstance(replica.m, torch.Tensor)
-        return Trace(w_at, w, replica.m, comm.max_outstanding, left)
+def _trained(
+    make: Callable[[], Algorithm],
+    gradient: Gradient,
+    config: SGDConfig | AdamWConfig,
+    start: torch.Tensor,
+    steps: int,
+    drain_after: Collection[int],
+    restart_after: Collection[int],
+    shapes: tuple[tuple[int, ...], ...],
+    comm: LocalComm,
+) -> Trace:
+    """Train one replica, with the arguments of `simulate`."""
+    w, g = start.clone(), torch.empty_like(start)
+    optimizer = make_optimizer(config)
+    replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=shapes)
+    algorithm = make()
+    algorithm.start(replica)
+    w_at, left_outstanding = torch.empty(steps, w.numel(), dtype=w.dtype), 0
+    for step in range(steps):
+        replica.step = step
+        replica.optimizer.advance(step)
+        g.copy_(gradient(comm.rank, step, w))
+        if algorithm.buckets:
+            for view in reversed(g.tensor_split(2)):
+                algorithm.bucket(view)
+        replica.optimizer.step(w, replica.m, algorithm.gradient(g))
+        g.fill_(torch.nan)  # as an engine that reuses its buffer: the algorithm must not need it any longer
+        algorithm.stepped()
+        w_at[step] = w
+        if step in drain_after:
+            algorithm.finish()
+            left_outstanding = max(left_outstanding, comm.outstanding)
+        if step in restart_after:
+            algorithm = _restarted(algorithm, make(), start)
+    assert isinstance(replica.m, torch.Tensor)
+    return Trace(w_at, w, replica.m, comm.max_outstanding, left_outstanding)
 
 
 def _restarted(old: Algorithm, new: Algorithm, begin: torch.Tensor) -> Algorithm:
@@ -190,10 +192,9 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
         CommError: a replica waited for a message that never arrived.
     """
     make = _maker(algorithm, params)
-    first = "unknown parameters are refused"
     held: list[str] = []
     refusal: AlgorithmError | None = None
-    for config in _configs():
+    for config in _CONFIGS:
         sizes = []
         for world_size in (1, 3, 4):
             try:
@@ -206,7 +207,7 @@ def check(algorithm: type[Algorithm], **params: Any) -> list[str]:
             held = _check_run(make, config, world_size)
     if refusal is not None and not held:
         raise refusal
-    return [first, *held]
+    return ["unknown parameters are refused", *held]
 
 
 def _setting(config: SGDConfig, world_size: int) -> Setting:
@@ -228,22 +229,6 @@ def _maker(algorithm: type[Algorithm], params: dict[str, Any]) -> Callable[[], A
     raise CheckError(f"{algorithm.__name__}: an unknown parameter is accepted; expected TypeError, so no **kwargs")
 
 
-def _configs() -> list[SGDConfig]:
-    return [
-        SGDConfig(lr=0.05),
-        SGDConfig(lr=0.02, momentum=0.9, weight_decay=0.01),
-        SGDConfig(
-            lr=0.02,
-            momentum=0.9,
-            nesterov=True,
-            weight_decay=0.01,
-            schedule="cosine",
-            warmup_steps=5,
-            total_steps=200,
-        ),
-    ]
-
-
 @dataclass
 class _Claims:
     """The claims of one algorithm that have held so far."""
@@ -251,10 +236,10 @@ class _Claims:
     setting: str
     held: list[str] = field(default_factory=list)
 
-    def require(self, holds: bool, claim: str, found: str) -> None:
+    def require(self, holds: bool, claim: str, observed: str) -> None:
         """Raises: CheckError."""
         if not holds:
-            raise CheckError(f"{self.setting}: expected that {claim}, but {found}")
+            raise CheckError(f"{self.setting}: expected that {claim}, but {observed}")
         self.held.append(claim)
 
     def close(self, a: torch.Tensor, b: torch.Tensor, scale: float, claim: str) -> None:
@@ -301,8 +286,8 @@ def _check_messages(claims: _Claims, sample: Algorithm, trace: Trace, config: SG
     finite = bool(trace.w_at.isfinite().all() and trace.w.isfinite().all())
     claim = "gradients and messages are used only while the algorithm owns them"
     claims.require(finite, claim, "w is not finite: one was read before its wait, or kept without a copy")
-    left = trace.left_outstanding
-    claims.require(left == 0, "nothing is in flight after finish", f"{left} operations are")
+    unfinished = trace.left_outstanding
+    claims.require(unfinished == 0, "nothing is in flight after finish", f"{unfinished} operations are")
     if not sample.buckets:
         # One more than in_flight: the partial block that finish issues.
         at_once = sample.tensors_per_message(config.momentum) * sample.operations(world_size)

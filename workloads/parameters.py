@@ -76,11 +76,12 @@ class Parameters:
         typename = typename_of(item)
         if typename not in _TYPES:
             return
-        right_type = isinstance(value, _TYPES[typename]) and (typename == "bool" or not isinstance(value, bool))
-        bounds = [item.metadata[key] for key in ("bound", "choice") if key in item.metadata]
-        if not (right_type and all(bound.holds(value) for bound in bounds)):
-            words = [_WORDS[typename] if "choice" not in item.metadata else "", *(bound.words for bound in bounds)]
-            self.refuse(name, value, ", ".join(word for word in words if word))
+        types, word = _TYPES[typename]
+        right_type = isinstance(value, types) and (typename == "bool" or not isinstance(value, bool))
+        bound: Interval | Choice | None = item.metadata.get("bound") or item.metadata.get("choice")
+        if not (right_type and (bound is None or bound.holds(value))):
+            words = [*([] if isinstance(bound, Choice) else [word]), *([] if bound is None else [bound.words])]
+            self.refuse(name, value, ", ".join(words))
 
 
 @dataclass(frozen=True)
@@ -148,14 +149,14 @@ def default_of(item: Field[Any]) -> object:
 
 def unknown_or_missing(cls: type[Parameters], params: Mapping[str, object]) -> None:
     """Check the names of parameters. Raises: ValueError: of type `cls.error`: one is unknown or missing."""
-    known = {name: typename_of(item) for name, item in cls.parameters().items()}
+    items = cls.parameters()
     for name in params:
-        if name not in known:
-            near, valid = did_you_mean(name, known), ", ".join(known) or "none"
+        if name not in items:
+            near, valid = did_you_mean(name, items), ", ".join(items) or "none"
             raise cls.error(f"{cls.noun} '{cls.kind}' has no parameter '{name}'{near} (it takes {valid})")
-    for name, item in cls.parameters().items():
+    for name, item in items.items():
         if default_of(item) is MISSING and name not in params:
-            raise cls.error(f"{cls.noun} '{cls.kind}' needs parameter '{name}' ({known[name]})")
+            raise cls.error(f"{cls.noun} '{cls.kind}' needs parameter '{name}' ({typename_of(item)})")
 
 
 def describe(cls: type[Parameters]) -> dict[str, object]:
@@ -177,15 +178,9 @@ def typename_of(item: Field[Any]) -> str:
     return item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
 
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "bool": (bool,),
-}
-_WORDS: Mapping[str, str] = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a string"),
+    "bool": ((bool,), "true or false"),
 }

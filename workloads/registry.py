@@ -19,7 +19,7 @@ from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, plan_bucke
 from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
 from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.compute.slowdown import Slowdowns
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.tensors import ParameterTensor
@@ -122,14 +122,12 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
         WorkloadError: the table is anything else.
         LearnerError: the model cannot be made.
     """
-    train = {} if train is None else train
+    train = train or {}
     kind = workload_keys.kind_of(spec, train)
     if kind == "command":
         raise WorkloadError("workload.command: the compute of a program is not known before it runs")
     _check_division(spec, train)
-    if kind == "model":
-        return _by_model(spec, _learner(spec, 0, 1, 0, train))
-    return _without_model(spec)
+    return _described(spec, _users_learner(spec, 0, 1, 0, train) if kind == "model" else None)
 
 
 def check_data(spec: Mapping[str, object]) -> None:
@@ -150,10 +148,14 @@ def check_data(spec: Mapping[str, object]) -> None:
 
 def data_folder(spec: Mapping[str, object]) -> Path | None:
     """Return the folder of the data set: `data`, or a default below $WANBENCH_DATA or `data`; None if it needs none."""
+    if "data" in spec:
+        folder = spec["data"]
+        if not isinstance(folder, str) or not folder:
+            raise WorkloadError(f"workload.data: expected a folder, got {folder!r}")
+        return Path(folder).expanduser()
     builtin = BUILTINS.get(str(spec.get("name")))
-    given = workload_keys.data_folder(spec)
-    if given is not None or builtin is None or builtin.folder is None:
-        return given
+    if builtin is None or builtin.folder is None:
+        return None
     return Path(os.environ.get("WANBENCH_DATA") or "data") / builtin.folder
 
 
@@ -185,14 +187,15 @@ def make_task(
         spec: the `[workload]` table. train: the `[train]` table, of which `batch_size` (default 32), `shards` (default
             "iid") and `folds` (default none) count.
         rank, world_size: determine this worker's data and the variation of its steps.
-        seed: seed of the repetition. The initial parameters depend on nothing else.
+        seed: of the repetition, on which alone the initial parameters depend.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         phantom: leave out the payload, unless the workload trains a model.
         slow: when emulated compute takes longer; fields of `workloads.compute.slowdown.Slowdown`.
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
-    workload, learner = _with_learner(spec, rank, world_size, seed, {} if train is None else train)
+    learner = _learner(spec, rank, world_size, seed, train or {})
+    workload = _described(spec, learner)
     buckets = workload.buckets(bucket_bytes)
     emulated, slowdowns = None, Slowdowns(slow) if slow else None
     if workload.step_time_s is not None:
@@ -202,55 +205,56 @@ def make_task(
         task: Task = LearningTask(learner, buckets, clock, emulated)
     else:
         assert emulated is not None, "without a model to train, the step time is emulated"
-        numel = buckets[0].stop
-        source = Phantom(numel) if phantom else random_gradient(numel, seed=seed, rank=rank)
+        source = Phantom(workload.numel) if phantom else random_gradient(workload.numel, seed=seed, rank=rank)
         task = EmulatedTask(source, emulated, clock)
     task.shapes, task.slow = workload.shapes, slowdowns
     return task
 
 
-def _with_learner(
+def _learner(
     spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
-) -> tuple[WorkloadInfo, Learner | None]:
-    """Return the workload with the learner of one worker; None if it trains no model."""
+) -> Learner | None:
+    """Return the learner of one worker; None if the workload trains no model."""
     if workload_keys.kind_of(spec, train) == "model":
-        learner = _learner(spec, rank, world_size, seed, train)
-        return _by_model(spec, learner), learner
-    workload, builtin = _without_model(spec), BUILTINS.get(str(spec.get("name")))
+        return _users_learner(spec, rank, world_size, seed, train)
+    builtin = BUILTINS.get(str(spec.get("name")))
     if builtin is None or builtin.make is None:
-        return workload, None
+        return None
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
-    return workload, builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
+    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
 
 
-def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
-    """Check that only built-in data sets are divided here."""
-    ours = {name: builtin for name, builtin in BUILTINS.items() if builtin.make is not None}
-    if "shards" in train and spec.get("name") not in ours:
-        raise WorkloadError(f"train.shards: only {', '.join(ours)} take it; other workloads divide their own data")
-    cut = [name for name, builtin in ours.items() if builtin.folds]
-    if "folds" in train and spec.get("name") not in cut:
-        raise WorkloadError(f"train.folds: only {', '.join(cut)} takes it")
-
-
-def _learner(spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]) -> Learner:
+def _users_learner(
+    spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
+) -> Learner:
     from wanbench.workloads.models.learner import make_learner
 
     return make_learner(str(spec["model"]), rank, world_size, seed, workload_keys.batch_size(train))
 
 
-def _without_model(spec: Mapping[str, object]) -> WorkloadInfo:
-    return _by_name(spec) if "name" in spec else _by_numbers(spec)
+def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
+    """Check that only built-in data sets are divided here."""
+    sharded = [name for name, builtin in BUILTINS.items() if builtin.make is not None]
+    if "shards" in train and spec.get("name") not in sharded:
+        raise WorkloadError(f"train.shards: only {', '.join(sharded)} take it; other workloads divide their own data")
+    cut = [name for name, builtin in BUILTINS.items() if builtin.folds]
+    if "folds" in train and spec.get("name") not in cut:
+        raise WorkloadError(f"train.folds: only {', '.join(cut)} takes it")
+
+
+def _described(spec: Mapping[str, object], learner: Learner | None) -> WorkloadInfo:
+    """Describe a workload; a `model` with its learner."""
+    if "name" in spec:
+        return _by_name(spec)
+    return _by_numbers(spec) if learner is None else _by_model(spec, learner)
 
 
 def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
     name = spec["name"]
     if not isinstance(name, str) or name not in BUILTINS:
-        known = ", ".join(BUILTINS)
-        raise WorkloadError(
-            f"workload.name: unknown workload {name!r}{did_you_mean(str(name), BUILTINS)} (known: {known})"
-        )
+        near = did_you_mean(str(name), BUILTINS)
+        raise WorkloadError(f"workload.name: unknown workload {name!r}{near} (known: {', '.join(BUILTINS)})")
     builtin = BUILTINS[name]
     learns = builtin.dataset is not None
     step_time_s = workload_keys.step_time_s(spec, builtin.step_time_s, may_be_real=learns)

@@ -49,7 +49,7 @@ def _saved(value: Any, where: str) -> Any:
     if isinstance(value, Random):
         return value.getstate()
     if isinstance(value, list | tuple | deque):
-        return [_saved(item, f"{where}[{place}]") for place, item in enumerate(value)]
+        return [_saved(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, dict):
         return {key: _saved(item, f"{where}[{key!r}]") for key, item in value.items()}
     raise StateError(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from wanbench.netprofiles.errors import UnitError, did_you_mean
 from wanbench.netprofiles.units import Delay
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE, Shards
 
 KINDS = ("name", "params", "model", "command")
@@ -85,18 +84,14 @@ def step_cv(spec: Mapping[str, object], mean_s: float | None, default: float = A
         return 0.0 if mean_s is None else default
     if mean_s is None:
         raise WorkloadError("workload.step_cv: real compute has its own variation; add step_time to emulate it")
-    cv = _number("workload.step_cv", spec["step_cv"], "a number of at least 0, such as 0.02")
-    if not 0 <= cv < math.inf:
-        raise WorkloadError(f"workload.step_cv: expected a number of at least 0, such as 0.02, got {cv!r}")
-    return cv
+    expected = "a number of at least 0, such as 0.02"
+    return _number("workload.step_cv", spec["step_cv"], expected, lambda cv: 0 <= cv < math.inf)
 
 
 def payload_scale(spec: Mapping[str, object], learns: bool) -> float:
     """Return the factor on message sizes, in (0, 1]; 1 if the workload trains a model."""
     expected = "a number above 0 and up to 1"
-    scale = _number("workload.payload_scale", spec.get("payload_scale", 1.0), expected)
-    if not 0 < scale <= 1:
-        raise WorkloadError(f"workload.payload_scale: expected {expected}, got {scale!r}")
+    scale = _number("workload.payload_scale", spec.get("payload_scale", 1.0), expected, lambda scale: 0 < scale <= 1)
     if learns and scale != 1:
         raise WorkloadError(
             f"workload.payload_scale: expected 1, got {scale!r}; the workload trains a model, and real gradients "
@@ -135,17 +130,7 @@ def folds(train: Mapping[str, object]) -> int | None:
     return count
 
 
-def data_folder(spec: Mapping[str, object]) -> Path | None:
-    """Return the folder of the data set, from the `[workload]` table; None without `data`."""
-    if "data" not in spec:
-        return None
-    folder = spec["data"]
-    if not isinstance(folder, str) or not folder:
-        raise WorkloadError(f"workload.data: expected a folder, got {folder!r}")
-    return Path(folder).expanduser()
-
-
-def _number(key: str, value: object, expected: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _number(key: str, value: object, expected: str, is_right: Callable[[float], bool]) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_right(value):
         raise WorkloadError(f"{key}: expected {expected}, got {value!r}")
     return float(value)

@@ -24,6 +24,7 @@ from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.tables import objects_as_csv
 from wanbench.harness.text import size
+from wanbench.netprofiles.toml_text import document
 
 _DAY_S = 86_400
 _BINDS = {
@@ -51,7 +52,7 @@ class Answer:
             is recorded.
     """
 
-    found: SearchResult
+    result: SearchResult
     no_risk: Measured
     advised: Measured
     runner_up: Measured | None
@@ -63,39 +64,40 @@ class Answer:
     uplinks: Uplinks | None = None
 
 
-def answer(found: SearchResult, minutes: float) -> Answer:
+def answer(result: SearchResult, minutes: float) -> Answer:
     """Choose from what was measured.
 
     Args:
         minutes: the budget of a design that would measure more, if the accuracy of this model is not known.
     """
-    best = found.advisable
+    best = result.advisable
     advised = best[0]
-    others = [each for each in best if each.candidate.cell.label != advised.candidate.cell.label]
-    ineligible = [each for each in found.simulated if each.candidate.evidence.tier is Tier.EVIDENCE
-                  and not each.candidate.eligible]  # fmt: skip
-    unknown = [each for each in found.simulated if each.candidate.evidence.tier is Tier.UNKNOWN]
-    here = _simulated(found, advised)
-    measured_itself = any(not each.proxy for one in found.simulated for each in one.candidate.evidence.sources)
+    alternatives = [measured for measured in best if measured.candidate.cell.label != advised.candidate.cell.label]
+    ineligible = [measured for measured in result.simulated if measured.candidate.evidence.tier is Tier.EVIDENCE
+                  and not measured.candidate.eligible]  # fmt: skip
+    unknown = [measured for measured in result.simulated if measured.candidate.evidence.tier is Tier.UNKNOWN]
+    here = _simulated(result, advised)
+    measured_itself = any(
+        not source.proxy for measured in result.simulated for source in measured.candidate.evidence.sources
+    )
     faster_s = here.step_time_s * (1 - TIE)
     return Answer(
-        found,
-        without_risk(found.simulated)[0],
+        result,
+        without_risk(result.simulated)[0],
         advised,
-        others[0] if others else None,
-        next((each for each in ranked(ineligible) if each.step_time_s < faster_s), None),
-        next((each for each in ranked(unknown) if each.step_time_s < faster_s), None),
-        flips(found.question, here, advisable(found.simulated)),
-        None if measured_itself else proposal(found.question, found.simulated, minutes),
+        alternatives[0] if alternatives else None,
+        next((measured for measured in ranked(ineligible) if measured.step_time_s < faster_s), None),
+        next((measured for measured in ranked(unknown) if measured.step_time_s < faster_s), None),
+        flips(result.question, here, advisable(result.simulated)),
+        None if measured_itself else proposal(result.question, result.simulated, minutes),
         unpriced_s(advised.candidate.cell),
-        shared(found.question, advisable(found.simulated)),
+        shared(result.question, advisable(result.simulated)),
     )
 
 
-def _simulated(found: SearchResult, advised: Measured) -> Measured:
-    """The simulated measurement of a setting."""
+def _simulated(result: SearchResult, advised: Measured) -> Measured:
     key = advised.candidate.cell.key
-    return next(each for each in found.simulated if each.candidate.cell.key == key)
+    return next(measured for measured in result.simulated if measured.candidate.cell.key == key)
 
 
 def unpriced_s(cell: TrainingCell) -> float | None:
@@ -103,8 +105,8 @@ def unpriced_s(cell: TrainingCell) -> float | None:
     compressor = cell.algorithm().compressor
     if compressor is None or compressor.ns_per_byte:
         return None
-    each = sum(ns_per_byte(compressor))
-    return each / 1e9 * cell.workload.message_bytes / cell.algorithm().period_steps
+    byte_ns = sum(ns_per_byte(compressor))
+    return byte_ns / 1e9 * cell.workload.message_bytes / cell.algorithm().period_steps
 
 
 def ns_per_byte(compression: Any, side: int = _SIDE, repeats: int = _TIMINGS) -> tuple[float, float]:
@@ -124,15 +126,15 @@ def ns_per_byte(compression: Any, side: int = _SIDE, repeats: int = _TIMINGS) ->
     assert compressor is not None
 
     def body(comm: Any) -> list[tuple[float, float]]:
-        averager, found = Averager(compressor, comm, v, shapes=((side, side),)), []
+        averager, times_s = Averager(compressor, comm, v, shapes=((side, side),)), []
         for _ in range(repeats + 1):  # the first is not counted
             began = time.perf_counter()
             exchange = averager.begin(v)
             begun = time.perf_counter()
             exchange.wait()
-            found.append((begun - began, time.perf_counter() - begun))
+            times_s.append((begun - began, time.perf_counter() - begun))
             averager.done(exchange)
-        return found[1:]
+        return times_s[1:]
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -141,23 +143,23 @@ def ns_per_byte(compression: Any, side: int = _SIDE, repeats: int = _TIMINGS) ->
     finally:
         torch.set_num_threads(threads)
     nbytes = v.numel() * v.element_size()
-    compress, restore = (1e9 * statistics.median(each) / nbytes for each in zip(*times, strict=True))
+    compress, restore = (1e9 * statistics.median(column) / nbytes for column in zip(*times, strict=True))
     return compress, restore
 
 
 def write(answer: Answer, folder: Path) -> list[Path]:
     """Write the files into the run's folder. Return their paths."""
-    found, cell = answer.found, answer.advised.candidate.cell
-    compared = [answer.advised, *([answer.runner_up] if answer.runner_up else []), answer.no_risk, found.baseline]
+    result, cell = answer.result, answer.advised.candidate.cell
+    compared = [answer.advised, *([answer.runner_up] if answer.runner_up else []), answer.no_risk, result.baseline]
     texts = {
         CANDIDATES: _candidates(answer),
-        SPEC: emulation_spec(found.question, [each.candidate.cell for each in compared], _REPEATS),
+        SPEC: emulation_spec(result.question, [measured.candidate.cell for measured in compared], _REPEATS),
         SNIPPET: snippet(cell),
         TRIAL: trial(cell, answer.advised.step_time_s),
         ADVICE: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
     }
     if answer.proposal is not None:
-        texts[FILE] = answer.proposal.text
+        texts[FILE] = document(answer.proposal.design.plain())
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]
@@ -165,35 +167,35 @@ def write(answer: Answer, folder: Path) -> list[Path]:
 
 def _candidates(answer: Answer) -> str:
     """A line for each setting and collective: its times, its tier, and why it was not considered further."""
-    found = answer.found
-    simulated = {each.candidate.cell.key: each.step_time_s for each in found.simulated}
+    result = answer.result
+    simulated = {measured.candidate.cell.key: measured.step_time_s for measured in result.simulated}
     lines = []
-    for each in found.candidates:
-        cell = each.cell
+    for candidate in result.candidates:
+        cell = candidate.cell
         lines.append(
             {
                 "setting": cell.label,
                 "collective": cell.collective,
-                "law_s": each.law_s,
+                "law_s": candidate.law_s,
                 "simulated_s": simulated.get(cell.key),
-                "tier": str(each.evidence.tier),
-                "more_steps": each.evidence.more_steps,
+                "tier": str(candidate.evidence.tier),
+                "more_steps": candidate.evidence.more_steps,
                 "left_out": ""
                 if cell.key in simulated
                 else "slower by the law or by its bytes than those that were simulated",
             }
         )
     lines += [
-        {**dict.fromkeys(lines[0]), "setting": each.label, "collective": each.collective, "left_out": each.reason}
-        for each in found.left_out
+        {**dict.fromkeys(lines[0]), "setting": out.label, "collective": out.collective, "left_out": out.reason}
+        for out in result.left_out
     ]
     return objects_as_csv(lines)
 
 
-def to_json(found: Answer) -> dict[str, Any]:
+def to_json(answer: Answer) -> dict[str, Any]:
     """Everything that the text says, with numbers in seconds and bytes."""
-    of = found.found
-    question = of.question
+    result = answer.result
+    question = result.question
     return {
         "network": question.network_name,
         "workload": question.reference.workload.to_json(),
@@ -202,75 +204,72 @@ def to_json(found: Answer) -> dict[str, Any]:
         "step_times_s": list(question.reference.each_step_time_s),
         "step_time_measured_here": question.step_time_measured,
         "limits": {**asdict(question.limits), "excluded": sorted(question.limits.excluded)},
-        "binds": predict(of.baseline.candidate.cell.law_inputs).bound,
-        "baseline": _plain(of.baseline, of),
-        "no_risk": _plain(found.no_risk, of),
-        "advised": _plain(found.advised, of),
-        "runner_up": _plain(found.runner_up, of),
-        "faster_but_less_accurate": _plain(found.faster, of),
-        "faster_but_unknown": _plain(found.unknown, of),
-        "flips": None if found.flips is None else [asdict(each) for each in found.flips],
-        "uplinks": None if found.uplinks is None else asdict(found.uplinks),
-        "compression_s_on_this_host": found.compression_s,
-        "emulated": [_plain(each, of) for each in of.emulated.measured],
-        "emulation": {key: getattr(of.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
-        "recordings_without_learning": list(of.without_learning),
-        "recordings_trained_otherwise": list(of.others),
-        "considered": len(of.candidates),
-        "simulated": len(of.simulated),
+        "binds": predict(result.baseline.candidate.cell.law_inputs).bound,
+        "baseline": _plain(result.baseline, result),
+        "no_risk": _plain(answer.no_risk, result),
+        "advised": _plain(answer.advised, result),
+        "runner_up": _plain(answer.runner_up, result),
+        "faster_but_less_accurate": _plain(answer.faster, result),
+        "faster_but_unknown": _plain(answer.unknown, result),
+        "flips": None if answer.flips is None else [asdict(flip) for flip in answer.flips],
+        "uplinks": None if answer.uplinks is None else asdict(answer.uplinks),
+        "compression_s_on_this_host": answer.compression_s,
+        "emulated": [_plain(measured, result) for measured in result.emulated.measured],
+        "emulation": {key: getattr(result.emulated, key) for key in ("scale", "testbed", "emulator", "why_not")},
+        "recordings_without_learning": result.library.without_learning,
+        "recordings_trained_otherwise": list(result.library.trained_otherwise),
+        "considered": len(result.candidates),
+        "simulated": len(result.simulated),
     }
 
 
-def _plain(one: Measured | None, found: SearchResult) -> dict[str, Any] | None:
-    if one is None:
+def _plain(measured: Measured | None, result: SearchResult) -> dict[str, Any] | None:
+    if measured is None:
         return None
-    cell, evidence = one.candidate.cell, one.candidate.evidence
+    cell, evidence = measured.candidate.cell, measured.candidate.evidence
     return {
         "algorithm": cell.label,
         "kind": cell.kind,
         "params": dict(cell.params),
         "collective": cell.collective,
-        "step_time_s": one.step_time_s,
-        "simulated_step_time_s": next(
-            (each.step_time_s for each in found.simulated if each.candidate.cell.key == cell.key), None
-        ),
+        "step_time_s": measured.step_time_s,
+        "simulated_step_time_s": _simulated(result, measured).step_time_s,
         "law_step_time_s": cell.predicted_step_time_s,
-        "speedup": speedup(one, found) if one.candidate.eligible else None,
+        "speedup": speedup(measured, result) if measured.candidate.eligible else None,
         "tier": str(evidence.tier),
-        "sources": [_source(each) for each in evidence.sources],
-        "message_bytes_per_worker_and_day": _bytes_a_day(one),
+        "sources": [_source(source) for source in evidence.sources],
+        "message_bytes_per_worker_and_day": _bytes_a_day(measured),
         "worker_bytes": cell.worker_bytes,
     }
 
 
 def _source(source: Source) -> dict[str, Any]:
+    ends = {"difference_low": source.difference.low, "difference_high": source.difference.high}
+    finite = {key: end if math.isfinite(end) else None for key, end in ends.items()}
     plain = asdict(source)
-    difference = plain.pop("difference")
-    plain |= {"difference": difference["mean"]}
-    for end in ("low", "high"):
-        plain[f"difference_{end}"] = difference[end] if math.isfinite(difference[end]) else None
-    return plain
+    del plain["difference"]
+    return {**plain, "difference": source.difference.mean, **finite}
 
 
-def speedup(one: Measured, found: SearchResult) -> float:
+def speedup(measured: Measured, result: SearchResult) -> float:
     """Simulated time of `ssgd` on gloo over the time to the target of a setting."""
-    return found.baseline.step_time_s / one.to_target_s
+    return result.baseline.step_time_s / measured.to_target_s
 
 
-def text(found: Answer, files: Sequence[str], width: int = 110) -> str:
+def text(answer: Answer, files: Sequence[str], width: int = 110) -> str:
     """The answer as lines of a title and text."""
     lines = []
-    for head, body in _lines(found, files):
+    for head, body in _lines(answer, files):
         filled = textwrap.wrap(body, max(40, width - _HEAD), break_on_hyphens=False)
         lines += [f"{head if i == 0 else '':{_HEAD}}{line}" for i, line in enumerate(filled)]
     return "\n".join(lines)
 
 
 def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield from _asked(answer.found)
+    yield from _asked(answer.result)
     yield from _chosen(answer)
     if answer.runner_up is not None:
-        yield "runner-up", _setting(answer.runner_up, answer.found)
+        yield "runner-up", _setting(answer.runner_up, answer.result)
     yield from _not_chosen(answer)
     yield "emulated", _emulated(answer)
     yield "flips", _flips(answer.flips)
@@ -286,35 +285,36 @@ def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "files", ", ".join(files)
 
 
-def _asked(found: SearchResult) -> Iterator[tuple[str, str]]:
+def _asked(result: SearchResult) -> Iterator[tuple[str, str]]:
     """The question, and what limits what people run today."""
-    question, cell = found.question, found.question.reference
+    question, cell = result.question, result.question.reference
     assert cell.workload.step_time_s is not None
     measured = ", measured on this host" if question.step_time_measured else ""
     what = f"{cell.workload.name}: {size(cell.workload.message_bytes)} a gradient, {_compute(cell)} a step of compute"
     yield "question", f"{question.network_name}, {_placed(cell.placement)}; {what}{measured}"
-    bound = predict(found.baseline.candidate.cell.law_inputs).bound
-    ddp = f"DDP on gloo takes {_seconds(found.baseline.step_time_s)} a step (simulated)"
-    times = found.baseline.step_time_s / cell.workload.step_time_s
-    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {_whose(cell)} compute"
+    bound = predict(result.baseline.candidate.cell.law_inputs).bound
+    ddp = f"DDP on gloo takes {_seconds(result.baseline.step_time_s)} a step (simulated)"
+    times = result.baseline.step_time_s / cell.workload.step_time_s
+    whose = "the slowest worker's" if cell.step_times else "its"
+    yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {whose} compute"
 
 
 def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
     """What is advised, and what that rests on."""
-    found, advised = answer.found, answer.advised
-    yield "no risk", f"{_setting(answer.no_risk, found)}: the mathematics of ssgd, so the same accuracy"
+    result, advised = answer.result, answer.advised
+    yield "no risk", f"{_setting(answer.no_risk, result)}: the mathematics of ssgd, so the same accuracy"
     if advised.candidate.cell.label == answer.no_risk.candidate.cell.label:
         yield "advised", "the same: no other setting is known to be faster to this accuracy"
     else:
-        yield "advised", f"{_setting(advised, found)}, to {_target(found.question.limits)}"
+        yield "advised", f"{_setting(advised, result)}, to {_target(result.question.limits)}"
         for source in advised.candidate.evidence.sources:
             yield "evidence", _evidence(source)
     if answer.compression_s is not None:
         took = f"on this host's processor it takes about {_seconds(answer.compression_s)} a step"
         yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
-    for line in found.without_learning:
+    for line in result.library.without_learning:
         yield "no evidence", f"{line}, so it shows nothing of the others; check model, data and learning rates"
-    for line in found.others:
+    for line in result.library.trained_otherwise:
         yield "no evidence", f"{line}; a recording counts for this model only as it was trained"
 
 
@@ -337,24 +337,18 @@ def _step(measured: Measured) -> str:
     return f"{measured.name}: {_seconds(measured.step_time_s)} a step"
 
 
-def _a_day(one: Measured) -> str:
-    sent = _bytes_a_day(one)
+def _a_day(measured: Measured) -> str:
+    sent = _bytes_a_day(measured)
     return "an unknown number of bytes" if sent is None else size(sent)
 
 
-def _bytes_a_day(one: Measured) -> float | None:
-    return None if one.bytes_per_step is None else one.bytes_per_step / one.step_time_s * _DAY_S
-
-
-def _whose(cell: TrainingCell) -> str:
-    return "the slowest worker's" if cell.step_times else "its"
+def _bytes_a_day(measured: Measured) -> float | None:
+    return None if measured.bytes_per_step is None else measured.bytes_per_step / measured.step_time_s * _DAY_S
 
 
 def _placed(placement: tuple[str, ...]) -> str:
-    sites = {site: placement.count(site) for site in placement}
-    if len(sites) == len(placement):
-        return f"{len(placement)} workers"
-    return f"{len(placement)} workers in {len(sites)} sites"
+    sites = len(set(placement))
+    return f"{len(placement)} workers" + (f" in {sites} sites" if sites < len(placement) else "")
 
 
 def _target(limits: Any) -> str:
@@ -363,19 +357,20 @@ def _target(limits: Any) -> str:
     return f"within {100 * limits.accuracy_drop:g} point{'s' * (limits.accuracy_drop != 0.01)} of its accuracy"
 
 
-def _setting(one: Measured, found: SearchResult) -> str:
-    how = "emulated" if any(each is one for each in found.emulated.measured) else "simulated"
-    more = one.candidate.evidence.more_steps
-    steps = ""
-    if more is not None and abs(more - 1) > 0.005:
-        steps = f" and {more:.2f}{_interval(one)} times the steps"
-    return f"{_step(one)} ({how}){steps}, {speedup(one, found):.1f} times as fast as DDP on gloo"
+def _setting(measured: Measured, result: SearchResult) -> str:
+    how = "emulated" if any(emulated is measured for emulated in result.emulated.measured) else "simulated"
+    more = measured.candidate.evidence.more_steps
+    longer = more is not None and abs(more - 1) > 0.005
+    steps = f" and {more:.2f}{_interval(measured)} times the steps" if longer else ""
+    return f"{_step(measured)} ({how}){steps}, {speedup(measured, result):.1f} times as fast as DDP on gloo"
 
 
-def _interval(one: Measured) -> str:
+def _interval(measured: Measured) -> str:
     """The 95 % interval of the number of steps, if there is one source, and if all of its seeds got there."""
-    (source, *others) = one.candidate.evidence.sources
-    return "" if others or source.low is None or source.high is None else f" ({source.low:.2f} to {source.high:.2f})"
+    (source, *more_sources) = measured.candidate.evidence.sources
+    return (
+        "" if more_sources or source.low is None or source.high is None else f" ({source.low:.2f} to {source.high:.2f})"
+    )
 
 
 def _evidence(source: Source) -> str:
@@ -390,45 +385,44 @@ def _points(source: Source) -> str:
     return f"{100 * source.difference.mean:+.1f} points of accuracy{interval}"
 
 
-def _emulated(found: Answer) -> str:
-    emulated = found.found.emulated
+def _emulated(answer: Answer) -> str:
+    emulated = answer.result.emulated
     if emulated.why_not:
         return f"no: {emulated.why_not}"
     if not emulated.measured:
         return "no (--emulate 0); step times are simulated"
     compared = []
-    own = emulated.ssgd is not None and all(each.name != emulated.ssgd.name for each in emulated.measured)
-    for each in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:
-        off = each.step_time_s / _simulated(found.found, each).step_time_s - 1
-        compared.append(f"{each.name} {_seconds(each.step_time_s)} ({off:+.0%} of simulated)")
-    scale = "at full size"
-    if emulated.scale != 1:
-        scale = f"with messages and rates x {emulated.scale:g}, at which TCP's first window is too large"
+    own = emulated.ssgd is not None and all(measured.name != emulated.ssgd.name for measured in emulated.measured)
+    for measured in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:
+        off = measured.step_time_s / _simulated(answer.result, measured).step_time_s - 1
+        compared.append(f"{measured.name} {_seconds(measured.step_time_s)} ({off:+.0%} of simulated)")
+    scaled = f"with messages and rates x {emulated.scale:g}, at which TCP's first window is too large"
+    scale = "at full size" if emulated.scale == 1 else scaled
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"
 
 
-def _uplinks(found: Uplinks) -> str:
-    case = f"not in the profile for {', '.join(found.sites)}: above, their paths share no link"
-    if found.best is None or found.step_time_s is None:
+def _uplinks(uplinks: Uplinks) -> str:
+    case = f"not in the profile for {', '.join(uplinks.sites)}: above, their paths share no link"
+    if uplinks.best is None or uplinks.step_time_s is None:
         return f"{case}; add up_mbps if they do"
-    shared_s = f"{found.best}: {_seconds(found.step_time_s)} a step (by the law)"
+    shared_s = f"{uplinks.best}: {_seconds(uplinks.step_time_s)} a step (by the law)"
     return f"{case}; if they share one as fast as the fastest, {shared_s}"
 
 
-def _learn(found: Proposal, file: str) -> str:
-    settings = f"{len(found.design.settings) - 1} settings and ssgd with this model"
+def _learn(proposal: Proposal, file: str) -> str:
+    settings = f"{len(proposal.design.settings) - 1} settings and ssgd with this model"
     out = Path(file).parent.parent  # where `advise` looks for its recording
     elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
-    took = f"about {clock(60 * found.minutes)} here"
+    took = f"about {clock(60 * proposal.minutes)} here"
     return f"wanbench learn {shlex.quote(file)}{elsewhere}: {settings}, {took}; then ask again"
 
 
-def _flips(found: list[Flip] | None) -> str:
-    if found is None:
+def _flips(flips: list[Flip] | None) -> str:
+    if flips is None:
         return "not known: the step-time law does not describe the advised setting"
-    if not found:
+    if not flips:
         return "nothing within half and twice the round trip, the rate and the step time, by the law"
-    parts = [f"{each.axis} x {each.factor:g}: {each.name} ({each.gain:.0%} less time)" for each in found]
+    parts = [f"{flip.axis} x {flip.factor:g}: {flip.name} ({flip.gain:.0%} less time)" for flip in flips]
     return f"{'; '.join(parts)} (by the law)"
 
 

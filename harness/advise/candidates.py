@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wanbench.harness.advise.question import REFERENCE, Question
-from wanbench.harness.plan import known
+from wanbench.harness.plan import registry as plan_registry
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
 from wanbench.harness.plan.collective import alternatives
@@ -32,12 +32,6 @@ _VALUES: Mapping[str, tuple[object, ...]] = {
         {"kind": "powersgd", "rank": 2},
         "fp16",
     ),
-}
-_OWN_COMPRESSOR = ("sparseloco",)  # without it, it is `diloco` without momentum
-# Of methods with a server, a few: the law does not describe them, so each would have to be simulated.
-_FEW: Mapping[str, Mapping[str, tuple[object, ...]]] = {
-    "async-local-sgd": {"period": (10, 50)},
-    "halos": {"period": (8,)},
 }
 _USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
 WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
@@ -68,31 +62,29 @@ class Setting:
 
 def identity(kind: str, params: Mapping[str, Any]) -> str:
     """The kind and the parameters that differ from their default, as text."""
-    return json.dumps([kind, known.algorithm(kind, params).changed], sort_keys=True)
+    return json.dumps([kind, plan_registry.algorithm(kind, params).changed], sort_keys=True)
 
 
 def settings(recorded: Iterable[Setting]) -> list[Setting]:
     """Every setting: those of the learning library, then all others. No two have the same label."""
-    found = {setting.identity: setting for setting in recorded}
+    by_identity = {setting.identity: setting for setting in recorded}
     for kind in registry.kinds():
         if kind in WITHOUT:
             continue
         for params in _grid(kind):
             try:
-                algorithm = known.algorithm(kind, params)
+                algorithm = plan_registry.algorithm(kind, params)
             except AlgorithmError:  # values that exclude each other
                 continue
             made = Setting(algorithm.label, kind, params)
-            found.setdefault(made.identity, made)
-    return list(found.values())
+            by_identity.setdefault(made.identity, made)
+    return list(by_identity.values())
 
 
 def _grid(kind: str) -> Iterator[dict[str, Any]]:
     """The combinations of a kind's parameters; others keep their default."""
-    values = _FEW.get(kind, _VALUES)
-    axes = {name: [*values[name]] for name in known.parameter_names(kind) if name in values}
-    if kind in _OWN_COMPRESSOR:
-        del axes["compression"]
+    values = {**_VALUES, **registry.find(kind).tried}
+    axes = {name: [*values[name]] for name in plan_registry.parameter_names(kind) if values.get(name)}
     yield from registry.alternatives(kind, axes)
 
 
@@ -109,17 +101,17 @@ def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[Training
         if reason is not None:
             left_out.append(LeftOut(setting.label, "", reason))
             continue
-        found = list(_with_collectives(cell, question.where))
-        if not found:
+        variants = list(_with_collectives(cell, question.where))
+        if not variants:
             left_out.append(LeftOut(setting.label, "", "no collective carries it"))
         limit = question.limits.memory_bytes
-        for each in found:
-            needed = each.worker_bytes
+        for variant in variants:
+            needed = variant.worker_bytes
             if limit is not None and needed > limit:
                 reason = f"needs {needed / 1e9:.3g} GB of memory in a worker"
-                left_out.append(LeftOut(setting.label, each.collective, reason))
+                left_out.append(LeftOut(setting.label, variant.collective, reason))
             else:
-                cells.append(each)
+                cells.append(variant)
     return cells, left_out
 
 
@@ -137,7 +129,7 @@ def with_collective(cell: TrainingCell) -> TrainingCell:
 def reference_on_gloo(question: Question) -> TrainingCell:
     """What people run today: `ssgd` in buckets on gloo."""
     cell = with_setting(question.reference, Setting(REFERENCE, REFERENCE, {}))
-    return next(each for each in _with_collectives(cell, question.where) if each.collective == "gloo")
+    return next(variant for variant in _with_collectives(cell, question.where) if variant.collective == "gloo")
 
 
 def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
@@ -145,10 +137,10 @@ def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
         yield with_collective(cell)
         return
     several = len(set(cell.placement)) < cell.workers
-    for each in alternatives(cell, where):
+    for alternative in alternatives(cell, where):
         # With one worker on each site, hierarchical is direct.
-        if each.collective in _USABLE and (several or each.collective != "hierarchical"):
-            yield with_collective(each)
+        if alternative.collective in _USABLE and (several or alternative.collective != "hierarchical"):
+            yield with_collective(alternative)
 
 
 def _refusal(cell: TrainingCell) -> str | None:

@@ -13,13 +13,13 @@ from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, identity
 from wanbench.harness.advise.question import Limits, Question
-from wanbench.harness.analysis.paired import PairedDifference, mean_interval
+from wanbench.harness.analysis.paired import MeanInterval, mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
 from wanbench.harness.learning.recording import SUFFIX, Recording, Trajectory, read, recorded
 from wanbench.harness.learning.summary import difference
-from wanbench.harness.plan import known
+from wanbench.harness.plan import registry
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.rep import sources
 from wanbench.harness.results.target import steps_to_target
@@ -61,7 +61,7 @@ class Source:
     seeds: int
     optimizer: str
     proxy: bool
-    difference: PairedDifference
+    difference: MeanInterval
     more_steps: float | None
     low: float | None
     high: float | None
@@ -80,7 +80,7 @@ class Evidence:
         if self.tier is not Tier.EVIDENCE:
             return 1.0 if self.tier is Tier.NO_RISK else None
         steps = [source.more_steps for source in self.sources]
-        return None if not steps or None in steps else max(each for each in steps if each is not None)
+        return None if not steps or None in steps else max(multiple for multiple in steps if multiple is not None)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Library:
     limits: Limits
     network: str = ""
     fewest_seeds: int = FEWEST_SEEDS
-    others: tuple[str, ...] = ()
+    trained_otherwise: tuple[str, ...] = ()
 
     @classmethod
     def for_question(cls, question: Question, named: Sequence[str], runs: Path) -> Library:
@@ -115,24 +115,32 @@ class Library:
         Raises:
             SpecError: a named design is not recorded.
         """
-        shipped = {each.design: each for each in recorded()}
+        shipped = {recording.design: recording for recording in recorded()}
         own = [read(path) for path in sorted(runs.glob(f"learn-*/learned{SUFFIX}"))]
-        every = {**shipped, **{each.design: each for each in own}}
+        every = {**shipped, **{recording.design: recording for recording in own}}
         for name in named:
             if name not in every:
                 near = did_you_mean(name, every, f"recorded: {', '.join(every)}")
                 raise SpecError(f"--proxy {name}: no such recording{near}")
         asked = question.reference.workload
-        trained = {each.design: differences(each, question) for each in every.values() if _is_of(each, question)}
+        trained = {
+            recording.design: differences(recording, question)
+            for recording in every.values()
+            if _is_of(recording, question)
+        }
         itself = [every[design] for design, differing in trained.items() if not differing]
-        others = tuple(f"{design}: {', '.join(differing)}" for design, differing in trained.items() if differing)
+        trained_otherwise = tuple(
+            f"{design}: {', '.join(differing)}" for design, differing in trained.items() if differing
+        )
         if itself and not named:
-            return cls(tuple(itself), False, question.limits, question.network_name, others=others)
+            return cls(
+                tuple(itself), False, question.limits, question.network_name, trained_otherwise=trained_otherwise
+            )
         asked_for = _architecture([tensor.shape for tensor in asked.parameters])
         chosen = [every[name] for name in named] or [
-            each for each in shipped.values() if asked_for in {None, _architecture_of(each)}
+            recording for recording in shipped.values() if asked_for in {None, _architecture_of(recording)}
         ]
-        return cls(tuple(chosen), True, question.limits, question.network_name, others=others)
+        return cls(tuple(chosen), True, question.limits, question.network_name, trained_otherwise=trained_otherwise)
 
     def _settings(self) -> Iterator[tuple[Recording, str, str, Setting]]:
         """(recording, condition, name, setting) of all that is recorded, without algorithms of users that are not here.
@@ -143,7 +151,7 @@ class Library:
             for (condition, name), seeds in recording.by_setting.items():
                 first = next(iter(seeds.values()))
                 with suppress(AlgorithmError):
-                    label = known.algorithm(first.kind, first.params).label
+                    label = registry.algorithm(first.kind, first.params).label
                     yield recording, condition, name, Setting(label, first.kind, first.params)
 
     @property
@@ -157,10 +165,10 @@ class Library:
     @cached_property
     def _by_identity(self) -> Mapping[str, list[tuple[Recording, str, str]]]:
         """(recording, condition, name) of each recorded setting by its identity."""
-        places: dict[str, list[tuple[Recording, str, str]]] = {}
+        by_identity: dict[str, list[tuple[Recording, str, str]]] = {}
         for recording, condition, name, setting in self._settings():
-            places.setdefault(setting.identity, []).append((recording, condition, name))
-        return places
+            by_identity.setdefault(setting.identity, []).append((recording, condition, name))
+        return by_identity
 
     def evidence(self, cell: TrainingCell) -> Evidence:
         """What is known of a cell's setting."""
@@ -170,7 +178,7 @@ class Library:
             return Evidence(Tier.NO_RISK)
         timed = not algorithm.promises.repeats
         sources = tuple(self._sources(identity(cell.kind, cell.params), cell.train.optimizer, timed=timed))
-        agreed = {each.workload for each in sources} == {_workload(each) for each in self.recordings}
+        agreed = {source.workload for source in sources} == {_workload(source) for source in self.recordings}
         # One model out of several may be the wrong one; recordings of one model with other optimisers complete another.
         return Evidence(Tier.EVIDENCE if sources and (agreed or not self.proxy) else Tier.UNKNOWN, sources)
 
@@ -178,41 +186,40 @@ class Library:
         """The recorded trajectories of a setting; of one whose training depends on time, only from this network."""
         for recording, condition, name in self._by_identity.get(key, ()):
             trained = _optimizer(recording, condition)
-            wanted = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
-            if condition == wanted or (not timed and condition == BASE and (wanted, name) not in recording.by_setting):
-                found = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
-                if found is not None and found.difference.pairs >= self.fewest_seeds:
-                    yield found
+            required = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
+            if condition == required or (
+                not timed and condition == BASE and (required, name) not in recording.by_setting
+            ):
+                of_setting = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
+                if of_setting is not None and of_setting.difference.count >= self.fewest_seeds:
+                    yield of_setting
 
     @property
     def without_learning(self) -> list[str]:
         """The recordings in which `ssgd` hardly learned, so that they show nothing of the others, each with why."""
-        found = []
-        for recording in self.recordings:
-            gain = gained(recording.reference_of(BASE) or {})
-            if gain is not None and not _enough(gain, self.limits):
-                found.append(f"{recording.design}: ssgd gained {100 * gain:.1f} points of accuracy")
-        return found
+        gains = ((recording.design, gained(recording.reference_of(BASE) or {})) for recording in self.recordings)
+        low = [(design, gain) for design, gain in gains if gain is not None and not _enough(gain, self.limits)]
+        return [f"{design}: ssgd gained {100 * gain:.1f} points of accuracy" for design, gain in low]
 
 
 def source(
     recording: Recording, condition: str, name: str, limits: Limits, *, optimizer: str, proxy: bool
 ) -> Source | None:
     """What a recording says of a setting; None without a reference that learned under the same condition."""
-    mine, reference = recording.by_setting[condition, name], recording.reference_of(condition)
+    seeds, reference = recording.by_setting[condition, name], recording.reference_of(condition)
     if reference is None or not _enough(gained(reference), limits):
         return None
-    against = difference(mine, reference)
+    against = difference(seeds, reference)
     if against is None:
         return None
-    ratio, low, high = more_steps(mine, reference, limits)
+    ratio, low, high = more_steps(seeds, reference, limits)
     return Source(
         design=recording.design,
         condition=condition,
         setting=name,
         workload=_workload(recording),
-        workers=next(iter(mine.values())).workers,
-        seeds=len(mine),
+        workers=next(iter(seeds.values())).workers,
+        seeds=len(seeds),
         optimizer=optimizer,
         proxy=proxy,
         difference=against,
@@ -237,34 +244,31 @@ def _enough(gain: float | None, limits: Limits) -> bool:
     return gain is None or limits.target_loss is not None or gain > _LEAST_GAIN * limits.accuracy_drop
 
 
-def more_steps(mine: Seeds, reference: Seeds, limits: Limits) -> tuple[float | None, float | None, float | None]:
+def more_steps(seeds: Seeds, reference: Seeds, limits: Limits) -> tuple[float | None, float | None, float | None]:
     """Steps to the target as a multiple of those of the reference, with the 95 % interval over paired seeds.
 
     The target is the reference's mean accuracy after its last step, less the allowed drop; or a loss.
     """
-    both = sorted(mine.keys() & reference.keys())
-    ratio = _ratio([mine[seed] for seed in both], [reference[seed] for seed in both], limits)
-    each = [_ratio([mine[seed]], [reference[seed]], limits) for seed in both]
-    known = [math.log(one) for one in each if one]
-    if ratio is None or len(known) < len(each) or len(each) < 3:
+    both = sorted(seeds.keys() & reference.keys())
+    ratio = _ratio([seeds[seed] for seed in both], [reference[seed] for seed in both], limits)
+    ratios = [_ratio([seeds[seed]], [reference[seed]], limits) for seed in both]
+    logs = [math.log(value) for value in ratios if value]
+    if ratio is None or len(logs) < len(ratios) or len(ratios) < 3:
         return ratio, None, None
-    _, low, high = mean_interval(known)
-    return ratio, math.exp(low), math.exp(high)
+    interval = mean_interval(logs)
+    return ratio, math.exp(interval.low), math.exp(interval.high)
 
 
-def _ratio(mine: Sequence[Trajectory], reference: Sequence[Trajectory], limits: Limits) -> float | None:
+def _ratio(seeds: Sequence[Trajectory], reference: Sequence[Trajectory], limits: Limits) -> float | None:
     falling = limits.target_loss is not None
     steps, values = _mean_curve(reference, falling=falling)
-    if limits.target_loss is not None:
-        target = limits.target_loss
-    else:
-        final = values[-1]
-        if final is None:
-            return None
-        target = final - limits.accuracy_drop
-    theirs = steps_to_target(steps, values, target, falling=falling)
-    own = steps_to_target(*_mean_curve(mine, falling=falling), target, falling=falling)
-    return None if own is None or not theirs else own / theirs
+    final = limits.target_loss if falling else values[-1]
+    if final is None:
+        return None
+    target = final if falling else final - limits.accuracy_drop
+    reference_steps = steps_to_target(steps, values, target, falling=falling)
+    own = steps_to_target(*_mean_curve(seeds, falling=falling), target, falling=falling)
+    return None if own is None or not reference_steps else own / reference_steps
 
 
 def _mean_curve(seeds: Sequence[Trajectory], *, falling: bool) -> tuple[list[float], list[float | None]]:
@@ -272,8 +276,8 @@ def _mean_curve(seeds: Sequence[Trajectory], *, falling: bool) -> tuple[list[flo
     first = seeds[0]
     if falling:
         steps = [(index + 0.5) * first.loss_every for index in range(len(first.loss))]
-        return steps, _means([one.loss for one in seeds])
-    return [float(step) for step in first.steps], _means([one.accuracy for one in seeds])
+        return steps, _means([trajectory.loss for trajectory in seeds])
+    return [float(step) for step in first.steps], _means([trajectory.accuracy for trajectory in seeds])
 
 
 def _means(curves: Iterable[Sequence[float | None]]) -> list[float | None]:
@@ -307,14 +311,14 @@ def differences(recording: Recording, question: Question) -> list[str]:
     default = type(cell.train).model_fields
     pairs = {key: (train.get(key, default[key].default), value) for key, value in asked.items()}
     pairs["workers"] = recording.about["workers"], question.workers
-    found = [f"{key} {recorded}, here {value}" for key, (recorded, value) in pairs.items() if recorded != value]
+    changes = [f"{key} {recorded}, here {value}" for key, (recorded, value) in pairs.items() if recorded != value]
     if (changed := sources.changed(cell.inputs, recording.made.get("sources", {}))) is not None:
-        found.append(f"{changed} has changed")
+        changes.append(f"{changed} has changed")
     elif "sources" not in recording.made and question.spec.workload.model is not None:
-        found.append("its code was not recorded")
+        changes.append("its code was not recorded")
     if question.spec.workload.model is not None and recording.made.get("data") != data_hash(cell):
-        found.append("other data")
-    return found
+        changes.append("other data")
+    return changes
 
 
 def _architecture_of(recording: Recording) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, product
 from typing import Any
 
 from wanbench.harness.advise.question import Question
@@ -15,7 +16,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.netprofiles import Delay, Profile, Rate
 
-_FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
+_FACTORS = ((1.25, 1.5, 2.0), (0.75, 0.5))  # of each direction, the smallest change first
 _AXES = ("RTT", "rate", "step time")
 
 
@@ -34,38 +35,29 @@ class Flip:
     gain: float
 
 
-def flips(question: Question, advised: Measured, others: Sequence[Measured]) -> list[Flip] | None:
+def flips(question: Question, advised: Measured, measured: Sequence[Measured]) -> list[Flip] | None:
     """For each axis and direction, the smallest change that makes another setting better by over 1 %.
 
     Algorithms that the law does not describe are left out; None if the advised one is one of them.
     """
-    lawful = [each for each in others if each.candidate.law_s]
     if advised.candidate.law_s is None:
         return None
-    found = []
-    for axis in _AXES:
-        for factors in (sorted(f for f in _FACTORS if f > 1), sorted((f for f in _FACTORS if f < 1), reverse=True)):
-            for factor in factors:
-                flip = _flip(question, axis, factor, advised, lawful)
-                if flip is not None:
-                    found.append(flip)
-                    break
-    return found
+    lawful = [result for result in measured if result.candidate.law_s]
+    smallest = []
+    for axis, factors in product(_AXES, _FACTORS):
+        changes = (_flip(question, axis, factor, advised, lawful) for factor in factors)
+        smallest += [*islice(filter(None, changes), 1)]
+    return smallest
 
 
-def _flip(question: Question, axis: str, factor: float, advised: Measured, others: Sequence[Measured]) -> Flip | None:
+def _flip(question: Question, axis: str, factor: float, advised: Measured, measured: Sequence[Measured]) -> Flip | None:
     there = question.changed(_changes(question, axis, factor))
-    best = ranked(moved(each, there.reference) for each in others)[0]
-    mine = moved(advised, there.reference)
-    gain = 1 - best.to_target_s / mine.to_target_s
-    if _setting(best) == _setting(advised) or gain < 0.01:
+    best = ranked(moved(result, there.reference) for result in measured)[0]
+    advised_there = moved(advised, there.reference)
+    gain = 1 - best.to_target_s / advised_there.to_target_s
+    if best.name == advised.name or gain < 0.01:
         return None
     return Flip(axis, factor, best.name, gain)
-
-
-def _setting(measured: Measured) -> tuple[str, str]:
-    cell = measured.candidate.cell
-    return cell.label, cell.collective
 
 
 def moved(measured: Measured, there: TrainingCell) -> Measured:
@@ -111,13 +103,13 @@ class Uplinks:
 def missing(question: Question) -> dict[str, Rate]:
     """The rate of the fastest path of each site that sends over several paths and has no uplink."""
     profile, sites = question.profile, dict.fromkeys(question.reference.placement)
-    found: dict[str, Rate] = {}
+    rates_by_site: dict[str, Rate] = {}
     for site in sites:
         rates = [profile.path(site, other).rate for other in sites if other != site]
-        known = [rate for rate in rates if rate is not None]
-        if profile.site(site).up is None and len(known) > 1:
-            found[site] = max(known)
-    return found
+        path_rates = [rate for rate in rates if rate is not None]
+        if profile.site(site).up is None and len(path_rates) > 1:
+            rates_by_site[site] = max(path_rates)
+    return rates_by_site
 
 
 def shared(question: Question, measured: Sequence[Measured]) -> Uplinks | None:
@@ -132,7 +124,7 @@ def shared(question: Question, measured: Sequence[Measured]) -> Uplinks | None:
     reference = question.reference
     fields = {name: getattr(reference.network, name) for name in ("table", "source", "digest")}
     network = _WithUplinks(**fields, uplinks=rates)
-    there = [moved(each, replace(reference, network=network)) for each in measured if each.candidate.law_s]
+    there = [moved(result, replace(reference, network=network)) for result in measured if result.candidate.law_s]
     if not there:
         return Uplinks(tuple(rates))
     best = ranked(there)[0]

@@ -29,7 +29,7 @@ _MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not wo
 
 
 def spaced(low: float, high: float, count: int) -> tuple[float, ...]:
-    """Numbers at equal ratios."""
+    """Numbers from `low` to `high`, each a constant multiple of the one before."""
     return tuple(low * (high / low) ** (index / (count - 1)) for index in range(count))
 
 
@@ -63,10 +63,10 @@ class _Scaled:
 
     @cached_property
     def _ratios(self) -> dict[tuple[float, float], float]:
-        return {place: took_s / self.by_law(*place) for place, took_s in self.simulated.items()}
+        return {network: took_s / self.by_law(*network) for network, took_s in self.simulated.items()}
 
     def at(self, rtt_ms: float, mbit: float) -> Measured:
-        """It, as measured on a network."""
+        """The candidate with its step time on a network."""
         return Measured(self.candidate, self.seconds(rtt_ms, mbit))
 
 
@@ -75,21 +75,21 @@ def nearby(ratios: Mapping[tuple[float, float], float], rtt_ms: float, mbit: flo
     if not ratios:
         return 1.0
     x, y = math.log(rtt_ms), math.log(mbit)
-    weights = {place: 1 / ((x - math.log(place[0])) ** 2 + (y - math.log(place[1])) ** 2 + 1e-6) for place in ratios}
-    return sum(weights[place] * ratio for place, ratio in ratios.items()) / sum(weights.values())
+    weights = {point: 1 / ((x - math.log(point[0])) ** 2 + (y - math.log(point[1])) ** 2 + 1e-6) for point in ratios}
+    return sum(weights[point] * ratio for point, ratio in ratios.items()) / sum(weights.values())
 
 
-def between(known: Mapping[tuple[float, float], float], rtt_ms: float, mbit: float) -> float:
+def between(times: Mapping[tuple[float, float], float], rtt_ms: float, mbit: float) -> float:
     """A time between the four points of a grid around a network; infinite if one is missing.
 
     A step takes longer with the round trip and with 1 / rate. Along each axis the two parts of a step either follow
     each other, so that the time is linear, or overlap, so that it is the longer of both; whichever fits the grid.
     """
-    rtts, rates = sorted({a for a, _ in known}), sorted({b for _, b in known})
-    if min(len(rtts), len(rates)) < 2 or len(known) < len(rtts) * len(rates):
+    rtts, rates = sorted({a for a, _ in times}), sorted({b for _, b in times})
+    if min(len(rtts), len(rates)) < 2 or len(times) < len(rtts) * len(rates):
         return math.inf
-    by_rate = {a: {1 / b: known[a, b] for b in rates} for a in rtts}
-    by_rtt = [{a: known[a, b] for a in rtts} for b in rates]
+    by_rate = {a: {1 / b: times[a, b] for b in rates} for a in rtts}
+    by_rtt = [{a: times[a, b] for a in rtts} for b in rates]
     along_rate, along_rtt = _form(by_rate.values()), _form(by_rtt)
     return _along({a: _along(column, 1 / mbit, along_rate) for a, column in by_rate.items()}, rtt_ms, along_rtt)
 
@@ -108,7 +108,7 @@ def _overlapped(light: _Known, heavy: _Known, load: float) -> float:
 
 
 def _along(times: Mapping[float, float], load: float, form: _Form) -> float:
-    """The time at a load between two known ones, or at the end."""
+    """The time at a load, from the two loads around it whose times are known, or from the nearest at an end."""
     loads = sorted(times)
     after = min(max(bisect(loads, load), 1), len(loads) - 1)
     light, heavy = loads[after - 1], loads[after]
@@ -120,13 +120,13 @@ def _form(lines: Iterable[Mapping[float, float]]) -> _Form:
     every = list(lines)
 
     def error(form: _Form) -> float:
-        found = 0.0
+        total = 0.0
         for line in every:
             loads = sorted(line)
             for light, load, heavy in zip(loads, loads[1:], loads[2:], strict=False):
                 predicted = form((light, line[light]), (heavy, line[heavy]), load)
-                found += abs(math.log(predicted / line[load]))
-        return found
+                total += abs(math.log(predicted / line[load]))
+        return total
 
     return min((_overlapped, _in_turn), key=error)
 
@@ -154,17 +154,21 @@ def draw_up(
     cells, _ = candidates(question, settings(library.settings))
     every = weighed(cells, library)
     eligible = [
-        _Scaled(each, None if each.law_s is None else each.cell.law_inputs, here) for each in every if each.eligible
+        _Scaled(candidate, None if candidate.law_s is None else candidate.cell.law_inputs, here)
+        for candidate in every
+        if candidate.eligible
     ]
     unknown = _undominated(
-        _Scaled(each, each.cell.law_inputs, here)
-        for each in every
-        if each.evidence.tier is Tier.UNKNOWN and each.law_s is not None
+        _Scaled(candidate, candidate.cell.law_inputs, here)
+        for candidate in every
+        if candidate.evidence.tier is Tier.UNKNOWN and candidate.law_s is not None
     )
     coarse = [(rtt, rate) for rate in spaced(*rates, _COARSE_ROWS) for rtt in spaced(*rtts, _COARSE_COLUMNS)]
     simulated = _simulate(question, eligible, coarse, options)
     data = _data(eligible, unknown, spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS), here if marked else None)
-    return StoredMap(data, _subject(question, library), _caption(question, library, simulated))
+    subject = f"{question.reference.workload.name}, {question.workers} workers; simulated"
+    subject += ", with the accuracy of a proxy" if library.proxy else ""
+    return StoredMap(data, subject, _caption(question, library, simulated))
 
 
 def _data(
@@ -179,7 +183,7 @@ def _data(
     names = [[name for name, _, _ in row] for row in rows]
     gains, marks = [[gain for _, gain, _ in row] for row in rows], [[mark for _, _, mark in row] for row in rows]
     drawn = {name for row in names for name in row}
-    kinds = {Measured(each.candidate, 0.0).name: each.candidate.cell.kind for each in eligible}
+    kinds = {Measured(scaled.candidate, 0.0).name: scaled.candidate.cell.kind for scaled in eligible}
     kinds = {name: kind for name, kind in kinds.items() if name in drawn}
     return MapData(rtts_ms, mbits, names, gains, marks, kinds, here)
 
@@ -189,58 +193,55 @@ def _point(
 ) -> tuple[str, float, bool]:
     """The name of the best setting on a network; the time of `ssgd`, on its fastest collective, over its time to the
     target; and whether a setting of unknown accuracy has steps that are over a tenth shorter."""
-    measured = [each.at(rtt_ms, mbit) for each in eligible]
+    measured = [scaled.at(rtt_ms, mbit) for scaled in eligible]
     best, ssgd = advisable(measured)[0], without_risk(measured)[0]
-    faster_s = min((each.seconds(rtt_ms, mbit) for each in unknown), default=math.inf)
+    faster_s = min((scaled.seconds(rtt_ms, mbit) for scaled in unknown), default=math.inf)
     return best.name, ssgd.to_target_s / best.to_target_s, best.step_time_s > _MATTERS * faster_s
 
 
 def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
-    """Those than which no other sends less, later and more seldom: by the law, others are nowhere faster."""
+    """The candidates that by the law can be the fastest somewhere.
+
+    A candidate is left out if another on the same collective sends no more, no sooner and no more often.
+    """
     front: list[tuple[tuple[int, int, int, str], _Scaled]] = []
-    for each in unknown:
-        law = each.law
+    for scaled in unknown:
+        law = scaled.law
         assert law is not None
-        mine = law.message_bytes * law.messages, -law.delay, -law.period, law.collective
-        if not any(_dominates(other, mine) for other, _ in front):
-            front = [(other, one) for other, one in front if not _dominates(mine, other)]
-            front.append((mine, each))
-    return [each for _, each in front]
+        costs = law.message_bytes * law.messages, -law.delay, -law.period, law.collective
+        if not any(_dominates(other, costs) for other, _ in front):
+            front = [(other, member) for other, member in front if not _dominates(costs, other)]
+            front.append((costs, scaled))
+    return [scaled for _, scaled in front]
 
 
-def _dominates(one: tuple[int, int, int, str], other: tuple[int, int, int, str]) -> bool:
-    return one[3] == other[3] and all(a <= b for a, b in zip(one[:3], other[:3], strict=True))
+def _dominates(costs: tuple[int, int, int, str], other: tuple[int, int, int, str]) -> bool:
+    return costs[3] == other[3] and all(a <= b for a, b in zip(costs[:3], other[:3], strict=True))
 
 
 def _simulate(
-    question: Question, known: Sequence[_Scaled], places: Sequence[tuple[float, float]], options: Options
+    question: Question, eligible: Sequence[_Scaled], networks: Sequence[tuple[float, float]], options: Options
 ) -> int:
     """Simulate the first settings by the law, and all that it does not describe, at some networks. Return how many."""
-    wanted: dict[str, tuple[_Scaled, TrainingCell, tuple[float, float]]] = {}
-    for rtt_ms, mbit in places:
+    chosen: dict[str, tuple[_Scaled, TrainingCell, tuple[float, float]]] = {}
+    for rtt_ms, mbit in networks:
         network = {"network.rtt": str(Delay.from_ms(rtt_ms)), "network.rate": str(Rate.from_mbit(mbit))}
         there = question.changed(network).reference.network
-        by_law = one_of_each(advisable(each.at(rtt_ms, mbit) for each in known if each.law is not None))
-        first = {id(each.candidate) for each in by_law[:_SIMULATED]}
-        for each in known:
-            if id(each.candidate) in first or each.law is None:
-                cell = each.candidate.cell
+        by_law = one_of_each(advisable(scaled.at(rtt_ms, mbit) for scaled in eligible if scaled.law is not None))
+        first = {id(scaled.candidate) for scaled in by_law[:_SIMULATED]}
+        for scaled in eligible:
+            if id(scaled.candidate) in first or scaled.law is None:
+                cell = scaled.candidate.cell
                 axes = {**cell.axes, "rtt": network["network.rtt"], "rate": network["network.rate"]}
                 moved = replace(cell, network=there, axes=axes)
-                wanted[moved.key] = each, moved, (rtt_ms, mbit)
-    cells = [question.one_worker, *(cell for _, cell, _ in wanted.values())]
+                chosen[moved.key] = scaled, moved, (rtt_ms, mbit)
+    cells = [question.one_worker, *(cell for _, cell, _ in chosen.values())]
     folder = RunFolder(options.out / f"{question.spec.name}-map"[:80])
     rows = rows_of_plan(Plan(question.spec, tuple(cells), part=True), folder, options)
-    for key, (each, _, place) in wanted.items():
+    for key, (scaled, _, point) in chosen.items():
         if key in rows:
-            each.simulated[place] = rows[key]
+            scaled.simulated[point] = rows[key]
     return len(rows)
-
-
-def _subject(question: Question, library: Library) -> str:
-    """Workload and workers, and where the accuracy comes from."""
-    subject = f"{question.reference.workload.name}, {question.workers} workers; simulated"
-    return subject + (", with the accuracy of a proxy" if library.proxy else "")
 
 
 def _caption(question: Question, library: Library, simulated: int) -> str:
@@ -249,8 +250,8 @@ def _caption(question: Question, library: Library, simulated: int) -> str:
     times_ms = sorted({1e3 * time_s for time_s in question.reference.each_step_time_s})
     compute = " to ".join(f"{time_ms:g}" for time_ms in dict.fromkeys((times_ms[0], times_ms[-1])))
     proxies = " and ".join(
-        f"{each.about['workload'].get('name')} ({each.about['workers']} workers, {each.about['seeds']} seeds)"
-        for each in library.recordings
+        f"{about['workload'].get('name')} ({about['workers']} workers, {about['seeds']} seeds)"
+        for about in (recording.about for recording in library.recordings)
     )
     what = "a proxy, not this model" if library.proxy else "this model"
     points = f"{100 * limits.accuracy_drop:g} percentage point{'s' * (limits.accuracy_drop != 0.01)}"

@@ -15,7 +15,6 @@ from wanbench.harness.learning import design as designs
 from wanbench.harness.learning.campaign import Rates, grid, spec_of, trials, tuning
 from wanbench.harness.learning.cost import Price, measured
 from wanbench.harness.learning.design import Design
-from wanbench.netprofiles.toml_text import document
 
 FILE = "learn.toml"
 _SETTINGS, _OF_A_KIND = 6, 2
@@ -32,11 +31,6 @@ class Proposal:
     design: Design
     minutes: float
 
-    @property
-    def text(self) -> str:
-        """The design in TOML."""
-        return document(self.design.plain())
-
 
 def proposal(question: Question, simulated: Iterable[Measured], minutes: float) -> Proposal | None:
     """A design for a budget, with settings that are faster than `ssgd`.
@@ -49,7 +43,7 @@ def proposal(question: Question, simulated: Iterable[Measured], minutes: float) 
     settings = _faster(simulated)
     if not settings or not question.reference.workload.learns:
         return None
-    price = measured([next(tuning(some := _design(question, settings, _FEWEST_STEPS), some.base)).cell])
+    price = measured([next(tuning(shortest := _design(question, settings, _FEWEST_STEPS), shortest.base)).cell])
     if not price.evaluation_s:  # no accuracy to compare
         return None
     while settings:
@@ -70,25 +64,25 @@ def _faster(simulated: Iterable[Measured]) -> list[Measured]:
     every = list(simulated)
     ssgd_s = without_risk(every)[0].step_time_s
     worth = [
-        each
-        for each in every
-        if each.step_time_s < _FASTER * ssgd_s and each.candidate.cell.algorithm().promises.repeats
+        result
+        for result in every
+        if result.step_time_s < _FASTER * ssgd_s and result.candidate.cell.algorithm().promises.repeats
     ]
-    others = sorted((each for each in worth if not each.candidate.eligible), key=lambda each: each.step_time_s)
-    found: dict[str, Measured] = {}
+    rest = sorted((result for result in worth if not result.candidate.eligible), key=lambda result: result.step_time_s)
+    by_label: dict[str, Measured] = {}
     kinds: Counter[str] = Counter()
-    for each in filter(None, chain.from_iterable(zip_longest(advisable(worth), others))):
-        cell = each.candidate.cell
-        if cell.label not in found and kinds[cell.kind] < _OF_A_KIND and len(found) < _SETTINGS:
+    for result in filter(None, chain.from_iterable(zip_longest(advisable(worth), rest))):
+        cell = result.candidate.cell
+        if cell.label not in by_label and kinds[cell.kind] < _OF_A_KIND and len(by_label) < _SETTINGS:
             kinds[cell.kind] += 1
-            found[cell.label] = each
-    return [*found.values()]
+            by_label[cell.label] = result
+    return [*by_label.values()]
 
 
 def _design(question: Question, settings: Iterable[Measured], steps: int) -> Design:
     spec = question.spec.to_dict()
     train = {key: value for key, value in spec["train"].items() if key not in {"until", "eval_every"}}
-    cells = [each.candidate.cell for each in settings]
+    cells = [result.candidate.cell for result in settings]
     return designs.parse(
         {
             "schema": 1,
@@ -118,4 +112,4 @@ def _minutes(design: Design, price: Price) -> float:
     rates = {REFERENCE: [Rates(design.tune.lr[0])]}
     tuned, final = (next(tuning(design, design.base)), next(trials(spec_of(design), design, design.base, rates)))
     processors, kept = os.cpu_count() or 1, design.seeds * len(design.settings)
-    return sum(-(-count // processors) * price.of(one.cell) for count, one in ((tried, tuned), (kept, final))) / 60
+    return sum(-(-count // processors) * price.of(trial.cell) for count, trial in ((tried, tuned), (kept, final))) / 60

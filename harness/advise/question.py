@@ -65,12 +65,12 @@ class Question:
 
     @property
     def workers(self) -> int:
-        """N."""
+        """The number of workers, N."""
         return self.reference.workers
 
     @property
     def profile(self) -> Profile:
-        """The network."""
+        """The profile of the network between the workers."""
         return self.reference.profile
 
     @property
@@ -104,7 +104,7 @@ def ask(
     """Make a question.
 
     Args:
-        network: keys of `[network]`. workload: see `workload_tables`.
+        network: keys of `[network]`. workload: as `workload_tables` reads it.
         workers: N; None is one worker on each site, or four on a uniform network.
 
     Raises:
@@ -156,8 +156,8 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _recorded_train(name: str) -> dict[str, Any]:
     """The optimizer and the batch with which most settings of a built-in workload were recorded; empty if none was."""
-    known = [each for each in recorded() if each.about["workload"].get("name") == name]
-    most = max(known, key=lambda each: len(each.by_setting), default=None)
+    recordings = [recording for recording in recorded() if recording.about["workload"].get("name") == name]
+    most = max(recordings, key=lambda recording: len(recording.by_setting), default=None)
     return {key: value for key, value in most.about["train"].items() if key in _TRAINED} if most else {}
 
 

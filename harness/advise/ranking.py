@@ -51,14 +51,14 @@ class Candidate:
 
 def weighed(cells: Iterable[TrainingCell], library: Library) -> list[Candidate]:
     """Every cell with its evidence and its step time by the law."""
-    known: dict[str, Evidence] = {}
-    found = []
+    by_setting: dict[str, Evidence] = {}
+    candidates = []
     for cell in cells:
         setting = identity(cell.kind, cell.params)
-        if setting not in known:
-            known[setting] = library.evidence(cell)
-        found.append(Candidate(cell, known[setting], law_s(cell)))
-    return found
+        if setting not in by_setting:
+            by_setting[setting] = library.evidence(cell)
+        candidates.append(Candidate(cell, by_setting[setting], law_s(cell)))
+    return candidates
 
 
 def law_s(cell: TrainingCell) -> float | None:
@@ -73,26 +73,26 @@ def shortlist(candidates: Sequence[Candidate], most: int = MOST) -> list[Candida
 
     Every family has at least one.
     """
-    fastest = sorted(candidates, key=lambda each: (each.expected_s, each.cell.collective))
+    fastest = sorted(candidates, key=lambda candidate: (candidate.expected_s, candidate.cell.collective))
     first_s: dict[str, float] = {}
     of_setting: Counter[str] = Counter()
     chosen: list[Candidate] = []
 
-    def choose(each: Candidate) -> None:
-        of_setting[each.cell.label] += 1
-        chosen.append(each)
+    def choose(candidate: Candidate) -> None:
+        of_setting[candidate.cell.label] += 1
+        chosen.append(candidate)
 
-    for each in fastest:
-        near = each.expected_s <= _SLOWER * first_s.setdefault(each.cell.label, each.expected_s)
-        some = each.eligible and near and of_setting[each.cell.label] < _COLLECTIVES
-        if some or each.evidence.tier is Tier.NO_RISK:
-            choose(each)
-    for each in fastest:
-        if each.cell.kind not in {one.cell.kind for one in chosen}:
-            choose(each)
-    for each in fastest:
-        if len(chosen) < most and not of_setting[each.cell.label]:
-            choose(each)
+    for candidate in fastest:
+        near = candidate.expected_s <= _SLOWER * first_s.setdefault(candidate.cell.label, candidate.expected_s)
+        advised = candidate.eligible and near and of_setting[candidate.cell.label] < _COLLECTIVES
+        if advised or candidate.evidence.tier is Tier.NO_RISK:
+            choose(candidate)
+    for candidate in fastest:
+        if candidate.cell.kind not in {member.cell.kind for member in chosen}:
+            choose(candidate)
+    for candidate in fastest:
+        if len(chosen) < most and not of_setting[candidate.cell.label]:
+            choose(candidate)
     return chosen
 
 
@@ -104,10 +104,12 @@ def sending_s(cell: TrainingCell) -> float:
 
 def first(chosen: Iterable[Candidate]) -> list[Candidate]:
     """The settings that can be advised and have the least to send, to be simulated before the others."""
-    found: dict[str, Candidate] = {}
-    for each in sorted((each for each in chosen if each.eligible), key=lambda each: sending_s(each.cell)):
-        found.setdefault(each.cell.label, each)
-    return [*found.values()][:_FIRST]
+    by_label: dict[str, Candidate] = {}
+    for candidate in sorted(
+        (candidate for candidate in chosen if candidate.eligible), key=lambda candidate: sending_s(candidate.cell)
+    ):
+        by_label.setdefault(candidate.cell.label, candidate)
+    return [*by_label.values()][:_FIRST]
 
 
 def promising(chosen: Iterable[Candidate], simulated: Sequence[tuple[Candidate, float]]) -> list[Candidate]:
@@ -121,11 +123,17 @@ def promising(chosen: Iterable[Candidate], simulated: Sequence[tuple[Candidate, 
     """
     if len(simulated) < 2:
         return [*chosen]
-    (light, least_s), *_, (heavy, most_s) = sorted(simulated, key=lambda each: sending_s(each[0].cell))
+    (light, least_s), *_, (heavy, most_s) = sorted(simulated, key=lambda candidate: sending_s(candidate[0].cell))
     more_s = sending_s(heavy.cell) - sending_s(light.cell)
     slope = max(0.0, most_s - least_s) / more_s if more_s > 0 else 0.0
-    limit_s = _HOPELESS * _MARGIN * min(took_s * (each.evidence.more_steps or 1.0) for each, took_s in simulated)
-    return [each for each in chosen if each.evidence.tier is Tier.NO_RISK or slope * sending_s(each.cell) <= limit_s]
+    limit_s = (
+        _HOPELESS * _MARGIN * min(took_s * (candidate.evidence.more_steps or 1.0) for candidate, took_s in simulated)
+    )
+    return [
+        candidate
+        for candidate in chosen
+        if candidate.evidence.tier is Tier.NO_RISK or slope * sending_s(candidate.cell) <= limit_s
+    ]
 
 
 @dataclass(frozen=True)
@@ -167,29 +175,29 @@ class Measured:
 
 def ranked(measured: Iterable[Measured]) -> list[Measured]:
     """In order of time to the target; those within 1 % of the first of a group are equals."""
-    left = sorted(measured, key=lambda each: each.to_target_s)
-    found: list[Measured] = []
-    while left:
-        equals = [each for each in left if each.to_target_s <= left[0].to_target_s * (1 + TIE)]
-        equals.sort(key=lambda each: (each.staleness, each.vector_bytes_per_step, each.name))
-        found.append(equals[0])
-        left.remove(equals[0])
-    return found
+    remaining = sorted(measured, key=lambda result: result.to_target_s)
+    order: list[Measured] = []
+    while remaining:
+        equals = [result for result in remaining if result.to_target_s <= remaining[0].to_target_s * (1 + TIE)]
+        equals.sort(key=lambda result: (result.staleness, result.vector_bytes_per_step, result.name))
+        order.append(equals[0])
+        remaining.remove(equals[0])
+    return order
 
 
 def one_of_each(measured: Iterable[Measured]) -> list[Measured]:
     """The first of each setting: with its best collective."""
-    found: dict[str, Measured] = {}
-    for each in measured:
-        found.setdefault(each.candidate.cell.label, each)
-    return list(found.values())
+    by_label: dict[str, Measured] = {}
+    for result in measured:
+        by_label.setdefault(result.candidate.cell.label, result)
+    return list(by_label.values())
 
 
 def advisable(measured: Iterable[Measured]) -> list[Measured]:
     """Those whose accuracy is known and enough, in order."""
-    return ranked(each for each in measured if each.candidate.eligible)
+    return ranked(result for result in measured if result.candidate.eligible)
 
 
 def without_risk(measured: Iterable[Measured]) -> list[Measured]:
     """Those with the mathematics of `ssgd`, in order."""
-    return ranked(each for each in measured if each.candidate.evidence.tier is Tier.NO_RISK)
+    return ranked(result for result in measured if result.candidate.evidence.tier is Tier.NO_RISK)

@@ -51,11 +51,11 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
     by_collective: dict[str, dict[str, None]] = {}
     for cell in cells:
         by_collective.setdefault(cell.collective, {})[keys[cell.label] + cell.label.removeprefix(cell.kind)] = None
-    (first, labels), *others = by_collective.items()
+    (first, labels), *rest = by_collective.items()
     spec["sweep"] = {"workers": [question.workers], "collective": [first], "algorithm": [*labels]}
     included = [
         {"workers": question.workers, "collective": collective, "algorithm": label}
-        for collective, labels in others
+        for collective, labels in rest
         for label in labels
     ]
     if included:
@@ -65,25 +65,25 @@ def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: i
 
 def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
     """The key of each label in `[algorithms]`: the kind, and from the second of a kind on with a number."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for cell in cells:
-        if cell.label not in found:
-            others = sum(key == cell.kind or key.startswith(f"{cell.kind}-") for key in found.values())
-            found[cell.label] = cell.kind if not others else f"{cell.kind}-{others + 1}"
-    return found
+        if cell.label not in keys:
+            same_kind = sum(key == cell.kind or key.startswith(f"{cell.kind}-") for key in keys.values())
+            keys[cell.label] = cell.kind if not same_kind else f"{cell.kind}-{same_kind + 1}"
+    return keys
 
 
 def snippet(cell: TrainingCell) -> str:
     """A few lines that train with a setting in a user's own loop."""
-    backend, told = _backend(cell), _told(cell)
+    backend, lines = _backend(cell), _network_settings(cell)
     params = "".join(f", {key}={value!r}" for key, value in cell.params.items())
     return "\n".join(
         [
-            *(["import os"] if told else []),
+            *(["import os"] if lines else []),
             "import torch.distributed as dist",
             "from wanbench import wrap",
             "",
-            *told,
+            *lines,
             f"dist.init_process_group({backend!r})",
             f"wrapped = wrap(model, optimizer, {cell.kind!r}{params})",
             "for inputs, targets in batches:",
@@ -100,20 +100,22 @@ def _backend(cell: TrainingCell) -> str:
     return "gloo" if cell.collective == "gloo" else "wan"
 
 
-def _told(cell: TrainingCell) -> list[str]:
+def _network_settings(cell: TrainingCell) -> list[str]:
     """Lines that tell the process group `wan` of the network; none for gloo."""
     if _backend(cell) == "gloo":
         return []
     by_rank = [*network_environments(cell.profile, cell.placement, by_site=cell.collective == "hierarchical")]
     if cell.collective == "hierarchical":
-        by_rank = [{COLLECTIVE: "hierarchical", **each} for each in by_rank]
-    alike = all(each == by_rank[0] for each in by_rank)
-    told = [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {each!r}," for each in by_rank), "]"]
-    mine = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
+        by_rank = [{COLLECTIVE: "hierarchical", **variables} for variables in by_rank]
+    alike = all(variables == by_rank[0] for variables in by_rank)
+    lines = (
+        [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {variables!r}," for variables in by_rank), "]"]
+    )
+    own = "TOLD" if alike else 'TOLD[int(os.environ["RANK"])]'
     return [
         f"# What the process group knows of the network. Ranks are at {', '.join(map(repr, cell.placement))}.",
-        *told,
-        f"os.environ |= {mine}",
+        *lines,
+        f"os.environ |= {own}",
         "",
     ]
 
@@ -141,7 +143,7 @@ def trial(cell: TrainingCell, predicted_s: float) -> str:
     return _TRIAL.format(
         workers=cell.workers,
         constants="\n".join(f"{key} = {value!r}" for key, value in values.items()),
-        told="\n".join(_told(cell)),
+        told="\n".join(_network_settings(cell)),
     )
 
 

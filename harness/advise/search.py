@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -57,26 +57,25 @@ class SearchResult:
     """All that an answer is made of.
 
     Attributes:
+        library: the recordings that accuracies are known from.
         candidates: all. left_out: those that the workload or a limit does not allow.
         baseline: `ssgd` on gloo, simulated. simulated: the shortlist, in no order.
-        without_learning: recordings that show nothing, each with why. others: of this model, trained otherwise.
     """
 
     question: Question
+    library: Library
     candidates: Sequence[Candidate]
     left_out: Sequence[LeftOut]
     baseline: Measured
     simulated: Sequence[Measured]
-    emulated: Emulated = field(default_factory=Emulated)
-    without_learning: Sequence[str] = ()
-    others: Sequence[str] = ()
+    emulated: Emulated
 
     @property
     def advisable(self) -> list[Measured]:
         """Those whose accuracy is known and enough: in the emulated order first, then in the simulated one."""
         first = list(self.emulated.measured)
-        seen = {each.candidate.cell.key for each in first}
-        return [*first, *(each for each in advisable(self.simulated) if each.candidate.cell.key not in seen)]
+        seen = {result.candidate.cell.key for result in first}
+        return [*first, *(result for result in advisable(self.simulated) if result.candidate.cell.key not in seen)]
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,9 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
     """Find the answer. Raises: SpecError, HostError, CellsFailed."""
     cells, left_out = candidates(question, settings(library.settings))
     every = weighed(cells, library)
-    _check_reference(question, every, left_out)
+    if reference_on_gloo(question).key not in {candidate.cell.key for candidate in every}:
+        reason = next(setting.reason for setting in left_out if setting.label == REFERENCE)
+        raise SpecError(f"advise: {REFERENCE}, which all are compared with, is left out: {reason}; relax the limit")
     chosen = shortlist(every)
     options.say(f"{len(every)} settings and collectives by the law; {len(chosen)} on the simulated clock")
     baseline, simulated = _simulated(question, chosen, options)
@@ -101,16 +102,7 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
     if options.emulate:
         fastest = one_of_each(advisable(simulated))[: options.emulate]
         emulated = emulate(question, fastest, without_risk(simulated)[0], options)
-    without_learning = tuple(library.without_learning)
-    return SearchResult(question, every, left_out, baseline, simulated, emulated, without_learning, library.others)
-
-
-def _check_reference(question: Question, candidates_: Sequence[Candidate], left_out: Sequence[LeftOut]) -> None:
-    """Refuse limits that leave out what everything is compared with. Raises: SpecError."""
-    on_gloo = reference_on_gloo(question).key
-    if not any(each.cell.key == on_gloo for each in candidates_):
-        reason = next(each.reason for each in left_out if each.label == REFERENCE)
-        raise SpecError(f"advise: {REFERENCE}, which all are compared with, is left out: {reason}; relax the limit")
+    return SearchResult(question, library, every, left_out, baseline, simulated, emulated)
 
 
 def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:
@@ -120,23 +112,25 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
     if question.slow:
         begun = first(chosen)
         rows = rows_of_plan(_plan(question, cells, begun), folder, options)
-        chosen = promising(chosen, [(each, rows[each.cell.key]) for each in begun if each.cell.key in rows])
+        chosen = promising(
+            chosen, [(candidate, rows[candidate.cell.key]) for candidate in begun if candidate.cell.key in rows]
+        )
         options = replace(options, fresh=False)
     rows = rows_of_plan(_plan(question, cells, chosen), folder, options)
     sent = {row["cell_key"]: megabytes_per_step(row) for row in folder.rows()}
     measured = [
-        Measured(each, rows[each.cell.key], None if (mb := sent[each.cell.key]) is None else 1e6 * mb)
-        for each in chosen
-        if each.cell.key in rows
+        Measured(candidate, rows[candidate.cell.key], None if (mb := sent[candidate.cell.key]) is None else 1e6 * mb)
+        for candidate in chosen
+        if candidate.cell.key in rows
     ]
-    reference = next((each for each in measured if each.candidate.cell.key == gloo.key), None)
+    reference = next((result for result in measured if result.candidate.cell.key == gloo.key), None)
     if reference is None:
         raise CellsFailed(f"{folder.path}: {REFERENCE} on gloo, which all are compared with, has no valid result")
     return reference, measured
 
 
 def _plan(question: Question, cells: Iterable[Cell], chosen: Iterable[Candidate]) -> Plan:
-    every = {cell.key: cell for cell in [*cells, *(each.cell for each in chosen)]}
+    every = {cell.key: cell for cell in [*cells, *(candidate.cell for candidate in chosen)]}
     return Plan(question.spec, tuple(every.values()), part=True)
 
 
@@ -147,13 +141,13 @@ def rows_of_plan(plan: Plan, folder: RunFolder, options: Options, text: str | No
     for row in folder.rows():
         if row["status"] == "ok" and row["step_time_s"] is not None:
             times.setdefault(row["cell_key"], []).append(row["step_time_s"])
-    return {key: median(each) for key, each in times.items()}
+    return {key: median(values) for key, values in times.items()}
 
 
 def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured | None, options: Options) -> Emulated:
     """Emulate candidates, and `ssgd` unless it is None, on a testbed of this host."""
     beside = [] if ssgd is None else [ssgd]
-    text = emulation_spec(question, [each.candidate.cell for each in [*chosen, *beside]], repeats=1)
+    text = emulation_spec(question, [measured.candidate.cell for measured in [*chosen, *beside]], repeats=1)
     spec = Spec.from_toml(text, question.where)
     folder = RunFolder(options.out / spec.name)
     try:
@@ -161,23 +155,29 @@ def emulate(question: Question, chosen: Sequence[Measured], ssgd: Measured | Non
         rows = rows_of_plan(plan, folder, options, text)
     except HostError as error:
         return Emulated(why_not=str(error))
-    by_place = {_place(cell): rows[cell.key] for cell in plan.cells if cell.key in rows and not cell.is_baseline}
+    by_place = {
+        _collective_key(cell): rows[cell.key] for cell in plan.cells if cell.key in rows and not cell.is_baseline
+    }
     measured = _matched(chosen, by_place)
     if not measured:
         return Emulated(why_not=f"no repetition was valid; see {folder.path}")
-    some = next(row for row in folder.rows() if row["status"] == "ok" and row["workers"] > 1)
+    row = next(row for row in folder.rows() if row["status"] == "ok" and row["workers"] > 1)
     return Emulated(
         tuple(ranked(measured)),
         next(iter(_matched(beside, by_place)), None),
-        some["payload_scale"],
-        str(some["testbed"]),
-        str(some["emulator"]),
+        row["payload_scale"],
+        str(row["testbed"]),
+        str(row["emulator"]),
     )
 
 
-def _place(cell: Cell) -> tuple[str, str]:
+def _collective_key(cell: Cell) -> tuple[str, str]:
     return identity(cell.kind, cell.params), str(cell.axes.get("collective", ""))
 
 
 def _matched(chosen: Iterable[Measured], rows: Mapping[tuple[str, str], float]) -> list[Measured]:
-    return [replace(each, step_time_s=rows[place]) for each in chosen if (place := _place(each.candidate.cell)) in rows]
+    return [
+        replace(result, step_time_s=rows[key])
+        for result in chosen
+        if (key := _collective_key(result.candidate.cell)) in rows
+    ]

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, axis_value, cells, frame, records
+from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
+from wanbench.harness.analysis.summary import AnalysisError, Line, axes_of, axis_value, cells, frame, records
 from wanbench.harness.results.rules import ACCURACY_BAND
 
 REFERENCE = "ssgd"
 ALONE = "local"  # it does not communicate, so it is no way to train one model
 TIE_SHARE = 0.01
-
-Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Standing:
     accuracy_high: float | None
     accuracy_change: float | None
     megabytes_per_step: float | None
-    paired: PairedDifference | None = None
+    paired: MeanInterval | None = None
     workload: str = ""
     cell: str = ""
     host: str | None = None
@@ -75,7 +73,7 @@ class Standing:
         if self.change is None:
             return self.not_compared or ""
         points = f"{100 * self.change:+z.2f}"
-        if self.paired is None or self.kind == REFERENCE or math.isinf(self.paired.high):
+        if self.paired is None or self.kind == REFERENCE or not self.paired.bounded:
             return points
         return f"{points} ({100 * self.paired.low:+z.2f} to {100 * self.paired.high:+z.2f})"
 
@@ -117,16 +115,16 @@ class NetworkStandings:
         With a target, they reach it within 1 % of the shortest time. Otherwise their scalability is within 1 % of the
         highest, or their repetitions overlap with its.
         """
-        known = [s for s in self.standings if s.accurate and s.kind != ALONE and not math.isnan(s.scalability)]
-        if not known:
+        compared = [s for s in self.standings if s.accurate and s.kind != ALONE and not math.isnan(s.scalability)]
+        if not compared:
             return ()
-        times = [s.time_to_target_s for s in known if s.time_to_target_s is not None]
+        times = [s.time_to_target_s for s in compared if s.time_to_target_s is not None]
         if times:
             limit = min(times) * (1 + TIE_SHARE)
-            return tuple(s for s in known if s.time_to_target_s is not None and s.time_to_target_s <= limit)
-        top = max(known, key=lambda s: s.scalability)
+            return tuple(s for s in compared if s.time_to_target_s is not None and s.time_to_target_s <= limit)
+        top = max(compared, key=lambda s: s.scalability)
         floor = min(top.scalability * (1 - TIE_SHARE), top.low)
-        return tuple(s for s in known if s.scalability >= floor or s.high >= top.low)
+        return tuple(s for s in compared if s.scalability >= floor or s.high >= top.low)
 
 
 def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
@@ -136,7 +134,7 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
         AnalysisError: no cell with more than one worker has a valid repetition.
     """
     table = frame(rows)
-    summary = [line for line in records(cells(table)) if line["workers"] != 1] if len(table) else []
+    summary = [line for line in cells(table) if line["workers"] != 1]
     if not any(line["status"] == "ok" for line in summary):
         raise AnalysisError("no cell with more than one worker has a valid result yet, so there is nothing to compare")
     axes = axes_of(table)
@@ -144,8 +142,8 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     for line in summary:
         groups.setdefault(tuple(comparable(line[axis]) for axis in axes), []).append(line)
     seeds = _accuracies(records(table))
-    found = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
-    return sorted(found, key=lambda network: [by_value(value) for value in network.where.values()])
+    standings = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
+    return sorted(standings, key=lambda network: [by_value(value) for value in network.where.values()])
 
 
 Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
@@ -153,12 +151,12 @@ Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
 
 def _accuracies(rows: Iterable[Line]) -> Seeds:
     """The accuracy of each seed, by run, cell and host."""
-    found: dict[tuple[Any, ...], dict[int, float]] = {}
+    accuracies: dict[tuple[Any, ...], dict[int, float]] = {}
     for row in rows:
         if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"]):
-            of_cell = found.setdefault((row["run"], row["cell"], row["hosts"]), {})
+            of_cell = accuracies.setdefault((row["run"], row["cell"], row["hosts"]), {})
             of_cell[int(row["seed"])] = float(row["accuracy"])
-    return found
+    return accuracies
 
 
 def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> NetworkStandings:
@@ -169,12 +167,10 @@ def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> N
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
     lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
     testbeds = frozenset(line["testbed"] for line in valid)
-    return NetworkStandings(where, tuple(standings), lost, _name(lines[0]), testbeds)
-
-
-def _name(line: Line) -> str:
-    profile = str(line["profile"] or "the network")
-    return axis_value("rtt_ms", line["rtt_ms"]) if profile == "uniform" and not absent(line["rtt_ms"]) else profile
+    name = str(lines[0]["profile"] or "the network")
+    if name == "uniform" and not absent(lines[0]["rtt_ms"]):
+        name = axis_value("rtt_ms", lines[0]["rtt_ms"])
+    return NetworkStandings(where, tuple(standings), lost, name, testbeds)
 
 
 def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
@@ -184,8 +180,10 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         why_not = unequal_steps(line["steps_total"], reference["steps_total"])
     compared = reference if why_not is None else None
     if compared is not None:
-        mine, theirs = (seeds.get((one["run"], one["cell"], one["hosts"]), {}) for one in (line, compared))
-        paired = paired_difference(mine, theirs)
+        own_seeds, reference_seeds = (
+            seeds.get((result["run"], result["cell"], result["hosts"]), {}) for result in (line, compared)
+        )
+        paired = paired_difference(own_seeds, reference_seeds)
     return Standing(
         algorithm=str(line["algorithm"]),
         kind=str(line["kind"]),

@@ -8,9 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
-from wanbench.harness.analysis.summary import AnalysisError, Beside, Pivot, axis_value, cells, frame, own_host, records
-
-Row = Mapping[str, Any]
+from wanbench.harness.analysis.summary import (
+    AnalysisError,
+    Beside,
+    Line,
+    Pivot,
+    Row,
+    axis_value,
+    cells,
+    frame,
+    own_host,
+)
+from wanbench.harness.results.hosts import by_run
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
 _FOLLOWS = {"testbed": ("emulator",), "collective": ("channels",)}
@@ -84,17 +93,16 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     Raises:
         AnalysisError: no such axis, or no cell has a valid repetition at two of its values.
     """
-    known = ("run", *AXES)
+    shown_axes = ("run", *AXES)
     if by == "hosts":  # also those that are alike
         rows = [{**row, "hosts": own_host(row)} for row in rows]
-    summary = cells(frame(rows))
-    lines = [line for line in records(summary) if line["workers"] != 1 and line["status"] == "ok"]
-    if by not in known:
+    lines = [line for line in cells(frame(rows)) if line["workers"] != 1 and line["status"] == "ok"]
+    if by not in shown_axes:
         lines = _by_own(lines, by)
     free = {"run", by, *_FOLLOWS.get(by, ())}
-    if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in _by_run(lines).values()):
+    if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in by_run(lines).values()):
         free |= {"testbed", "emulator"}
-    fixed = [axis for axis in known if axis not in free]
+    fixed = [axis for axis in shown_axes if axis not in free]
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for line in lines:
         key = (line["algorithm"], *(comparable(line[axis]) for axis in fixed))
@@ -125,17 +133,10 @@ def _by_own(lines: Sequence[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
     if axis not in own:
         expected = ", ".join(["run", *AXES, *sorted(own)])
         raise AnalysisError(f"--by {axis}: not an axis; expected one of {expected}")
-    found = [(line, line["axes"][axis]) for line in lines if axis in line["axes"]]
+    values = [(line, line["axes"][axis]) for line in lines if axis in line["axes"]]
     return [
-        line | {axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")} for line, value in found
+        line | {axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")} for line, value in values
     ]
-
-
-def _by_run(lines: Iterable[Row]) -> dict[str, list[Row]]:
-    runs: dict[str, list[Row]] = {}
-    for line in lines:
-        runs.setdefault(line["run"], []).append(line)
-    return runs
 
 
 def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequence[str]) -> Pair:
@@ -172,10 +173,10 @@ def differences(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[str]:
     Args:
         base, head: plain data. The name, the description and the gate are not compared.
     """
-    mine, theirs = (dict(_flat(spec, "")) for spec in (base, head))
-    keys = [key for key in {**mine, **theirs} if key.partition(".")[0] not in _NOT_MEASURED]
+    before, after = (dict(_flat(spec, "")) for spec in (base, head))
+    keys = [key for key in {**before, **after} if key.partition(".")[0] not in _NOT_MEASURED]
     return [
-        f"{key}: {mine.get(key, '-')} -> {theirs.get(key, '-')}" for key in keys if mine.get(key) != theirs.get(key)
+        f"{key}: {before.get(key, '-')} -> {after.get(key, '-')}" for key in keys if before.get(key) != after.get(key)
     ]
 
 
@@ -186,8 +187,6 @@ def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
         else:
             yield f"{prefix}{key}", value
 
-
-Line = Mapping[str, Any]
 
 # Cells that differ in these do not share a figure.
 _SHARED = ("profile", "collective")
@@ -206,29 +205,24 @@ def lay_beside(pivot: Pivot, rows: Iterable[Line], run: str) -> Pivot:
     Raises:
         AnalysisError: equally similar cells in one place. Without a cell to show, the pivot is returned as it is.
     """
-    found: dict[tuple[str, Any], Line] = {}
-    table = frame(rows)
-    valid = [
-        line
-        for line in (records(cells(table)) if len(table) else [])
-        if line["status"] == "ok" and line["workers"] != 1
-    ]
+    lines: dict[tuple[str, Any], Line] = {}
+    valid = [line for line in cells(frame(rows)) if line["status"] == "ok" and line["workers"] != 1]
     for label in pivot.algorithms:
-        own = next(line for (each, _), line in pivot.lines.items() if each == label)
+        own = next(line for (algorithm, _), line in pivot.lines.items() if algorithm == label)
         alike = [line for line in valid if line["algorithm"] == label and _fits(line, own, pivot)]
         for column in sorted({line[pivot.column_axis] for line in alike}, key=by_value):
             there = [line for line in alike if line[pivot.column_axis] == column]
-            found[label, column] = _nearest(there, own, pivot.column_axis, f"{run}: {label}")
-    if not found:
+            lines[label, column] = _nearest(there, own, pivot.column_axis, f"{run}: {label}")
+    if not lines:
         return pivot
-    return replace(pivot, beside=Beside(run, found, _different(pivot, list(found.values()))))
+    return replace(pivot, beside=Beside(run, lines, _different(pivot, list(lines.values()))))
 
 
 def _fits(line: Line, own: Line, pivot: Pivot) -> bool:
     """True if a cell belongs in the figure: between its first and last column, on the same profile and collective."""
     axis, columns = pivot.column_axis, pivot.columns
     there = line[axis]
-    numbers = all(isinstance(each, int | float) for each in (there, *columns))
+    numbers = all(isinstance(value, int | float) for value in (there, *columns))
     inside = min(columns) <= there <= max(columns) if numbers and axis == "rtt_ms" else there in columns
     return inside and all(line[name] == own[name] for name in _SHARED if name != axis)
 
@@ -253,7 +247,7 @@ def _conditions(line: Line, axis: str) -> set[tuple[str, Any]]:
 def _different(pivot: Pivot, lines: Sequence[Line]) -> tuple[str, ...]:
     """The conditions that only the other run has, in words."""
     axis = pivot.column_axis
-    own = {each for line in pivot.lines.values() for each in _conditions(line, axis)}
-    other = {each for line in lines for each in _conditions(line, axis)}
-    names = sorted(other - own, key=lambda each: (_STATED.index(each[0]), by_value(each[1])))
+    own = {condition for line in pivot.lines.values() for condition in _conditions(line, axis)}
+    other = {condition for line in lines for condition in _conditions(line, axis)}
+    names = sorted(other - own, key=lambda condition: (_STATED.index(condition[0]), by_value(condition[1])))
     return tuple(axis_value(name, value) for name, value in names)

@@ -15,18 +15,23 @@ _FEWEST = 3  # the interval of two pairs is twelve times as wide as the distance
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """A mean difference and its interval.
+class MeanInterval:
+    """A mean of repetitions, or of differences between repetitions with equal seeds.
 
     Attributes:
-        mean: over the pairs. low, high: ends of the 95 % interval of Student's t; infinite for fewer than 3 pairs.
-        pairs: number of seeds that both have.
+        mean: over the values. low, high: ends of the 95 % interval of Student's t; infinite for fewer than 3 values.
+        count: number of values.
     """
 
     mean: float
     low: float
     high: float
-    pairs: int
+    count: int
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there are enough values for an interval."""
+        return math.isfinite(self.high)
 
 
 def unequal_steps(steps: Any, reference: Any, name: str = "ssgd") -> str | None:
@@ -39,23 +44,23 @@ def unequal_steps(steps: Any, reference: Any, name: str = "ssgd") -> str | None:
     return f"not compared: {int(steps)} steps, {name} {int(reference)}"
 
 
-def paired_difference(mine: Mapping[int, float], reference: Mapping[int, float]) -> PairedDifference | None:
-    """The mean of `mine` minus `reference`, both by seed; None if no seed is in both, or if training diverged.
+def paired_difference(values: Mapping[int, float], reference: Mapping[int, float]) -> MeanInterval | None:
+    """The mean of `values` minus `reference`, both by seed; None if no seed is in both, or if training diverged.
 
     With equal seeds both start from the same weights, data and test samples, whose effects cancel in the difference.
     """
-    differences = [mine[seed] - reference[seed] for seed in sorted(mine.keys() & reference.keys())]
+    differences = [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
     if not differences or not all(map(math.isfinite, differences)):
         return None
-    return PairedDifference(*mean_interval(differences), len(differences))
+    return mean_interval(differences)
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean of values, and both ends of its 95 % interval of Student's t; infinite for fewer than 3 values."""
+def mean_interval(values: Sequence[float]) -> MeanInterval:
+    """The mean of values with its 95 % interval."""
     mean, half = statistics.fmean(values), math.inf
     if len(values) >= _FEWEST:
         half = quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
+    return MeanInterval(mean, mean - half, mean + half, len(values))
 
 
 def quantile(freedom: int) -> float:

@@ -6,7 +6,6 @@ over the window. A median over steps would hide every synchronisation of a metho
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +22,8 @@ from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
 from wanbench.harness.results.scalability import host_of, rescale
 from wanbench.harness.text import plain, rate
 
-Row = Mapping[str, Any]
-
-COLUMNS = SHOWN
+Row = Mapping[str, Any]  # a repetition
+Line = Row  # a cell, from `cells`
 
 _TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
 
@@ -57,9 +55,6 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
-        for key in ("params", "law_inputs", "axes", "evidence"):
-            if isinstance(row[key], str):
-                row[key] = json.loads(row[key])
         if row["profile"] == "uniform" and absent(row["loss_burst"]):  # equal paths: without bursts
             row["loss_burst"] = 0.0
     rescale(full)
@@ -85,7 +80,7 @@ def grouped(rows: Iterable[Row], *, across_hosts: bool = False) -> list[dict[str
     rows = list(rows)
     if all("hosts" in row for row in rows):
         return [dict(row) for row in rows]
-    apart = {run for run, mine in by_run(rows).items() if not across_hosts and hosts_of(mine).problem}
+    apart = {run for run, of_run in by_run(rows).items() if not across_hosts and hosts_of(of_run).problem}
     return [{**row, "hosts": own_host(row) if row.get("run") in apart else None} for row in rows]
 
 
@@ -97,8 +92,8 @@ def own_host(row: Row) -> str | None:
 def remarks(rows: Iterable[Row], *, across_hosts: bool = False) -> list[tuple[str, str]]:
     """Each run whose hosts are not alike, and a sentence: what is wrong, and how its repetitions are summarised."""
     pooled, apart = "--across-hosts pools them all the same", "Hosts are kept apart (--across-hosts pools them)"
-    found = [(str(run), hosts_of(mine).problem) for run, mine in by_run(rows).items()]
-    return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in found if problem]
+    problems = [(str(run), hosts_of(of_run).problem) for run, of_run in by_run(rows).items()]
+    return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in problems if problem]
 
 
 def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
@@ -145,7 +140,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     axis. Channels that follow from the algorithm, and an emulator or host from the testbed, are none either.
     """
     swept = table[table["workers"] != 1]
-    found = []
+    axes = []
     for name in AXES:
         given = ["algorithm"]
         if name in CONDITIONS:
@@ -159,11 +154,11 @@ def axes_of(table: pd.DataFrame) -> list[str]:
         # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
         several = name == "workload" and swept[name].nunique() > 1
         if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
-            found.append(name)
-    return found
+            axes.append(name)
+    return axes
 
 
-def cells(table: pd.DataFrame) -> pd.DataFrame:
+def cells(table: pd.DataFrame) -> list[dict[str, Any]]:
     """One line per cell: medians of the valid repetitions, `<measure>_min` and `<measure>_max`, law and deviation.
 
     Where hosts are kept apart, a cell has a line for each. `on_hosts` are those of a line, `host` the only one.
@@ -174,7 +169,7 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
         groups.setdefault((row["run"], row["cell"], row["hosts"]), []).append(row)
-    return pd.DataFrame([_cell(group) for group in groups.values()], dtype=object)
+    return [_cell(group) for group in groups.values()]
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -226,13 +221,13 @@ def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
 def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] | None:
     """Scalability by the law at other round-trip times; None if the row does not have its inputs."""
     inputs = law_inputs(line)
-    known = line.get("predicted_step_time_s", 1.0)
-    if inputs is None or inputs.step_time_s == 0 or known is None or math.isnan(known):
+    predicted_s = line.get("predicted_step_time_s", 1.0)
+    if inputs is None or inputs.step_time_s == 0 or predicted_s is None or math.isnan(predicted_s):
         return None
-    others = [replace(inputs, rtt_s=rtt_ms / 1e3) for rtt_ms in rtts_ms]
+    at_rtts = [replace(inputs, rtt_s=rtt_ms / 1e3) for rtt_ms in rtts_ms]
     if "one_shot_bytes" in line["law_inputs"]:  # it depends on the round trip
-        others = [replace(other, one_shot_bytes=one_shot_bytes(other)) for other in others]
-    return [inputs.base_step_time_s / predict(other).step_time_s for other in others]
+        at_rtts = [replace(at_rtt, one_shot_bytes=one_shot_bytes(at_rtt)) for at_rtt in at_rtts]
+    return [inputs.base_step_time_s / predict(at_rtt).step_time_s for at_rtt in at_rtts]
 
 
 def axis_value(axis: str, value: object) -> str:
@@ -315,26 +310,23 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
     Raises:
         AnalysisError: there is no cell with more than one worker.
     """
-    summary = cells(table)
-    summary = summary[summary["workers"] != 1] if len(summary) else summary
-    if not len(summary):
+    lines = [line for line in cells(table) if line["workers"] != 1]
+    if not lines:
         raise AnalysisError("no cell with more than one worker has a result yet, so there is nothing to compare")
     swept = axes_of(table)
     column_axis = next((axis for axis in prefer if axis in swept), "workers")
-    others = [axis for axis in swept if axis != column_axis]
-    if not others:
-        return [_pivot(summary, {}, column_axis)]
-    groups = summary.groupby(others, sort=False, dropna=False)
-    panels = [_pivot(part, dict(zip(others, key, strict=True)), column_axis) for key, part in groups]
-    return sorted(panels, key=lambda pivot: [by_value(value) for value in pivot.fixed.values()])
+    fixed = [axis for axis in swept if axis != column_axis]
+    groups: dict[tuple[Any, ...], list[Line]] = {}
+    for line in lines:
+        groups.setdefault(tuple(by_value(line[axis]) for axis in fixed), []).append(line)
+    return [_pivot(groups[values], fixed, column_axis) for values in sorted(groups)]
 
 
-def _pivot(part: pd.DataFrame, fixed: dict[str, Any], column_axis: str) -> Pivot:
-    lines = {(line["algorithm"], line[column_axis]): line for line in records(part)}
+def _pivot(lines: Sequence[Line], fixed: Sequence[str], column_axis: str) -> Pivot:
     return Pivot(
-        fixed=fixed,
+        fixed={axis: math.nan if absent(lines[0][axis]) else lines[0][axis] for axis in fixed},
         column_axis=column_axis,
-        columns=tuple(sorted({column for _, column in lines}, key=by_value)),
-        algorithms=tuple(dict.fromkeys(part["algorithm"])),
-        lines=lines,
+        columns=tuple(sorted({line[column_axis] for line in lines}, key=by_value)),
+        algorithms=tuple(dict.fromkeys(line["algorithm"] for line in lines)),
+        lines={(line["algorithm"], line[column_axis]): line for line in lines},
     )

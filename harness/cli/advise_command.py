@@ -89,18 +89,18 @@ def _network(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
     network: dict[str, Any] = {"profile": profile, "tcp": {"congestion": options["congestion"]}}
     network |= {key: options[key] for key in ("rtt", "rate") if options[key] is not None}
     if options["place"] is not None:
-        network["place"] = _places(options["place"])
+        network["place"] = _placement(options["place"])
     return network
 
 
-def _places(text: str) -> dict[str, int]:
-    places: dict[str, int] = {}
+def _placement(text: str) -> dict[str, int]:
+    workers: dict[str, int] = {}
     for part in next(csv.reader([text], skipinitialspace=True), [""]):  # a name with a comma is in quotes
         site, equals, number = part.rpartition("=")
         if not equals or not number.strip().isdecimal():
             raise SpecError(f"--place {text}: {part!r}: expected SITE=N, as in oregon=2,tokyo=2")
-        places[site.strip()] = int(number)
-    return places
+        workers[site.strip()] = int(number)
+    return workers
 
 
 def _bytes(text: str | None) -> float | None:

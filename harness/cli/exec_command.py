@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell
     from wanbench.harness.spec.experiment import Spec
     from wanbench.harness.testbeds.base import FolderMount
-    from wanbench.netprofiles import Profile
 
 
 # A worker's network has no DNS, about which torch's rendezvous would warn in every process.
@@ -53,7 +52,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     "--place", default="blocked", show_default=True, help="How ranks are placed on sites: blocked or round-robin."
 )
 @uniform_options
-@click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates.")
+@click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates of a named profile.")
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
@@ -176,18 +175,16 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     from wanbench.harness.run.manifest import manifest
 
     name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
-    profile, sites = _network(options)
     mounts, cwd = _files(options)
     timeout_s = _timeout(options["timeout"])
     environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
-    gpus = assign_gpus(len(sites), options["processes"]) if options["device"] == "cuda" else ()
-    spec = _spec(argv, profile, sites, options)
-    plan = make(spec, "exec", ThisHost())
+    plan = make(_spec(argv, options), "exec", ThisHost())
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
     assert isinstance(cell, CommandCell)
     _check_host(argv[0], cwd, cell, options["image"])
+    gpus = assign_gpus(cell.workers, options["processes"]) if options["device"] == "cuda" else ()
     folder = RunFolder.new(options["out"], name)
-    _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(sites))}; "
+    _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(cell.placement))}; "
          f"testbed {cell.testbed}, emulator {cell.emulator}, TCP {cell.tcp.congestion}")  # fmt: skip
     attended = Attended(_say, cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
@@ -215,16 +212,12 @@ def _say(line: str) -> None:
     click.echo(f"wanbench: {line}", err=True)
 
 
-def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], options: dict[str, Any]) -> Spec:
-    """One command on one network."""
+def _spec(argv: tuple[str, ...], options: dict[str, Any]) -> Spec:
+    """One command on one network. Raises: SpecError."""
     from wanbench.harness.spec.experiment import Spec
-    from wanbench.netprofiles import Rate
+    from wanbench.harness.timeline.schedule import read_timeline
 
     network = {key: options[key] for key in ("profile", "rtt", "rate", "rate_scale", "place") if options[key]}
-    if profile.name == "uniform":
-        scale = network.pop("rate_scale", 1.0)
-        if "rate" in network:
-            network["rate"] = f"{Rate.parse(network['rate']).bps * scale:.0f}bit"
     data = {
         "schema": 1,
         "name": "exec",
@@ -244,19 +237,8 @@ def _spec(argv: tuple[str, ...], profile: Profile, sites: tuple[str, ...], optio
             raise SpecError("--collective: not with --device cuda; the process group wan is for tensors on a CPU")
         data["comm"] = {"collective": options["collective"]}
     if options["timeline"]:
-        data["timeline"] = _timeline(options["timeline"], profile, sites)
+        data["timeline"] = read_timeline(options["timeline"])
     return Spec.from_dict(data, "exec")
-
-
-def _timeline(path: Path, profile: Profile, sites: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The [[timeline]] tables of a file, if they suit a program. Raises: SpecError."""
-    from wanbench.harness.emulators.plan import build
-    from wanbench.harness.timeline.changes import changes_of
-    from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
-
-    entries = read_timeline(path)
-    schedule_for_program(changes_of({"timeline": entries}), build(profile, sites), profile, str(path))
-    return entries
 
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
@@ -297,29 +279,6 @@ def _name(given: str | None, argv: tuple[str, ...]) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", given):
         raise SpecError(f"--name {given}: expected letters, digits, '.', '_' and '-', at most 80")
     return given
-
-
-def _network(options: dict[str, Any]) -> tuple[Profile, tuple[str, ...]]:
-    """The profile, and the site of each worker. Raises: SpecError, in the words of the options."""
-    from wanbench.netprofiles import Delay, PlacementError, ProfileError, Rate, load, place, uniform
-
-    name, rtt, rate = options["profile"], options["rtt"], options["rate"]
-    if name != "uniform" and (rtt or rate):
-        raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
-    if name == "uniform" and rtt is None:
-        raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
-    try:
-        if name == "uniform":
-            profile = uniform(options["workers"], Delay.parse(rtt), Rate.parse(rate) if rate else None)
-        else:
-            profile = load(name)
-    except (ProfileError, ValueError) as error:
-        raise SpecError(f"--profile {name}: {error}") from None
-    profile = profile.scaled(options["rate_scale"] or 1.0, "rate_scale")
-    try:
-        return profile, place(profile, options["workers"], options["place"])
-    except PlacementError as error:
-        raise SpecError(f"--place: {error}") from None
 
 
 def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:

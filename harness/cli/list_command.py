@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable
 from dataclasses import MISSING
 
 import click
@@ -34,56 +34,63 @@ def command(kind: str, as_json: bool) -> None:
     if kind == "learning":
         _learning(as_json)
         return
-    names = LISTS[kind]()
+    names = described(kind)
     if as_json:
         click.echo(json.dumps(names, indent=1))
         return
-    terminal.show_entries(names)
+    indent = max(map(len, names)) + 2
+    for name, text in names.items():
+        terminal.show_entry(f"{name:{indent}}", text)
 
 
-def _algorithms() -> dict[str, str]:
-    from wanbench.workloads.algorithms import registry
+def described(kind: str) -> dict[str, str]:
+    """The names of a kind, each with a line about it."""
+    match kind:
+        case "algorithms":
+            from wanbench.workloads.algorithms import registry as algorithms
 
-    return {kind: _line(registry.find(kind)) for kind in registry.kinds()}
+            return {name: _line(algorithms.find(name)) for name in algorithms.kinds()}
+        case "compressors":
+            from wanbench.workloads.compression import registry as compressors
 
+            return {name: _line(compressors.find(name)) for name in compressors.kinds()}
+        case "workloads":
+            from wanbench.workloads.models.builtins import BUILTINS
 
-def _compressors() -> dict[str, str]:
-    from wanbench.workloads.compression import registry
+            return {name: builtin.description for name, builtin in BUILTINS.items()}
+        case "profiles":
+            from wanbench.netprofiles import catalog_names, load
 
-    return {kind: _line(registry.find(kind)) for kind in registry.kinds()}
+            return {"uniform": UNIFORM} | {name: load(name).description for name in catalog_names()}
+        case "experiments":
+            from wanbench.harness.spec.experiment import Spec
+            from wanbench.harness.spec.library import builtin_names
+
+            return {name: Spec.load(name).description for name in builtin_names()}
+        case "designs":
+            from wanbench.harness.learning import design
+            from wanbench.harness.spec.library import builtin_names
+
+            return {name: design.load(name).description for name in builtin_names(design.DESIGNS)}
+        case "keys":
+            from wanbench.harness.spec.experiment import described_keys
+
+            return {
+                key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}"
+                for key in described_keys()
+            }
+        case _:
+            from wanbench.harness.results.columns import COLUMNS
+
+            return {name: column.text for name, column in COLUMNS.items()}
 
 
 def _line(cls: type[Parameters]) -> str:
     """A sentence on its purpose, its parameters (in brackets those with a default), and its source."""
+    purpose = (inspect.getdoc(cls) or "").partition("\n")[0]
     names = [name if default_of(item) is MISSING else f"[{name}]" for name, item in cls.parameters().items()]
     takes = f" ({', '.join(names)})" if names else ""
-    return f"{_first_line(cls)}{takes} [{cls.source}]"
-
-
-def _workloads() -> dict[str, str]:
-    from wanbench.workloads.models.builtins import BUILTINS
-
-    return {name: builtin.description for name, builtin in BUILTINS.items()}
-
-
-def _profiles() -> dict[str, str]:
-    from wanbench.netprofiles import catalog_names, load
-
-    return {"uniform": UNIFORM} | {name: load(name).description for name in catalog_names()}
-
-
-def _experiments() -> dict[str, str]:
-    from wanbench.harness.spec.experiment import Spec
-    from wanbench.harness.spec.library import builtin_names
-
-    return {name: Spec.load(name).description for name in builtin_names()}
-
-
-def _designs() -> dict[str, str]:
-    from wanbench.harness.learning.design import DESIGNS, load
-    from wanbench.harness.spec.library import builtin_names
-
-    return {name: load(name).description for name in builtin_names(DESIGNS)}
+    return f"{purpose}{takes} [{cls.source}]"
 
 
 def _learning(as_json: bool) -> None:
@@ -96,35 +103,3 @@ def _learning(as_json: bool) -> None:
         click.echo(json.dumps(lines(recordings), indent=1))
         return
     terminal.show(text(recordings))
-
-
-def _keys() -> dict[str, str]:
-    from wanbench.harness.spec.experiment import described_keys
-
-    return {
-        key.name: f"({', '.join(filter(None, [key.takes, key.default]))})  {key.meaning}" for key in described_keys()
-    }
-
-
-def _columns() -> dict[str, str]:
-    from wanbench.harness.results.columns import COLUMNS
-
-    return {name: column.text for name, column in COLUMNS.items()}
-
-
-def _first_line(documented: object) -> str:
-    import inspect
-
-    return (inspect.getdoc(documented) or "").partition("\n")[0]
-
-
-LISTS: dict[str, Callable[[], dict[str, str]]] = {
-    "algorithms": _algorithms,
-    "compressors": _compressors,
-    "workloads": _workloads,
-    "profiles": _profiles,
-    "experiments": _experiments,
-    "designs": _designs,
-    "keys": _keys,
-    "columns": _columns,
-}

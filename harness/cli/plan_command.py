@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,12 +156,6 @@ def _print(
         text.append(
             f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
         )
-    text += _gaps(lines)
+    gaps = Counter(line["law_gap"] for line in lines if line["law_gap"] is not None)
+    text += [f"law unknown for {count} cell{'s' * (count > 1)}: {reason}" for reason, count in gaps.items()]
     terminal.show("\n".join(text))
-
-
-def _gaps(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """Why the law predicts nothing for some cells: a line for each reason."""
-    counts = Counter(line["law_gap"] for line in lines if line["law_gap"] is not None)
-    for reason, count in counts.items():
-        yield f"law unknown for {count} cell{'s' * (count > 1)}: {reason}"

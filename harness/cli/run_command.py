@@ -115,8 +115,8 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:
         commands += [(asked, "what is fastest to equal accuracy")] if asked else []
     width = max(len(text) for text, _ in commands)
     terminal.show(f"\n{decision}", err=True)
-    for place, (text, about) in enumerate(commands):
-        click.echo(f"{'Next:' if not place else '':5} wanbench {text:{width}}  {about}", err=True)
+    for index, (text, about) in enumerate(commands):
+        click.echo(f"{'Next:' if not index else '':5} wanbench {text:{width}}  {about}", err=True)
 
 
 def _advice(folder: RunFolder, spec: Spec, workers: int) -> str:

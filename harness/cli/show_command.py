@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.completion_command import beginning
-from wanbench.harness.cli.list_command import LISTS, UNIFORM
+from wanbench.harness.cli.list_command import UNIFORM, described
 from wanbench.harness.cli.options import json_option
 from wanbench.harness.errors import SpecError
 from wanbench.workloads import parameters
@@ -20,8 +20,8 @@ from wanbench.workloads import parameters
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of the kind that was typed before."""
-    names = LISTS.get(f"{context.params.get('kind')}s", dict)
-    return beginning(names(), incomplete)
+    kind = context.params.get("kind")
+    return beginning(described(f"{kind}s") if kind else (), incomplete)
 
 
 @click.command("show")

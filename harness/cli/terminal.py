@@ -23,13 +23,6 @@ def show(text: str, *, err: bool = False) -> None:
     click.echo(text if columns is None else fitted(text, columns), err=err)
 
 
-def show_entries(entries: dict[str, str]) -> None:
-    """Print one entry per name, its text aligned behind the names."""
-    indent = max(map(len, entries), default=0) + 2
-    for name, text in entries.items():
-        show_entry(f"{name:{indent}}", text)
-
-
 def show_entry(head: str, text: str) -> None:
     """Print `text` behind `head`; lines that follow are indented alike."""
     columns = _columns(sys.stdout)

@@ -26,8 +26,8 @@ _HELP = """Check RUN (a folder, or a name under --out; default: the latest) agai
 \b
 {rules}
 
-If no model is trained, this is reported and nothing is refused. A changed file was edited if it can still be read, else
-damaged. Simulated cells need only one repetition, and the rules on payload and TCP do not apply to them.
+If no model is trained, this is reported and nothing is refused. Simulated cells need only one repetition, and the rules
+on payload and TCP do not apply to them.
 
 The exit code is 0 if the numbers may be published, 4 if not.
 
@@ -36,14 +36,10 @@ Example:  wanbench verify latency-sweep
 """
 
 
-def _rules() -> str:
-    """The rules, wrapped like the options of a help text."""
-    return "\n".join(
-        textwrap.fill(f"{rule:11} {sentence}", 108, subsequent_indent=" " * 12) for rule, sentence in RULES.items()
-    )
+_WRAPPED = [textwrap.fill(f"{rule:11} {sentence}", 108, subsequent_indent=" " * 12) for rule, sentence in RULES.items()]
 
 
-@click.command("verify", help=_HELP.format(rules=_rules()))
+@click.command("verify", help=_HELP.format(rules="\n".join(_WRAPPED)))
 @run_options
 @json_option
 def command(run_source: str | None, as_json: bool, out: Path) -> None:

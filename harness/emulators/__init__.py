@@ -8,7 +8,7 @@ Layout
     relay/         emulates in userspace: process.py (TUN devices and the clock), switch.py (the model, on an injected
                    clock), segment.py (packets that pass together)
     netem/         emulates in the kernel: process.py (holds the routers, reads them back and counts), plan.py (routers,
-                   cables and queues as data, and as ip and tc commands), kernel.py (creates them), plugin.py (what
-                   pyroute2 lacks), detect.py (tests this kernel)
+                   cables and queues as data, and as ip and tc commands), kernel.py (creates them, with what pyroute2
+                   lacks), detect.py (tests this kernel)
     impairments/   delay, jitter, loss and rate: how each emulator applies it, and how a probe judges it
 """

@@ -1,6 +1,6 @@
 """The controller's side of an emulator process: start it, command it, end it.
 
-    python -m MODULE --control-fd FD --parent PID
+    python -m MODULE CONTROL_FD PARENT_PID
 
 The process answers each command with one JSON object: {"ok": result} or {"error": one line}. It ends at end of file
 of the control socket, and together with the thread that started it.
@@ -15,45 +15,20 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import HostError
 from wanbench.harness.process import child
+from wanbench.harness.process.owner import is_stopped
 from wanbench.workloads.process.control import Channel, ControlError
 
 
 class EmulatorError(HostError):
     """An emulator cannot carry out a command. The message is one line with the command and the reason."""
-
-
-@dataclass(frozen=True)
-class PathStats:
-    """The traffic of one directed path since the last reset.
-
-    Packets and bytes are counted at the delay: as they enter it (relay) or leave it (netem). Packets that the path's
-    queue dropped or that were lost are not included.
-    """
-
-    src: str
-    dst: str
-    packets: int
-    bytes: int
-    dropped: int
-    lost: int
-
-
-@dataclass(frozen=True)
-class SiteStats:
-    """Packets dropped by the queues that the workers of one site share."""
-
-    site: str
-    up_dropped: int
-    down_dropped: int
 
 
 @dataclass(frozen=True)
@@ -73,6 +48,9 @@ class EmulatorStats:
             `refused` (the device of the worker, or of a router with netem, was full), `gone` (the worker had ended).
             A cause that an emulator cannot see is absent: `unknown`, `idle` and `gone` for netem.
         not_ipv4: packets of other protocols, which are ignored.
+        paths: `src`, `dst`, and the `packets` and `bytes` of each directed path, counted at the delay: as they enter it
+            (relay) or leave it (netem). Those that its queue `dropped`, or that were `lost`, are not included.
+        sites: `site`, and the packets `up_dropped` and `down_dropped` by the queues that its workers share.
         lateness_*_ms: actual minus due time of delivery, over packets.
         read_lag_*_ms: the longest time that a packet can have waited to be read, over turns of the loop.
         overdue_pct: share of the period during which some packet was late, or can have waited to be read, by more
@@ -92,8 +70,8 @@ class EmulatorStats:
     bytes: int
     drops: Mapping[str, int]
     not_ipv4: int | None
-    paths: tuple[PathStats, ...]
-    sites: tuple[SiteStats, ...]
+    paths: Sequence[Mapping[str, Any]]
+    sites: Sequence[Mapping[str, Any]]
     lateness_p50_ms: float | None
     lateness_p99_ms: float | None
     lateness_max_ms: float | None
@@ -101,30 +79,12 @@ class EmulatorStats:
     read_lag_max_ms: float | None
     overdue_pct: float | None
     cpu_s: float | None
-    pauses: tuple[tuple[int, int], ...] = ()
+    pauses: Sequence[tuple[int, int]] = ()
     changed: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data. `EmulatorStats.from_json` is the inverse."""
+        """Return plain data."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EmulatorStats:
-        """Build the statistics from the output of `to_json`."""
-        fields = dict(data)
-        fields["paths"] = tuple(PathStats(**item) for item in data["paths"])
-        fields["sites"] = tuple(SiteStats(**item) for item in data["sites"])
-        fields["pauses"] = tuple((begin, end) for begin, end in data.get("pauses", ()))
-        return cls(**fields)
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a signal stopped (suspended) the process; false if it runs or has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 class Emulator:
@@ -154,14 +114,13 @@ class Emulator:
         """
         self._lock = threading.Lock()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.settimeout(self.patience_s)
-        self._control = Channel(ours)
-        with theirs:
-            ends = ["--control-fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+        own_socket, peer_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        own_socket.settimeout(self.patience_s)
+        self._control = Channel(own_socket)
+        with peer_socket:
             self._process = subprocess.Popen(
-                child.command(self.module, *ends),
-                pass_fds=[theirs.fileno()],
+                child.command(self.module, str(peer_socket.fileno()), str(os.getpid())),
+                pass_fds=[peer_socket.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
@@ -205,7 +164,7 @@ class Emulator:
 
     def stats(self, *, reset: bool = False) -> EmulatorStats:
         """Return the statistics since the last reset."""
-        return EmulatorStats.from_json(self._ask({"do": "stats", "reset": reset}))
+        return EmulatorStats(**self._ask({"do": "stats", "reset": reset}))
 
     def hung_up(self) -> bool:
         """Whether the process has ended. Waits until a command in progress has its answer."""
@@ -217,10 +176,6 @@ class Emulator:
     def is_stopped(self) -> bool:
         """Whether a signal stopped (suspended) the process."""
         return is_stopped(self.pid)
-
-    def ended(self) -> EmulatorError | None:
-        """How the process ended, or None while it runs."""
-        return None if self._process.poll() is None else self.failure()
 
     def failure(self) -> EmulatorError:
         """The error that explains why the process no longer answers."""
@@ -248,12 +203,6 @@ class Emulator:
                 self._process.kill()
                 self._process.wait()
             self._stderr.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _ask(self, request: dict[str, Any], fds: list[int] | None = None) -> Any:
         with self._lock:

@@ -274,5 +274,5 @@ def slowest(*queues: Queue) -> float | None:
 
 
 def queue_of(bytes_per_s: float, round_trip_s: float) -> Queue:
-    """A queue whose buffer is one round trip; see `build`."""
+    """A queue whose buffer holds one round trip, with the minimum that `build` states."""
     return Queue(bytes_per_s, max(int(bytes_per_s * max(round_trip_s, _FLOOR_SECONDS)), _FLOOR_BYTES))

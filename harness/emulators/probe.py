@@ -502,7 +502,7 @@ def judge(
         inversions=inversions(arrivals),
         reasons=(),
     )
-    observation = Observation(link, row, len(delays), sum(a.copies for a in alone), tolerance, paths_judged)
+    observation = Observation(link, row, len(delays), tolerance, paths_judged)
     return replace(row, reasons=tuple(f"{row.src} -> {row.dst}: {reason}" for reason in _reasons(observation)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import signal
 import sys
@@ -61,16 +60,13 @@ def _obey(control: Channel, served: Served, request: dict[str, Any]) -> Any:
     return None
 
 
-def main(module: str, serve: Callable[[int, int], None]) -> None:
-    """Run the process with the arguments `--control-fd N --parent PID`, which are passed to `serve`."""
-    parser = argparse.ArgumentParser(prog=module)
-    parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    arguments = parser.parse_args()
-    die_with_parent(arguments.parent)
+def main(serve: Callable[[int, int], None]) -> None:
+    """Run the process with the arguments CONTROL_FD and PARENT_PID, which are passed to `serve`."""
+    control_fd, parent = map(int, sys.argv[1:])
+    die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller decides what Ctrl-C means
     with contextlib.suppress(ConnectionError):
         try:
-            serve(arguments.control_fd, arguments.parent)
+            serve(control_fd, parent)
         except ControlError as error:
             sys.exit(str(error))

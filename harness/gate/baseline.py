@@ -134,8 +134,8 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def in_words(error: ValidationError) -> str:
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place if place.isprintable() else ascii(place)}: {first['msg']}"
+    location = ".".join(map(str, first["loc"]))
+    return f"{location if location.isprintable() else ascii(location)}: {first['msg']}"
 
 
 def _unusable(path: Path, why: str) -> Unusable:

@@ -59,7 +59,6 @@ class Work:
 
     @property
     def spec(self) -> Spec:
-        """The experiment."""
         return self.plan.spec
 
     @property
@@ -76,7 +75,7 @@ class Work:
         """Refuse requirements that cannot be judged, before anything is measured.
 
         Args:
-            only_claims: whether nothing else is judged, so that some must be left.
+            only_claims: whether nothing but requirements is judged, so that there must be at least one.
 
         Raises:
             SpecError: a requirement is wrong, or there is nothing to check.
@@ -99,8 +98,9 @@ class Work:
         measured = {cell for rows in sides for cell in by_name(rows)}
         return [Judgement(cell, Verdict.FAILED, _NOT_MEASURED) for cell in sorted(self.names() - measured)]
 
-    def measured(self, folder: RunFolder) -> list[Row]:
+    def measured(self) -> list[Row]:
         """Measure these cells with the current code, and return their rows."""
+        folder = RunFolder(self.folder)
         measure_all(self.plan, folder, cells=self.cells, jobs=self.jobs, fresh=True, draw=False)
         return folder.rows()
 
@@ -120,10 +120,10 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
         SpecError: the file is not a baseline of this experiment, or a requirement is wrong.
         HostError: this host cannot run the cells, or the baseline cannot be written.
     """
-    spec, folder = work.spec, RunFolder(work.folder)
-    recorded = _known(work, path, accept=accept)
+    spec = work.spec
+    recorded = _read_baseline(work, path, accept=accept)
     band = (work.noise() if work.emulated_on else HostNoise(work.noise_path, {})).wire_band
-    rows = work.measured(folder)
+    rows = work.measured()
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
     other = {cell: entry for cell, entry in recorded.cells.items() if cell in left_out and entry}
     before = {cell: entry for cell, entry in recorded.cells.items() if cell not in left_out}
@@ -145,10 +145,10 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
             "emulated step times vary and were not compared; use --testbed virtual, or --base on a quiet machine"
         )
     return Report(spec.name, f"against {path}", tuple(findings), work.claims(rows), notes=tuple(notes),
-                  files={"results": str(folder.path), "baseline": str(path)})  # fmt: skip
+                  files={"results": str(work.folder), "baseline": str(path)})  # fmt: skip
 
 
-def _known(work: Work, path: Path, *, accept: bool) -> Baseline:
+def _read_baseline(work: Work, path: Path, *, accept: bool) -> Baseline:
     """The baseline; to accept, it can be missing. Raises: SpecError: there is none of this experiment."""
     try:
         recorded = baseline.read(path, work.spec.name)
@@ -213,15 +213,14 @@ def _accepted(
 
 def claims_only(work: Work) -> Report:
     """Measure every cell, and judge only the requirements. Raises: as `against_baseline`."""
-    folder = RunFolder(work.folder)
-    rows = work.measured(folder)
+    rows = work.measured()
     failed = work.unmeasured(rows)
     failed += [
         Judgement(cell, Verdict.FAILED, exact.why_failed(group[-1]) or "")
         for cell, group in by_name(rows).items()
         if all(map(exact.why_failed, group))
     ]
-    files = {"results": str(folder.path)}
+    files = {"results": str(work.folder)}
     return Report(work.spec.name, "against its requirements", tuple(failed), work.claims(rows), files=files)
 
 
@@ -239,11 +238,9 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
     """
     before, after = sides.recorded("base", base, out), sides.recorded("head", head, out)
     if before is not None and after is not None:
-        _refuse_equal(before, after)
         return _recorded(work, before, after)
-    for side, source in ((before, base), (after, head)):
-        if side is not None:
-            raise SpecError(f"{source}: a run folder can only be compared with another run folder")
+    if before is not None or after is not None:
+        raise SpecError(f"{base if before else head}: a run folder can only be compared with another run folder")
     check_host(work.cells)
     with ExitStack() as stack:
         stack.enter_context(RunFolder(work.folder).lock())
@@ -252,8 +249,12 @@ def compare(work: Work, base: str, head: str, out: Path) -> Report:
         head_side = stack.enter_context(sides.opened("head", head, setup, scratch, out))
         base_side = stack.enter_context(sides.opened("base", base, setup, scratch, out))
         _refuse_equal(base_side, head_side)
-        if base_side.own is not None or head_side.own is not None:
-            _refuse_one_image(work)
+        checkouts = base_side.own is not None or head_side.own is not None
+        if checkouts and work.code and any(cell.testbed == "docker" and cell.trains for cell in work.cells):
+            raise SpecError(
+                f"{work.where}: containers run the code of their image, not of a checkout; build an image of each "
+                "version, and compare them with --base image:NAME --head image:NAME"
+            )
         report = _measured(work, base_side, head_side)
         return report if head_side.own is None else replace(report, code=head_side.own.code(work.code))
 
@@ -264,15 +265,6 @@ def _refuse_equal(base: Side, head: Side) -> None:
         raise SpecError(
             f"--base and --head have the same files ({base.title}, {head.title}); compare two versions, or measure the "
             "noise with --aa"
-        )
-
-
-def _refuse_one_image(work: Work) -> None:
-    """Refuse revisions whose models and algorithms are in one image, so both would run it. Raises: SpecError."""
-    if work.code and any(cell.testbed == "docker" and cell.trains for cell in work.cells):
-        raise SpecError(
-            f"{work.where}: containers run the code of their image, not of a checkout; build an image of each version, "
-            "and compare them with --base image:NAME --head image:NAME"
         )
 
 
@@ -317,18 +309,14 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
     host_noise = work.noise()
     against = f"{head.title} against {base.title}, measured alternately"
     try:
-        first = 1 if pair.simulated else rule.LOOKS[0]
+        first = rule.LOOKS[0] if work.emulated_on else 1
         pair.measure(first, ())
         both = pair.sides(work.spec.gate, host_noise)
         findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise)
         again = measured.further(both, work.spec.gate, len(rule.LOOKS), host_noise)
         if again:
             early = {finding.cell for finding in findings if finding.verdict is Verdict.REGRESSED}
-            print(
-                f"check: {len(again)} cells are undecided after {first} rounds",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"check: {len(again)} cells are undecided after {first} rounds", file=sys.stderr, flush=True)
             pair.measure(rule.LOOKS[-1], again)
             both = pair.sides(work.spec.gate, host_noise)
             findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise, early)
@@ -359,6 +347,7 @@ def _not_comparable(work: Work, against: str, why: str) -> Report:
 
 def _recorded(work: Work, base: Side, head: Side) -> Report:
     """Compare two result folders without measuring."""
+    _refuse_equal(base, head)
     assert base.recorded is not None
     assert head.recorded is not None
     names = {name_of(cell) for cell in work.cells}

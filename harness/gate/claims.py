@@ -7,14 +7,12 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.summary import COLUMNS
 from wanbench.harness.errors import SpecError
-from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
+from wanbench.harness.gate.verdict import Judgement, Row, Verdict, by_name
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.spec.tables import Requirement
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 from wanbench.netprofiles.errors import did_you_mean
-
-Row = Mapping[str, Any]
 
 _LISTED = 5  # cells in an error
 
@@ -34,7 +32,7 @@ def judge(
         SpecError: a requirement matches no cell, or its metric is unknown or null.
     """
     cells = by_name(rows)
-    return [_claim(*each, cells) for each in matched(requirements, cells, where, partial=partial)]
+    return [_claim(*match, cells) for match in matched(requirements, cells, where, partial=partial)]
 
 
 def matched(
@@ -63,13 +61,13 @@ def _has_cells(requirement: Requirement, cells: Mapping[str, list[Row]]) -> bool
 
 
 def _chosen(requirement: Requirement, cells: Mapping[str, list[Row]], where: str) -> list[str]:
-    if requirement.metric not in COLUMNS:
-        near = did_you_mean(requirement.metric, COLUMNS, "expected a column of `wanbench results --format json`")
+    if requirement.metric not in SHOWN:
+        near = did_you_mean(requirement.metric, SHOWN, "expected a column of `wanbench results --format json`")
         raise SpecError(f"{where}.metric: no metric {requirement.metric!r}{near}")
     chosen = [cell for cell, group in cells.items() if _matches(group[0], requirement.where)]
     if not chosen:
         raise SpecError(
-            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {some([*cells], _LISTED)}"
+            f"{where}.where: no cell with {_in_words(requirement.where)}; expected one of: {listed([*cells], _LISTED)}"
         )
     return chosen
 
@@ -109,7 +107,7 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
     over = requirement.over
     if over is None:
         return None
-    found = [
+    divisors = [
         cell
         for cell, group in cells.items()
         if _matches(group[0], over)
@@ -119,21 +117,19 @@ def _below(requirement: Requirement, row: Row, cells: Mapping[str, list[Row]], w
             if axis not in over and axis in group[0]["axes"]
         )
     ]
-    if len(found) != 1:
+    if len(divisors) != 1:
         raise SpecError(
             f"{where}.over: expected one cell with {_in_words(over)} for {by_name([row]).popitem()[0]}, "
-            f"found {len(found)}" + (f": {some(found, _LISTED)}" if found else f"; cells: {some([*cells], _LISTED)}")
+            f"found {len(divisors)}"
+            + (f": {listed(divisors, _LISTED)}" if divisors else f"; cells: {listed([*cells], _LISTED)}")
         )
-    return found[0]
+    return divisors[0]
 
 
 def _matches(row: Row, selection: Mapping[str, Any]) -> bool:
     """True if the row has these values in its axes or columns."""
-    return all(_same(row["axes"].get(key, row.get(key)), value) for key, value in selection.items())
-
-
-def _same(value: Any, expected: Any) -> bool:
-    return bool(value == expected or str(value) == str(expected))
+    pairs = [(row["axes"].get(key, row.get(key)), value) for key, value in selection.items()]
+    return all(value == expected or str(value) == str(expected) for value, expected in pairs)
 
 
 def _in_words(selection: Mapping[str, Any]) -> str:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wanbench.harness.gate.rule import NOISE_LIMIT
-from wanbench.harness.gate.verdict import Judgement, Verdict, by_name
+from wanbench.harness.gate.verdict import Judgement, Row, Verdict, by_name
 from wanbench.harness.results.columns import MORE_IS_BETTER
 from wanbench.harness.spec.tables import GateTable
 
-Row = Mapping[str, Any]
 Entry = Mapping[str, Any]
 
 COUNTS = ("payload_bytes", "messages_sent")

@@ -14,11 +14,9 @@ from wanbench.harness.analysis.order import CONDITIONS
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats
-from wanbench.harness.gate.verdict import ORDER, Judgement, Timing, Verdict, by_name
+from wanbench.harness.gate.verdict import ORDER, Judgement, Row, Timing, Verdict, by_name
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
-
-Row = Mapping[str, Any]
 
 # If these columns differ, the times cannot be compared.
 _SAME_CELL = (
@@ -31,6 +29,7 @@ class Sides:
     """The results of base and head so far: cells that are settled without their times, and the times of the others.
 
     Attributes:
+        counted: verdicts on values without noise in the first repetitions: messages, bytes, and simulated times.
         settled: verdicts that further measuring cannot change: failed, not comparable, new, and all simulated cells.
         timed: names of the other cells, in order.
         log_ratios: of their step times, head over base, shape (cells, rounds); NaN for a missing pair.
@@ -48,28 +47,11 @@ class Sides:
         self._base, self._head = by_name(base), by_name(head)
         self._gate, self._other_machine = gate, other_machine
         counted = exact.compare(exact.entries(_without_values(base)), _without_values(head), gate, band)
-        self._counted = {finding.cell: finding for finding in counted}
-        self.settled: dict[str, Judgement] = {}
-        for cell in sorted(self._base.keys() | self._head.keys()):
-            finding = self._settle(cell)
-            if finding is not None:
-                self.settled[cell] = finding
+        self.counted = {finding.cell: finding for finding in counted}
+        verdicts = {cell: self._settle(cell) for cell in sorted(self._base.keys() | self._head.keys())}
+        self.settled = {cell: finding for cell, finding in verdicts.items() if finding is not None}
         self.timed = tuple(cell for cell in sorted(self._head) if cell not in self.settled)
         self.log_ratios = self._ratios()
-
-    def counted(self, cell: str) -> Judgement:
-        """The verdict on values without noise in the first repetitions: messages, bytes, and simulated times."""
-        return self._counted[cell]
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds in which every cell has a pair."""
-        return int((~np.isnan(self.log_ratios)).all(axis=0).sum())
-
-    def times(self, cell: str) -> tuple[list[float], list[float]]:
-        """Step times of base and head, in seconds, of the repetitions that both have."""
-        pairs = self._pairs(cell)
-        return [base for base, _ in pairs.values()], [head for _, head in pairs.values()]
 
     def wire_noise(self) -> dict[str, float]:
         """The noise of the bytes that programs send in a step, by name of cell, if the sides are equal."""
@@ -98,7 +80,7 @@ class Sides:
         if other:
             reason = ", ".join(f"{key} {base.get(key)} -> {head.get(key)}" for key in other)
             return Judgement(cell, Verdict.NOT_COMPARABLE, reason)
-        counted = self.counted(cell)
+        counted = self.counted[cell]
         out = _out_of_band(self._base[cell], self._head[cell], self._gate.loss_band)
         if out is not None:
             return Judgement(cell, Verdict.FAILED, out)
@@ -110,11 +92,11 @@ class Sides:
         rounds = sorted({int(row["rep"]) for cell in self.timed for row in (*self._base[cell], *self._head[cell])})
         ratios = np.full((len(self.timed), len(rounds)), math.nan)
         for index, cell in enumerate(self.timed):
-            for rep, (base, head) in self._pairs(cell).items():
+            for rep, (base, head) in self.pairs(cell).items():
                 ratios[index, rounds.index(rep)] = math.log(head / base)
         return ratios
 
-    def _pairs(self, cell: str) -> dict[int, tuple[float, float]]:
+    def pairs(self, cell: str) -> dict[int, tuple[float, float]]:
         """The step times of base and head, in seconds, by repetition that both have."""
         base, head = _times(self._base[cell]), _times(self._head[cell])
         return {rep: (base[rep], head[rep]) for rep in sorted(base.keys() & head.keys())}
@@ -124,8 +106,9 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list
     """Names of the cells to measure further, after the first of two looks."""
     if not sides.timed:
         return []
-    margins = _margins(sides.timed, gate, noise)
-    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, _threshold(noise))
+    margins = np.array([noise.margin(cell, gate.max_slowdown) for cell in sides.timed])
+    limit = noise.margin(ALL_CELLS, rule.OVERALL)
+    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, limit)
     return [cell for cell, is_chosen in zip(sides.timed, chosen.tolist(), strict=True) if is_chosen]
 
 
@@ -140,28 +123,28 @@ def findings(
     """
     if not sides.timed:
         return list(sides.settled.values()), None
-    margins = _margins(sides.timed, gate, noise)
+    margins = np.array([noise.margin(cell, gate.max_slowdown) for cell in sides.timed])
     alpha = gate.alpha / looks
     decision = rule.decide(sides.log_ratios, margins, alpha)
-    low, high = (np.expm1(end) for end in rule.moments(sides.log_ratios).interval())
+    sample = rule.moments(sides.log_ratios)
+    low, high = (np.expm1(end) for end in sample.interval())
     judgements = dict(sides.settled)
     for i, cell in enumerate(sides.timed):
         verdict = _verdict(decision, i) if cell not in regressed else Verdict.REGRESSED
-        base, head = sides.times(cell)
-        mean = float(np.nanmean(sides.log_ratios[i])) if base else math.nan
+        pairs = sides.pairs(cell).values()
         timing = Timing(
-            base_s=statistics.median(base) if base else None,
-            head_s=statistics.median(head) if head else None,
-            change=_known(math.expm1(mean)),
-            low=_known(float(low[i])),
-            high=_known(float(high[i])),
-            noise=noise.of(cell),
+            base_s=statistics.median(base for base, _ in pairs) if pairs else None,
+            head_s=statistics.median(head for _, head in pairs) if pairs else None,
+            change=_finite(math.expm1(sample.mean[i])),
+            low=_finite(float(low[i])),
+            high=_finite(float(high[i])),
+            noise=noise.cells.get(cell),
             margin=float(margins[i]),
-            pairs=len(base),
+            pairs=len(pairs),
         )
         doubt = "" if verdict is Verdict.REGRESSED else noise.doubt(cell, gate.max_slowdown)
         timed = Judgement(cell, Verdict.INCONCLUSIVE if doubt else verdict, doubt, timing)
-        judgements[cell] = _with_counts(sides.counted(cell), timed)
+        judgements[cell] = _with_counts(sides.counted[cell], timed)
     together = _together(sides, alpha, noise)
     return [judgements[cell] for cell in sorted(judgements)], together
 
@@ -180,9 +163,10 @@ def _with_counts(counted: Judgement, timed: Judgement) -> Judgement:
 
 
 def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
-    overall = rule.overall(sides.log_ratios, alpha, _threshold(noise))
+    limit = noise.margin(ALL_CELLS, rule.OVERALL)
+    overall = rule.overall(sides.log_ratios, alpha, limit)
     low, high = (float(np.expm1(end)) for end in rule.moments(sides.log_ratios.mean(axis=0)).interval())
-    limit, verdict, reason = _threshold(noise), Verdict.UNCHANGED, ""
+    verdict, reason = Verdict.UNCHANGED, ""
     if overall.slower:
         verdict = Verdict.REGRESSED
         reason = f"at least {100 * math.expm1(float(overall.low)):.1f} % slower; the limit is {100 * limit:.1f} %"
@@ -190,17 +174,10 @@ def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
         reason = "perhaps slower, but too little to be sure"
     if not overall.slower and (doubt := noise.doubt(ALL_CELLS, rule.OVERALL)):
         verdict, reason = Verdict.INCONCLUSIVE, doubt
-    change = _known(math.expm1(float(overall.mean)))
-    timing = Timing(None, None, change, _known(low), _known(high), noise.of(ALL_CELLS), limit, sides.rounds)
+    change = _finite(math.expm1(float(overall.mean)))
+    rounds = int((~np.isnan(sides.log_ratios)).all(axis=0).sum())  # in which every cell has a pair
+    timing = Timing(None, None, change, _finite(low), _finite(high), noise.cells.get(ALL_CELLS), limit, rounds)
     return Judgement(ALL_CELLS, verdict, reason, timing)
-
-
-def _threshold(noise: HostNoise) -> float:
-    return float(rule.margin(rule.OVERALL, noise.of(ALL_CELLS)))
-
-
-def _margins(cells: Sequence[str], gate: GateTable, noise: HostNoise) -> Floats:
-    return np.array([float(rule.margin(gate.max_slowdown, noise.of(cell))) for cell in cells])
 
 
 def _why_failed(rows: Sequence[Row]) -> str | None:
@@ -222,7 +199,7 @@ def _times(rows: Sequence[Row]) -> dict[int, float]:
     return {rep: statistics.median(of_rep) for rep, of_rep in times.items()}
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

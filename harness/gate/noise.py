@@ -38,7 +38,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class HostNoise:
-    """The relative change that a first look sees between equal sides; see `harness.gate.rule.noise`.
+    """The relative change that a first look sees between equal sides, as `harness.gate.rule.noise` measures it.
 
     Attributes:
         path: the file. cells: by name of cell. remark: the reason if no noise is known, else None.
@@ -48,13 +48,9 @@ class HostNoise:
     cells: Mapping[str, float]
     remark: str | None = None
 
-    def of(self, cell: str) -> float | None:
-        """The noise of a cell, None if it was never measured here."""
-        return self.cells.get(cell)
-
     def doubt(self, cell: str, max_slowdown: float) -> str:
         """Why no slowdown of a cell can be excluded; empty if its noise is small enough for that."""
-        noise, limit = self.of(cell) or 0.0, max(NOISE_LIMIT, max_slowdown / 2)
+        noise, limit = self.cells.get(cell, 0.0), max(NOISE_LIMIT, max_slowdown / 2)
         if noise <= limit:
             return ""
         return (
@@ -62,9 +58,13 @@ class HostNoise:
             "again with --aa on a quieter host"
         )
 
+    def margin(self, cell: str, limit: float) -> float:
+        """The change of a cell that does not count yet: the limit, or twice its noise if that is larger."""
+        return float(margin(limit, self.cells.get(cell)))
+
     def wire_band(self, cell: str) -> float:
         """The relative change of the bytes that a program sends in a step that does not count."""
-        return float(margin(WIRE_BAND, self.of(wire_of(cell))))
+        return self.margin(wire_of(cell), WIRE_BAND)
 
 
 def wire_of(cell: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +15,7 @@ from wanbench.harness.errors import writing
 from wanbench.harness.gate.verdict import ORDER, Judgement, Report, Timing, Verdict, by_severity
 from wanbench.harness.results.disk import write_text
 from wanbench.harness.show.grid import aligned, as_written, markdown
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 _TIMING_HEADER = ("base s/step", "head s/step", "change", "95 % interval", "noise", "margin", "pairs")
 _QUIET = {Verdict.UNCHANGED, Verdict.ACCEPTED}
@@ -57,8 +58,8 @@ def _timing_columns(timing: Timing | None) -> list[str]:
         return [""] * len(_TIMING_HEADER)
     times = ["" if time is None else f"{time:.4f}" for time in (timing.base_s, timing.head_s)]
     change = "" if timing.change is None else f"{100 * timing.change:+z.1f} %"
-    known = timing.low is not None and timing.high is not None
-    interval = f"[{100 * (timing.low or 0):+z.1f}, {100 * (timing.high or 0):+z.1f}]" if known else ""
+    has_interval = timing.low is not None and timing.high is not None
+    interval = f"[{100 * (timing.low or 0):+z.1f}, {100 * (timing.high or 0):+z.1f}]" if has_interval else ""
     noise = "unknown" if timing.noise is None else f"{100 * timing.noise:.1f} %"
     return [*times, change, interval, noise, f"{100 * timing.margin:.1f} %", str(timing.pairs)]
 
@@ -89,7 +90,6 @@ def _word(finding: Judgement) -> str:
 
 
 def _claim_word(finding: Judgement) -> str:
-    """The verdict on a requirement."""
     return {Verdict.UNCHANGED: "met", Verdict.REGRESSED: "NOT MET"}.get(finding.verdict, _word(finding))
 
 
@@ -132,16 +132,10 @@ def _cut(lines: Sequence[str], limit: int) -> str:
     text = "\n".join(lines) + "\n"
     if len(text.encode()) <= limit:
         return text
-    kept, used = [], 0
-    reserve = len(f"\n{len(lines)} more lines; see the log of the job\n")
-    for line in lines:
-        used += len(line.encode()) + 1
-        if used + reserve > limit:
-            break
-        kept.append(line)
-    remark = f"\n{len(lines) - len(kept)} more lines; see the log of the job\n"
-    whole = "".join(f"{line}\n" for line in kept) + remark
-    return whole if len(whole.encode()) <= limit else ""
+    remark = "\n{} more lines; see the log of the job\n"
+    room = limit - len(remark.format(len(lines)))
+    kept = sum(used <= room for used in accumulate(len(line.encode()) + 1 for line in lines))
+    return "".join(f"{line}\n" for line in lines[:kept]) + remark.format(len(lines) - kept) if room >= 0 else ""
 
 
 # ------------------------------------------------------------------ annotations of GitHub Actions
@@ -169,7 +163,7 @@ def as_annotations(report: Report, spec_file: str) -> list[str]:
     for verdict, level in _LEVELS.items():
         cells = [finding.cell for finding in report.findings if finding.verdict is verdict]
         if cells:
-            lines.append(_annotation(level, spec_file, f"{len(cells)} {verdict}: {some(cells, _LISTED)}"))
+            lines.append(_annotation(level, spec_file, f"{len(cells)} {verdict}: {listed(cells, _LISTED)}"))
     loud = [f for f in report.findings if f.verdict in {Verdict.FAILED, Verdict.REGRESSED}]
     for finding in sorted(loud, key=lambda finding: finding.change or 0.0, reverse=True)[:_NAMED]:
         change = "" if finding.change is None else f" {100 * finding.change:+z.1f} %"

@@ -51,7 +51,7 @@ Axes = Mapping[str, Any]
 
 
 class CannotRun(Exception):
-    """The code of a side refuses the spec, with this message."""
+    """The code of the base refuses the spec, with this message."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Measurement:
         """Measure up to `repeats` repetitions of all cells except those left out.
 
         Raises:
-            CannotRun: the side's code refuses the spec.
+            CannotRun: the base refuses the spec, as an earlier version can. SpecError: the head refuses it.
             OtherFiles: it ran files that are not its own.
             HostError: this host cannot run it, or it ended with an unexpected status.
             Interrupted: the user stopped it.
@@ -111,14 +111,14 @@ class Measurement:
             scripts = {path for command in self._request.commands for path in files(command, self._spec.parent)}
             self.ran = self.side.own.prove(self.side.role, self._record, sorted(scripts))
         if code == EXIT_SPEC:
-            raise CannotRun(last)
+            raise CannotRun(last) if self.side.role == "base" else SpecError(f"head ({self.side.title}): {last}")
         if code == EXIT_HOST:
             raise HostError(f"{self.side.role} ({self.side.title}): {last}")
         if code not in {EXIT_OK, EXIT_FAILED}:
             raise HostError(f"{self.side.role} ({self.side.title}): `wanbench run` ended with status {code}: {last}")
 
     def _say(self, line: str) -> None:
-        """Pass a line on, but only once if rounds repeat it."""
+        """Print a line to stderr, but only once if rounds repeat it."""
         if line not in self._passed_on:
             self._passed_on.add(line)
             print(f"{self.side.role}: {line}", file=sys.stderr, flush=True)
@@ -178,7 +178,7 @@ def _lines(process: subprocess.Popen[bytes], stopped: threading.Event) -> Iterat
 
 
 class Pair:
-    """Both sides of a comparison under way."""
+    """The measurements of base and head while they are compared."""
 
     def __init__(self, cells: Sequence[Cell], order: RunRequest, folder: Path, base: Side, head: Side) -> None:
         """`cells`: those to compare. `folder`: for the results of both sides; earlier ones are removed."""
@@ -188,34 +188,25 @@ class Pair:
             shutil.rmtree(folder / side.role, ignore_errors=True)
         self.base = Measurement(base, order, folder / base.role)
         self.head = Measurement(head, order, folder / head.role)
-        self.simulated = all(cell.testbed == "virtual" for cell in cells)
         self.files = {"base": str(self.base.folder.path), "head": str(self.head.folder.path)}
 
     def measure(self, rounds: int, only: Collection[str]) -> None:
         """Measure up to this many rounds of the cells in `only` (all if empty), except failed and exact ones.
 
-        Raises: as `Measurement.measure`; CannotRun only for the base.
+        Raises: as `Measurement.measure`.
         """
         for index, side in turns(self._done, rounds, self.base, self.head):
             leave_out = self._left_out(only) if index else ()
             print(f"check: round {index + 1} of {rounds}, {side.side.role}", file=sys.stderr, flush=True)
             if leave_out is None:
                 break
-            self._measure(side, index + 1, leave_out)
+            side.measure(index + 1, leave_out)
         self._done = rounds
         for side in (self.base, self.head):  # if the host was busy: once more, after the other cells
             doubtful = {name(row) for row in side.rows() if row["status"] == "invalid"}
             leave_out = self._left_out(doubtful)
             if doubtful and leave_out is not None:
-                self._measure(side, rounds, leave_out)
-
-    def _measure(self, side: Measurement, repeats: int, leave_out: Sequence[Mapping[str, Any]]) -> None:
-        try:
-            side.measure(repeats, leave_out)
-        except CannotRun as error:
-            if side is self.head:
-                raise SpecError(f"head ({side.side.title}): {error}") from None
-            raise
+                side.measure(rounds, leave_out)
 
     def sides(self, gate: GateTable, noise: HostNoise) -> Sides:
         """The results of both sides so far."""
@@ -224,15 +215,11 @@ class Pair:
 
     def _left_out(self, only: Collection[str]) -> list[Mapping[str, Any]] | None:
         """Axes of the cells to leave out, None if no other cell is left. One-worker cells follow the others."""
-        settled = self._settled()
-        swept = [cell for cell in self._cells if not cell.is_baseline]
-        names = {name_of(cell): cell for cell in swept}
-        keep = [cell for cell in names if cell not in settled and (not only or cell in only)]
-        if not keep and any(cell not in settled for cell in names):
-            keep = [next(cell for cell in names if cell not in settled)]  # so that its one-worker cell is measured
-        return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None
-
-    def _settled(self) -> set[str]:
-        """Cells that more repetitions cannot change: failed on one side, or simulated."""
         rows = [*self.base.rows(), *self.head.rows()]
-        return {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}
+        # More repetitions cannot change cells that failed on one side, or are simulated.
+        settled = {name(row) for row in rows if row["status"] == "failed" or row["testbed"] == "virtual"}
+        names = {name_of(cell): cell for cell in self._cells if not cell.is_baseline}
+        unsettled = [cell for cell in names if cell not in settled]
+        # If only one-worker cells are wanted, the first cell of several workers brings its own.
+        keep = [cell for cell in unsettled if not only or cell in only] or unsettled[:1]
+        return [dict(cell.axes) for text, cell in names.items() if text not in keep] if keep else None

@@ -11,8 +11,7 @@ Arrays of log-ratios have the shape (..., cells, rounds), with NaN for a missing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,24 +38,21 @@ class Moments:
     mean: Floats
     error: Floats
 
-    def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """The two-sided interval of the mean."""
-        reach = stats.t.ppf((1 + confidence) / 2, np.maximum(self.pairs - 1, 1)) * self.error
+    def interval(self) -> tuple[Floats, Floats]:
+        """The two-sided 95 % interval of the mean."""
+        reach = stats.t.ppf(0.975, np.maximum(self.pairs - 1, 1)) * self.error
         return self.mean - reach, self.mean + reach
 
     def p_above(self, bound: Floats | float) -> Floats:
         """One-sided p-value of "the mean is at most `bound`"; 1 for fewer than two pairs."""
-        return self._tail(self.mean - bound)
-
-    def p_below(self, bound: Floats | float) -> Floats:
-        """One-sided p-value of "the mean is at least `bound`"."""
-        return self._tail(bound - self.mean)
-
-    def _tail(self, beyond: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = beyond / self.error
+            t = (self.mean - bound) / self.error
         p = stats.t.sf(np.nan_to_num(t, nan=-np.inf), np.maximum(self.pairs - 1, 1))
         return np.where(self.pairs >= 2, p, 1.0)
+
+    def p_below(self, bound: Floats | float) -> Floats:
+        """One-sided p-value of "the mean is at least `bound`"; 1 for fewer than two pairs."""
+        return replace(self, mean=-self.mean).p_above(-bound)
 
 
 def moments(d: Floats) -> Moments:
@@ -135,9 +131,8 @@ def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Ove
 
 def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:
     """The cells to measure after the first look: the undecided ones, or all if a general slowdown is in doubt."""
-    undecided = decide(d, margins, alpha).undecided
-    doubtful: Any = overall(d, alpha, threshold).doubtful
-    further: Bools = undecided | np.asarray(doubtful)[..., None]
+    doubtful = np.asarray(overall(d, alpha, threshold).doubtful)
+    further: Bools = decide(d, margins, alpha).undecided | doubtful[..., None]
     return further
 
 

@@ -40,15 +40,15 @@ class OwnFiles:
     """
 
     root: str
-    others: tuple[str, ...]
+    other_roots: tuple[str, ...]
 
     def environment(self, record: Path) -> dict[str, str]:
         """The variable for `own/sitecustomize.py`, which writes the record."""
-        return {"WAN_OWN_FILES": json.dumps([self.root, self.others, str(record)])}
+        return {"WAN_OWN_FILES": json.dumps([self.root, self.other_roots, str(record)])}
 
     def copied(self, path: Path) -> Path:
         """The copy, at its place in this checkout, of a file of another one; any other file itself."""
-        copy = self._place(path)
+        copy = self._in_checkout(path)
         if copy != path:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
@@ -58,7 +58,7 @@ class OwnFiles:
         """Digests of these files as this side has them, by their path in the checkout, or their own if in none."""
         digests = {}
         for file in files:
-            path = self._place(Path(os.path.realpath(file)))
+            path = self._in_checkout(Path(os.path.realpath(file)))
             if path.is_file():
                 name = os.path.relpath(path, self.root) if path.is_relative_to(self.root) else file
                 digests[name] = sha256(path.read_bytes()).hexdigest()[:12]
@@ -86,13 +86,13 @@ class OwnFiles:
 
         return self.code(file for file in files if self._checkout(file) == self.root)
 
-    def _place(self, path: Path) -> Path:
+    def _in_checkout(self, path: Path) -> Path:
         """The place in this checkout of a file of any checkout; any other file itself."""
         top = self._checkout(str(path))
         return path if top is None else Path(self.root, path.relative_to(top))
 
     def _checkout(self, file: str) -> str | None:
-        tops = sorted((self.root, *self.others), key=len, reverse=True)
+        tops = sorted((self.root, *self.other_roots), key=len, reverse=True)
         return next((top for top in tops if file.startswith(f"{top}/")), None)
 
 
@@ -153,8 +153,7 @@ def opened(role: str, source: str, setup: Sequence[str], scratch: Path, out: Pat
     """
     if source.startswith(IMAGE):
         image = source.removeprefix(IMAGE)
-        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"),
-                   same=source)  # fmt: skip
+        yield Side(role, source, assignments=("run.testbed=docker", f"containers.image={image}"), same=source)
         return
     if source == HERE:
         yield _working_tree(role, scratch, out.resolve())
@@ -188,14 +187,14 @@ def _working_tree(role: str, scratch: Path, out: Path) -> Side:
 def _own_files(root: Path, top: Path, scratch: Path) -> OwnFiles:
     """The files of the checkout `root` of the repository at `top`; the others are its worktrees and both sides."""
     listed = git("worktree", "list", "--porcelain", cwd=top).splitlines()
-    others = [Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree ")]
-    others += [scratch / "base", scratch / "head"]
+    roots = [Path(line.removeprefix("worktree ")) for line in listed if line.startswith("worktree ")]
+    roots += [scratch / "base", scratch / "head"]
     own = os.path.realpath(root)
-    return OwnFiles(own, tuple(path for path in map(os.path.realpath, others) if path != own))
+    return OwnFiles(own, tuple(path for path in map(os.path.realpath, roots) if path != own))
 
 
 def working_folder(role: str) -> Side:
-    """The files as they are, with the interpreter that runs this."""
+    """The working folder as it is, with the interpreter that runs this process."""
     here = Path.cwd()
     return Side(role, WORKING, path=(str(here),) if _is_wanbench(here) else (), same=WORKING)
 

@@ -14,6 +14,8 @@ from typing import Any
 from wanbench.harness.errors import EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 from wanbench.harness.plan.cell import Cell
 
+Row = Mapping[str, Any]  # of a run, or of a cell that was not measured yet
+
 
 class Verdict(StrEnum):
     """The verdict on a cell, the worst first."""
@@ -119,10 +121,6 @@ class Report:
         """All judgements, the worst first."""
         return tuple(by_severity([*self.compared, *self.claims]))
 
-    def count(self, verdict: Verdict) -> int:
-        """The number of cells and requirements with this verdict."""
-        return sum(finding.verdict is verdict for finding in self.findings)
-
     @property
     def judged(self) -> tuple[int, int]:
         """The number of cells that were compared, and of requirements that were tested."""
@@ -147,7 +145,7 @@ class Report:
             "experiment": self.experiment,
             "against": self.against,
             "exit_code": exit_code,
-            "counts": {str(verdict): self.count(verdict) for verdict in ORDER},
+            "counts": {str(verdict): sum(f.verdict is verdict for f in self.findings) for verdict in ORDER},
             "cells": [asdict(finding) for finding in self.cells],
             "requirements": [asdict(finding) for finding in self.claims],
             "all_cells": None if self.overall is None else asdict(self.overall),
@@ -156,9 +154,6 @@ class Report:
             "notes": list(self.notes),
             "files": dict(self.files),
         }
-
-
-Row = Mapping[str, Any]
 
 
 def name(row: Row) -> str:

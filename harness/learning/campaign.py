@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from wanbench.harness.errors import CellsFailed, SpecError
 from wanbench.harness.learning.design import BASE, Condition, Design
 from wanbench.harness.learning.recording import Recording, Trajectory, curve
-from wanbench.harness.plan.cell import Cell, TrainingCell
+from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.plan.known import parameter_names
 from wanbench.harness.plan.plan import Plan
-from wanbench.harness.rep.sources import DATA, OURS
+from wanbench.harness.plan.registry import parameter_names
+from wanbench.harness.rep.sources import DATA, OWN_CODE
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.host import ThisHost
@@ -63,7 +63,7 @@ class Campaign:
         tried: list[Trial] = []
         final: list[Trial] = []
         for conditions in ([self.design.base], self.design.conditions):
-            tuned = [trial for each in conditions if each.lr for trial in tuning(self.design, each)]
+            tuned = [trial for condition in conditions if condition.lr for trial in tuning(self.design, condition)]
             self._measure([trial.cell for trial in tuned], tune=True)
             tried += tuned
             final += self._chosen(conditions, tried)
@@ -87,21 +87,22 @@ class Campaign:
             )
 
     def _rows(self) -> dict[tuple[str, int], Row]:
-        found = self.folder.read()
-        return {(row["cell_key"], row["seed"]): row for row in (*found.earlier, *found.rows) if row["status"] == "ok"}
+        content = self.folder.read()
+        return {
+            (row["cell_key"], row["seed"]): row for row in (*content.earlier, *content.rows) if row["status"] == "ok"
+        }
 
     def _chosen(self, conditions: Iterable[Condition], tried: Sequence[Trial]) -> list[Trial]:
         """The trials of every seed, with the rates that tuning found."""
         rows = self._rows()
-        found: list[Trial] = []
+        chosen_trials: list[Trial] = []
         for condition in conditions:
-            of = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
-            rates = {s: of[s] for s in condition.settings or self.design.settings}
+            tuned = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
+            rates = {s: [tuned[s]] for s in condition.settings or self.design.settings}
             if condition.lr_of is not None:
-                rates = {s: Rates(of[condition.lr_of].lr, each.outer_lr) for s, each in rates.items()}
-            chosen = {setting: [each] for setting, each in rates.items()}
-            found += trials(spec_of(self.design), self.design, condition, chosen)
-        return found
+                rates = {s: [Rates(tuned[condition.lr_of].lr, pair.outer_lr)] for s, (pair,) in rates.items()}
+            chosen_trials += trials(spec_of(self.design), self.design, condition, rates)
+        return chosen_trials
 
     def _recorded(self, tried: Sequence[Trial], final: Sequence[Trial], times: Sequence[TrainingCell]) -> Recording:
         rows = self._rows()
@@ -111,14 +112,17 @@ class Campaign:
             row = rows[cell.key, cell.seed]
             step_time_s.setdefault(str(cell.network.name), {})[cell.label] = float(f"{row['step_time_s']:.5g}")
         manifest = self.folder.manifest()
+        trained = [rows[trial.cell.key, trial.cell.seed] for trial in (*tried, *final)]
+        # All trajectories ran the same code, or `verify` refuses them.
+        sources = {name: digest for row in trained for name, digest in (row["sources"] or {}).items()}
         return Recording(
             design=self.design.name,
             about=about(self.design),
             made={
                 **{key: manifest[key] for key in ("versions", "python", "machine", "cpu", "git")},
-                "code": sorted({rows[trial.cell.key, trial.cell.seed]["code"] for trial in (*tried, *final)}),
+                "code": sorted({row["code"] for row in trained}),
                 "data": data_hash(final[0].cell),
-                "sources": self._sources(rows[trial.cell.key, trial.cell.seed] for trial in (*tried, *final)),
+                "sources": {name: digest for name, digest in sources.items() if name not in {OWN_CODE, DATA}},
             },
             tuned=[_tuned(trial, rows[trial.cell.key, trial.cell.seed]) for trial in tried],
             trajectories=[
@@ -128,11 +132,6 @@ class Campaign:
             ],
             step_time_s=step_time_s,
         )
-
-    def _sources(self, rows: Iterable[Row]) -> dict[str, str]:
-        """Digests of the user's code that trained, by name. All trajectories ran the same, or `verify` refuses them."""
-        found = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        return {name: digest for name, digest in found.items() if name not in {OURS, DATA}}
 
     def _trajectory(self, trial: Trial, row: Row, at_end: bool) -> Trajectory:
         rep = self.folder.cell_folder(trial.cell) / f"rep-{row['rep']}"
@@ -191,9 +190,11 @@ def grid(design: Design, condition: Condition, setting: str) -> list[Rates]:
 
 def trials(spec: Spec, design: Design, condition: Condition, chosen: Mapping[str, Iterable[Rates]]) -> Iterator[Trial]:
     """The trials of a condition: each setting with each of its rates. Raises: SpecError."""
-    for setting, rates in chosen.items():
-        for each in rates:
-            yield Trial(setting, condition.name, each, _cell(spec, design, condition, setting, each))
+    return (
+        Trial(setting, condition.name, pair, _cell(spec, design, condition, setting, pair))
+        for setting, rates in chosen.items()
+        for pair in rates
+    )
 
 
 def _cell(spec: Spec, design: Design, condition: Condition, setting: str, rates: Rates) -> TrainingCell:
@@ -217,15 +218,12 @@ def _cell(spec: Spec, design: Design, condition: Condition, setting: str, rates:
     )
     axes: dict[str, Any] = {} if condition.name == BASE else {"condition": condition.name}
     axes |= {"lr": rates.lr} | ({} if rates.outer_lr is None else {"outer": rates.outer_lr})
-    (cell,) = _swept(changed, where)
+    swept = [cell for cell in expand(changed, where, ThisHost()) if not cell.is_baseline]
+    if len(swept) != 1:
+        raise SpecError(f"{where}: expected one combination of parameters, not {len(swept)}; name each setting")
+    cell = swept[0]
+    assert isinstance(cell, TrainingCell)
     return replace(cell, label=setting, axes={"algorithm": setting, "workers": cell.workers, **axes})
-
-
-def _swept(spec: Spec, where: str) -> list[TrainingCell]:
-    cells: list[Cell] = [cell for cell in expand(spec, where, ThisHost()) if not cell.is_baseline]
-    if len(cells) != 1:
-        raise SpecError(f"{where}: expected one combination of parameters, not {len(cells)}; name each setting")
-    return [cell for cell in cells if isinstance(cell, TrainingCell)]
 
 
 def _algorithm(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,11 +258,11 @@ def timed(design: Design) -> list[TrainingCell]:
     """Short cells that measure the simulated step time of every setting on every network of the design."""
     recipe = {key: value for key, value in design.train.items() if key not in {"until", "eval_every"}}
     spec = spec_of(design, tuning=True).override({"train": recipe, "run.window": _TIMED})
-    cells = []
-    for profile, setting in product(design.profiles, design.settings):
-        condition = Condition(name=profile, network={"profile": profile})
-        cells.append(_cell(spec, design, condition, setting, Rates(design.tune.lr[0])))
-    return cells
+    conditions = [Condition(name=profile, network={"profile": profile}) for profile in design.profiles]
+    rates = Rates(design.tune.lr[0])
+    return [
+        _cell(spec, design, condition, setting, rates) for condition, setting in product(conditions, design.settings)
+    ]
 
 
 def best(tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row]) -> dict[str, Rates]:
@@ -272,16 +270,16 @@ def best(tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row]) -> dict[st
 
     A trial that diverged is worse than all others.
     """
-    found: dict[str, tuple[tuple[float, float], Rates]] = {}
+    scores: dict[str, tuple[tuple[float, float], Rates]] = {}
     for trial in tried:
         row = rows[trial.cell.key, trial.cell.seed]
         loss, accuracy = row["final_loss"], row["accuracy"]
         if loss is None or accuracy is None:
             raise SpecError(f"{trial.setting}: the workload {row['workload']} learns nothing, so nothing can be tuned")
         score = (accuracy, -loss) if math.isfinite(loss) else (-math.inf, -math.inf)
-        if trial.setting not in found or score > found[trial.setting][0]:
-            found[trial.setting] = score, trial.rates
-    return {setting: rates for setting, (_, rates) in found.items()}
+        if trial.setting not in scores or score > scores[trial.setting][0]:
+            scores[trial.setting] = score, trial.rates
+    return {setting: rates for setting, (_, rates) in scores.items()}
 
 
 def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, str]]:
@@ -290,10 +288,9 @@ def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, 
     for trial in tried:
         grids.setdefault((trial.condition, trial.setting), set()).add(trial.rates.lr)
     return {
-        place
+        key
         for trial in final
-        if (place := (trial.condition, trial.setting)) in grids
-        and trial.rates.lr in (min(grids[place]), max(grids[place]))
+        if (key := (trial.condition, trial.setting)) in grids and trial.rates.lr in (min(grids[key]), max(grids[key]))
     }
 
 
@@ -302,7 +299,7 @@ def data_hash(cell: TrainingCell) -> str | None:
     if cell.task.data is None:
         return data_digest(cell.task.plain())
     digest = hashlib.sha256()
-    for path in sorted(each for each in Path(cell.task.data).rglob("*") if each.is_file()):
+    for path in sorted(file for file in Path(cell.task.data).rglob("*") if file.is_file()):
         digest.update(path.name.encode() + b"\0")
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

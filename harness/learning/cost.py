@@ -79,8 +79,8 @@ def cost_text(design: Design) -> str:
     """What a design trains: settings, conditions, trajectories and processor time, measured for a moment."""
     counted: list[tuple[str, int, int, float]] = []
     spec = spec_of(design)
-    some = next(tuning(design, design.base))
-    price = measured([some.cell])
+    example = next(tuning(design, design.base))
+    price = measured([example.cell])
     for condition in (design.base, *design.conditions):
         tuned = [trial.cell for trial in tuning(design, condition)] if condition.lr else []
         settings = condition.settings or [*design.settings]

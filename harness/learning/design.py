@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.experiment import Name
 from wanbench.harness.spec.library import read
-from wanbench.harness.spec.refusals import explained
+from wanbench.harness.spec.refusals import validated
 from wanbench.harness.spec.tables import Table
 from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import parse_toml
@@ -21,7 +21,7 @@ REFERENCE = "ssgd"  # what every method is compared with
 DESIGNS = Path(__file__).parent / "designs"  # those that ship with the package
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=40)]
-Rates = Annotated[list[float], Field(min_length=1)]
+Grid = Annotated[list[float], Field(min_length=1)]
 
 
 class Condition(Table):
@@ -41,7 +41,7 @@ class Condition(Table):
     train: dict[str, Any] = Field(default={})
     network: dict[str, Any] = Field(default={})
     without: list[str] = Field(default=[])
-    lr: Rates | None = None
+    lr: Grid | None = None
     lr_of: str | None = None
 
     @model_validator(mode="after")
@@ -59,8 +59,8 @@ class Tuning(Table):
         seed: of the trajectories that are only compared with each other; none of the recorded seeds.
     """
 
-    lr: Rates
-    outer_lr: Rates = Field(default=[])
+    lr: Grid
+    outer_lr: Grid = Field(default=[])
     seed: int = Field(default=0, ge=0)
 
 
@@ -95,8 +95,7 @@ class Design(Table):
         if BASE in names or len(set(names)) < len(names):
             raise ValueError(f"conditions: expected different names, and not {BASE!r}")
         for condition in self.conditions:
-            named = [*condition.settings, *filter(None, [condition.lr_of])]
-            for setting in named:
+            for setting in (*condition.settings, *filter(None, [condition.lr_of])):
                 if setting not in self.settings:
                     raise ValueError(f"conditions.{condition.name}: no setting {setting!r}")
         if self.seed <= self.tune.seed < self.seed + self.seeds:
@@ -135,10 +134,7 @@ def load(source: str) -> Design:
 
 def parse(data: Mapping[str, Any], where: str) -> Design:
     """A design from plain data. Raises: SpecError."""
-    try:
-        return Design.model_validate(dict(data))
-    except ValidationError as error:
-        raise SpecError("\n".join(explained(error, Design, data, where))) from None
+    return validated(Design, dict(data), where)
 
 
 def narrowed(design: Design, only: Mapping[str, set[str]]) -> Design:
@@ -147,20 +143,20 @@ def narrowed(design: Design, only: Mapping[str, set[str]]) -> Design:
     The setting whose learning rate others take is tuned too, and so is the reference, because the others are compared
     with it.
     """
-    known = {"setting": [*design.settings], "condition": [BASE, *(each.name for each in design.conditions)]}
+    names = {"setting": [*design.settings], "condition": [BASE, *(condition.name for condition in design.conditions)]}
     for key, values in only.items():
-        if key not in known:
+        if key not in names:
             raise SpecError(f"--only {key}=...: expected setting=NAME or condition=NAME")
         for value in values:
-            if value not in known[key]:
-                near = did_you_mean(value, known[key], f"try {', '.join(known[key])}")
+            if value not in names[key]:
+                near = did_you_mean(value, names[key], f"try {', '.join(names[key])}")
                 raise SpecError(f"--only {key}={value}: not in the design {design.name}{near}")
-    wanted = only.get("setting", set(design.settings))
-    settings = {k: v for k, v in design.settings.items() if k in wanted | {REFERENCE}}
+    selected = only.get("setting", set(design.settings))
+    settings = {k: v for k, v in design.settings.items() if k in selected | {REFERENCE}}
     conditions = [
-        each.model_copy(update={"settings": [s for s in each.settings or design.settings if s in settings]})
-        for each in design.conditions
-        if each.name in only.get("condition", known["condition"])
+        condition.model_copy(update={"settings": [s for s in condition.settings or design.settings if s in settings]})
+        for condition in design.conditions
+        if condition.name in only.get("condition", names["condition"])
     ]
-    kept = [each for each in conditions if each.settings and each.lr_of in {None, *settings}]
+    kept = [condition for condition in conditions if condition.settings and condition.lr_of in {None, *settings}]
     return design.model_copy(update={"settings": settings, "conditions": kept})

@@ -69,10 +69,10 @@ class Recording:
     @cached_property
     def by_setting(self) -> dict[tuple[str, str], dict[int, Trajectory]]:
         """The trajectories by (condition, setting), then by seed."""
-        found: dict[tuple[str, str], dict[int, Trajectory]] = {}
-        for one in self.trajectories:
-            found.setdefault((one.condition, one.setting), {})[one.seed] = one
-        return found
+        by_setting: dict[tuple[str, str], dict[int, Trajectory]] = {}
+        for trajectory in self.trajectories:
+            by_setting.setdefault((trajectory.condition, trajectory.setting), {})[trajectory.seed] = trajectory
+        return by_setting
 
     def reference_of(self, condition: str) -> dict[int, Trajectory] | None:
         """What the settings of a condition are compared with; on another network, that is the reference of the base."""
@@ -95,7 +95,7 @@ def read(path: Path) -> Recording:
         data = json.loads(gzip.decompress(path.read_bytes()))
         if data.pop("schema") != _SCHEMA:
             raise ValueError("another schema")
-        data["trajectories"] = [Trajectory(**each) for each in data["trajectories"]]
+        data["trajectories"] = [Trajectory(**entry) for entry in data["trajectories"]]
         return Recording(**data)
     except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise SpecError(f"{path}: not a recording of a design: {error}; run `wanbench learn` again") from None
@@ -160,13 +160,13 @@ def extended(old: Recording, new: Recording, about: dict[str, Any]) -> Recording
             "the old ones; record the whole design, without --only"
         )
     trained = new.by_setting.keys()
-    tuned = {(each["condition"], each["setting"]) for each in new.tuned}
+    tuned = {(entry["condition"], entry["setting"]) for entry in new.tuned}
     return replace(
         new,
         about=about,
         made={**new.made, "code": sorted({*old.made["code"], *new.made["code"]})},
-        tuned=[each for each in old.tuned if (each["condition"], each["setting"]) not in tuned] + [*new.tuned],
-        trajectories=[each for each in old.trajectories if (each.condition, each.setting) not in trained]
+        tuned=[entry for entry in old.tuned if (entry["condition"], entry["setting"]) not in tuned] + [*new.tuned],
+        trajectories=[entry for entry in old.trajectories if (entry.condition, entry.setting) not in trained]
         + [*new.trajectories],
         step_time_s={
             profile: {**old.step_time_s.get(profile, {}), **new.step_time_s.get(profile, {})}

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.paired import PairedDifference, paired_difference, unequal_steps
+from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
 from wanbench.harness.learning.design import BASE, REFERENCE
 from wanbench.harness.learning.recording import Recording, Trajectory
 from wanbench.harness.results.target import value_at
-from wanbench.harness.show.grid import aligned
+from wanbench.harness.show.grid import aligned, markdown
 
 
 def lines(recordings: Iterable[Recording]) -> list[dict[str, Any]]:
@@ -23,7 +23,6 @@ def lines(recordings: Iterable[Recording]) -> list[dict[str, Any]]:
 def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
     seeds = recording.by_setting[condition, setting]
     first = next(iter(seeds.values()))
-    mine = final_accuracies(seeds.values())
     reference = recording.reference_of(condition)
     against = why_not = None
     if reference is not None and setting != REFERENCE:
@@ -39,46 +38,45 @@ def _line(recording: Recording, condition: str, setting: str) -> dict[str, Any]:
         "outer_lr": first.outer_lr,
         "lr_at_end_of_grid": first.at_end,
         "seeds": len(seeds),
-        "diverged": sum(one.diverged for one in seeds.values()),
-        "steps": max(one.steps[-1] for one in seeds.values()),
-        **_interval("accuracy", mean_of(mine)),
+        "diverged": sum(trajectory.diverged for trajectory in seeds.values()),
+        "steps": max(trajectory.steps[-1] for trajectory in seeds.values()),
+        **_interval("accuracy", mean_of(final_accuracies(seeds.values()))),
         **_interval("difference", against),
         "not_compared": why_not,
     }
 
 
-def difference(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> PairedDifference | None:
+def difference(seeds: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> MeanInterval | None:
     """The final accuracy minus that of the reference over equal seeds; None after unequal numbers of steps."""
-    if _unequal(mine, reference) is not None:
+    if _unequal(seeds, reference) is not None:
         return None
-    return paired_difference(final_accuracies(mine.values()), final_accuracies(reference.values()))
+    return paired_difference(final_accuracies(seeds.values()), final_accuracies(reference.values()))
 
 
-def _unequal(mine: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> str | None:
-    steps, theirs = (max(one.steps[-1] for one in seeds.values()) for seeds in (mine, reference))
-    return unequal_steps(steps, theirs)
+def _unequal(own: Mapping[int, Trajectory], reference: Mapping[int, Trajectory]) -> str | None:
+    steps, reference_steps = (max(trajectory.steps[-1] for trajectory in seeds.values()) for seeds in (own, reference))
+    return unequal_steps(steps, reference_steps)
 
 
 def final_accuracies(trajectories: Iterable[Trajectory]) -> dict[int, float]:
     """The accuracy after the last step by seed. One that diverged has what was measured: usually that of a guess."""
-    return {one.seed: value for one in trajectories if (value := one.accuracy[-1]) is not None}
+    return {trajectory.seed: value for trajectory in trajectories if (value := trajectory.accuracy[-1]) is not None}
 
 
-def mean_of(values: dict[int, float]) -> PairedDifference | None:
+def mean_of(values: dict[int, float]) -> MeanInterval | None:
     """The mean over the seeds with its interval."""
     return paired_difference(values, dict.fromkeys(values, 0.0))
 
 
-def _interval(name: str, found: PairedDifference | None) -> dict[str, float | None]:
-    if found is None:
+def _interval(name: str, difference: MeanInterval | None) -> dict[str, float | None]:
+    if difference is None:
         return dict.fromkeys((name, f"{name}_low", f"{name}_high"))
-    ends = [round(end, 5) if math.isfinite(end) else None for end in (found.low, found.high)]
-    return {name: round(found.mean, 5), f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    ends = [round(end, 5) if math.isfinite(end) else None for end in (difference.low, difference.high)]
+    return {name: round(difference.mean, 5), f"{name}_low": ends[0], f"{name}_high": ends[1]}
 
 
 def text(recordings: Sequence[Recording]) -> str:
     """The lines as a table."""
-    found = lines(recordings)
     body = [
         [
             line["setting"],
@@ -91,7 +89,7 @@ def text(recordings: Sequence[Recording]) -> str:
             line["not_compared"]
             or (f"{line['diverged']} of {line['seeds']} seeds diverged" if line["diverged"] else ""),
         ]
-        for line in found
+        for line in lines(recordings)
     ]
     header = ["setting", "design", "condition", "lr", "outer lr", "accuracy %", f"points from {REFERENCE}", ""]
     note = "+- is the 95 % interval over paired seeds. * The best learning rate is an end of its grid."
@@ -108,8 +106,7 @@ def percent(mean: float | None, high: float | None, *, signed: bool = False) -> 
 
 def tables(recording: Recording) -> str:
     """Two tables: every setting of the base at equal steps and at equal time, and all under the other conditions."""
-    found = [_of_base(recording), _of_conditions(recording)]
-    return "\n\n".join(filter(None, found))
+    return "\n\n".join(filter(None, (_of_base(recording), _of_conditions(recording))))
 
 
 def _of_base(recording: Recording) -> str:
@@ -138,27 +135,27 @@ def _of_base(recording: Recording) -> str:
                 ),
             ]
         )
-    return _markdown(header, body)
+    return markdown(header, body, marked=True).rstrip("\n")
 
 
 def _on(recording: Recording, profile: str, setting: str) -> list[Trajectory]:
-    found = recording.by_setting
-    return [*(found.get((profile, setting)) or found[BASE, setting]).values()]
+    seeds = recording.by_setting.get((profile, setting)) or recording.by_setting[BASE, setting]
+    return [*seeds.values()]
 
 
 def _of_conditions(recording: Recording) -> str:
     """The accuracy of ssgd, and of the others the points from it, under every condition but the networks."""
-    found = {(line["condition"], line["setting"]): line for line in lines([recording])}
+    by_key = {(line["condition"], line["setting"]): line for line in lines([recording])}
     networks = recording.about.get("profiles", [])
-    conditions = [name for name in dict.fromkeys(name for name, _ in found) if name not in {BASE, *networks}]
+    conditions = [name for name in dict.fromkeys(name for name, _ in by_key) if name not in {BASE, *networks}]
     if not conditions:
         return ""
-    settings = dict.fromkeys(setting for condition, setting in found if condition in conditions)
+    settings = dict.fromkeys(setting for condition, setting in by_key if condition in conditions)
     body = [
-        [f"`{setting}`", *(_against(found.get((condition, setting))) for condition in conditions)]
+        [f"`{setting}`", *(_against(by_key.get((condition, setting))) for condition in conditions)]
         for setting in settings
     ]
-    return _markdown(["setting", *conditions], body)
+    return markdown(["setting", *conditions], body, marked=True).rstrip("\n")
 
 
 def _against(line: Mapping[str, Any] | None) -> str:
@@ -172,7 +169,7 @@ def _against(line: Mapping[str, Any] | None) -> str:
 def _budget_s(recording: Recording, profile: str) -> float:
     times = recording.step_time_s[profile]
     return min(
-        times[setting] * max(one.steps[-1] for one in seeds.values())
+        times[setting] * max(trajectory.steps[-1] for trajectory in seeds.values())
         for (condition, setting), seeds in recording.by_setting.items()
         if condition == BASE and setting in times
     )
@@ -182,13 +179,8 @@ def _at_time(seeds: Sequence[Trajectory], seconds: float, step_time_s: float | N
     """The accuracy that a setting has reached by then, and its steps; "-" before its first evaluation."""
     if step_time_s is None:
         return "-"
-    step = min(seconds / step_time_s, max(one.steps[-1] for one in seeds))  # the fastest ends exactly then
-    found = {one.seed: value for one in seeds if (value := value_at(one.steps, one.accuracy, step)) is not None}
-    mean = mean_of(found) if len(found) == len(seeds) else None
-    reached = percent(mean.mean, mean.high if len(found) > 2 else None) if mean is not None else "-"
+    step = min(seconds / step_time_s, max(seed.steps[-1] for seed in seeds))  # the fastest ends exactly then
+    values = {seed.seed: value for seed in seeds if (value := value_at(seed.steps, seed.accuracy, step)) is not None}
+    mean = mean_of(values) if len(values) == len(seeds) else None
+    reached = percent(mean.mean, mean.high if len(values) > 2 else None) if mean is not None else "-"
     return f"{reached} ({step:.0f} steps)"
-
-
-def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    rows = [header, ["---"] * len(header), *([entry.replace("|", "\\|") for entry in line] for line in body)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -48,7 +48,7 @@ def read_report(text: str) -> Report | None:
     with as_report():
         documents = list(_documents(_NOT_A_NUMBER.sub(r"\1NaN", text)))
         events = [(document["event"], document["data"]) for document in documents if "event" in document]
-        whole = [each for each in documents if "event" not in each]  # or the last of a stream
+        whole = [document for document in documents if "event" not in document]  # or the last of a stream
         if len(whole) > 1 or sum(event == "start" for event, _ in events) > 1:
             raise ValueError("two reports of iperf3; expected one, so give each its own file")
         data = {"intervals": [interval for event, interval in events if event == "interval"], **dict(events)}
@@ -131,8 +131,8 @@ def intervals(report: Report) -> Iterator[tuple[float, float, Mapping[str, float
     """
     with as_report():
         kept = [interval for interval in report.intervals if not interval["sum"].get("omitted")]
-        for count, each in enumerate(kept, 1):
-            total = each["sum"]
+        for count, interval in enumerate(kept, 1):
+            total = interval["sum"]
             if "packets" in total and "lost_percent" not in total:
                 raise ValueError("UDP as it was sent, not as it arrived; record with `iperf3 -u -R`")
             keys = ("start", "end", "bits_per_second")
@@ -140,7 +140,7 @@ def intervals(report: Report) -> Iterator[tuple[float, float, Mapping[str, float
             values = {"rate_mbps": bps / 1e6}
             if "lost_percent" in total and total.get("packets", 1):  # of no packet nothing is known
                 values["loss_pct"] = number(f"interval {count}: lost_percent", total["lost_percent"])
-            rtts = [number(f"interval {count}: rtt", flow["rtt"]) for flow in each["streams"] if flow.get("rtt")]
+            rtts = [number(f"interval {count}: rtt", flow["rtt"]) for flow in interval["streams"] if flow.get("rtt")]
             if rtts:
                 values["rtt_ms"] = statistics.median(rtts) / 1000
             first_s = float(kept[0]["sum"]["start"])

@@ -160,7 +160,7 @@ def _round_trips(pair: Pair, paths: Mapping[Pair, Sequence[Reading]]) -> list[Re
     """The pings in the other direction, if this one has none: a round trip is the same from both ends."""
     if any(reading.rtt_ms is not None for reading in paths[pair]):
         return []
-    return [each for each in paths.get(pair[::-1], ()) if each.rtt_ms is not None]
+    return [reading for reading in paths.get(pair[::-1], ()) if reading.rtt_ms is not None]
 
 
 def _ways(pair: Pair, readings: Sequence[Reading]) -> Iterator[tuple[Pair, list[Reading]]]:
@@ -173,23 +173,23 @@ def _ways(pair: Pair, readings: Sequence[Reading]) -> Iterator[tuple[Pair, list[
         yield way, [reading for reading in readings if reading.rate_mbps is None or reading.back is back]
 
 
-def _notes(site: str, found: Iterable[AtOnce], stated: Mapping[str, Rate]) -> Iterator[str]:
-    for link in found:
+def _notes(site: str, links: Iterable[AtOnce], stated: Mapping[str, Rate]) -> Iterator[str]:
+    for link in links:
         if link.key in stated:
             yield f"{site}, {link.key}: the rate is stated; {link.summary}."
         elif not link.shared:
             yield f"{site}, {link.key}: no shared link was seen; {link.summary}."
 
 
-def _site(site: str, stated: Mapping[str, Rate], found: Iterable[AtOnce], sources: dict[str, str]) -> str:
+def _site(site: str, stated: Mapping[str, Rate], links: Iterable[AtOnce], sources: dict[str, str]) -> str:
     cells = [f"name = {toml_text.value(site)}", *(f'{key} = "{rate}"' for key, rate in stated.items())]
-    for link in found:
+    for link in links:
         if link.shared and link.key not in stated:
             cells += _measured(link.key, f"{link.rate_mbps:g}Mbit", link.summary, sources)
     return f"  {{ {', '.join(cells)} }},"
 
 
-def _path(pair: Pair, found: Sequence[Reading], sources: dict[str, str]) -> str:
+def _path(pair: Pair, readings: Sequence[Reading], sources: dict[str, str]) -> str:
     cells = [f"src = {toml_text.value(pair[0])}", f"dst = {toml_text.value(pair[1])}"]
     for key, attribute, unit in (
         ("rtt", "rtt_ms", "ms"),
@@ -197,7 +197,7 @@ def _path(pair: Pair, found: Sequence[Reading], sources: dict[str, str]) -> str:
         ("loss", "loss_pct", "%"),
         ("rate", "rate_mbps", "Mbit"),
     ):
-        measured = [reading for reading in found if getattr(reading, attribute) is not None]
+        measured = [reading for reading in readings if getattr(reading, attribute) is not None]
         last = measured[-1] if measured else None
         if last is not None and (key != "loss" or last.loss_pct):  # no lost ping is only an upper bound
             cells += _measured(key, f"{getattr(last, attribute):g}{unit}", last.source, sources)
@@ -257,7 +257,9 @@ def _sums(where: str, key: str, alone: Mapping[str, Reading], at_once: Mapping[s
     begins = [reading.begun_s for reading in at_once.values()]
     if (apart := max(begins) - min(begins)) > _APART_S:
         raise SpecError(f"{where}: the measurements at once began {apart} s apart; expected {_APART_S} s at most")
-    rate, alone_rate = (sum(each.rate_mbps or 0 for each in readings) for readings in (at_once.values(), each_alone))
+    rate, alone_rate = (
+        sum(reading.rate_mbps or 0 for reading in readings) for readings in (at_once.values(), each_alone)
+    )
     sources = "; ".join(reading.source for reading in at_once.values())
     summary = f"{len(at_once)} paths reached {rate:g} Mbit/s at once and {alone_rate:g} Mbit/s alone ({sources})"
     return AtOnce(key, rate, rate < _CLEARLY_SLOWER * alone_rate, summary)

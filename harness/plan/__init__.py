@@ -5,7 +5,7 @@ Layout
     expand.py      from a spec to the cells of its sweep, each with the one-worker cell that it is divided by
     cell.py        Cell: one point of a sweep, and its identity; network.py: its network
     repetition.py  one measured execution of a cell, resolved: its network, schedule, jobs and limits
-    known.py       what is known of an algorithm or a workload; asks users' code in a process of its own
+    registry.py    algorithms and workloads as a plan knows them; asks users' code in a process of its own
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the values of `auto`; the largest payload scale at which it keeps up
     law.py         the step-time law; staleness.py: what stragglers cost delayed methods

@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
-from wanbench.harness.plan import known, repetition
+from wanbench.harness.plan import registry, repetition
 from wanbench.harness.plan.conditions import effective_conditions, why_unknown
-from wanbench.harness.plan.known import workload_identity, workload_of
 from wanbench.harness.plan.law import (
     Collective,
     PredictInputs,
     all_reduce_time,
     fill_steps,
-    gloo_rounds,
     one_shot_bytes,
     predict,
     rep_duration_s,
+    round_trips,
     sent_bytes,
     window_steps,
 )
 from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.pacing import paces
+from wanbench.harness.plan.registry import workload_identity, workload_of
 from wanbench.harness.plan.repetition import (
     DEFAULT_WARMUP,
     GUESSED_STEP_S,
@@ -60,7 +60,7 @@ from wanbench.harness.spec.tables import (
     count,
 )
 from wanbench.harness.timeline.changes import Change, described, planned_outage_s
-from wanbench.netprofiles import Delay, Profile
+from wanbench.netprofiles import Delay, Profile, place
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
@@ -121,18 +121,14 @@ class Cell:
 
     @abstractmethod
     def _own_identity(self) -> Mapping[str, Any]:
-        """The fields that this type of cell adds to the identity."""
-
-    def _changed_params(self) -> dict[str, Any]:
-        """The parameters that differ from their default."""
-        return dict(self.params)
+        """The fields of the identity that this type of cell adds or replaces."""
 
     def identity(self) -> dict[str, Any]:
         """Plain data: everything that influences the measurement, except empty fields and defaults."""
         fields = {
             "label": self.label,
             "kind": self.kind,
-            "params": self._changed_params(),
+            "params": dict(self.params),
             "workers": self.workers,
             "seed": None if self.seed == _DEFAULT_SEED else self.seed,
             "testbed": self.testbed,
@@ -250,7 +246,7 @@ class Cell:
     @cached_property
     def placement(self) -> tuple[str, ...]:
         """The site of each rank. Raises: PlacementError."""
-        return self.network.placement(self.profile, self.workers)
+        return place(self.profile, self.workers, self.network.table.place)
 
     @property
     def emulated_network(self) -> EmulatedNetwork:
@@ -269,7 +265,6 @@ class Cell:
 
     @property
     def tcp(self) -> TcpTable:
-        """The TCP settings of the workers."""
         return self.network.table.tcp
 
     @cached_property
@@ -300,6 +295,7 @@ class TrainingCell(Cell):
 
     def _own_identity(self) -> Mapping[str, Any]:
         return {
+            "params": dict(self.algorithm().changed),
             "workload": workload_identity(self.task, self.train, self.step_times),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
@@ -307,9 +303,6 @@ class TrainingCell(Cell):
             "failures": self.failures.identity(),
             "window": None if self.asked_window == _DEFAULT_WINDOW else self.asked_window,
         }
-
-    def _changed_params(self) -> dict[str, Any]:
-        return dict(self.algorithm().changed)
 
     @property
     def collective(self) -> Collective:
@@ -340,9 +333,8 @@ class TrainingCell(Cell):
         same_s = self.workload.step_time_s or 0.0
         return tuple(time.seconds for time in self.step_times) or (same_s,) * self.workers
 
-    def algorithm(self) -> known.KnownAlgorithm:
-        """Describe the algorithm."""
-        return known.algorithm(self.kind, self.params)
+    def algorithm(self) -> registry.AlgorithmInfo:
+        return registry.algorithm(self.kind, self.params)
 
     @cached_property
     def messages_per_sync(self) -> int:
@@ -368,7 +360,7 @@ class TrainingCell(Cell):
         """The numbers that the step-time law reads. Raises: PredictError."""
         workload, algorithm = self.workload, self.algorithm()
         sites = [self.placement[rank] for rank in self.ring]
-        rtt_s, rate = effective_conditions(self.profile, sites, self.workers, self.collective)
+        rtt_s, rate = effective_conditions(self.profile, sites, self.collective)
         payload_rate = None if rate is None else rate * PAYLOAD_SHARE
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
@@ -407,7 +399,7 @@ class TrainingCell(Cell):
         if compressor is not None and compressor.ns_per_byte:
             return "compression takes time"
         idle = self.tcp.slow_start_after_idle
-        return why_unknown(self.law_inputs, self.profile, self.placement[: self.workers], slow_start_after_idle=idle)
+        return why_unknown(self.law_inputs, self.profile, self.placement, slow_start_after_idle=idle)
 
     @property
     def predicted_step_time_s(self) -> float | None:
@@ -423,8 +415,8 @@ class TrainingCell(Cell):
         """Identity of the same cell without losses of workers; None if it has none."""
         if not self.loses_workers:
             return None
-        others = tuple(entry for entry in self.timeline if "kill" not in entry)
-        return replace(self, timeline=others, failures=FailuresTable()).key
+        timeline = tuple(entry for entry in self.timeline if "kill" not in entry)
+        return replace(self, timeline=timeline, failures=FailuresTable()).key
 
     @cached_property
     def window_begin(self) -> int:
@@ -505,22 +497,18 @@ class TrainingCell(Cell):
             messages = [nbytes for nbytes, _ in inputs.buckets]
         sent = self.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
         per_byte = self._cpu_s_per_byte()
+        # From the messages of a step to the next; workers that differ may not wait for each other.
+        alone = inputs.step_times_s and self.algorithm().promises.goes_on
+        step_time_s = inputs.base_step_time_s if alone else predict(inputs).step_time_s
         computing = self.workers * (_CPU_SHARE_PER_WORKER + (0.5 if self.workload.learns else 0.0))
         computing += self.compressing_cpus
         return Load(
             seconds,
-            cpus=computing + per_byte * sent / self._pace_s,
+            cpus=computing + per_byte * sent / step_time_s,
             memory_bytes=memory,
             peak_cpus=computing + per_byte * self.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
             emulated=True,
         )
-
-    @property
-    def _pace_s(self) -> float:
-        """The mean time from the messages of a step to the next; workers that differ may not wait for each other."""
-        inputs = self.law_inputs
-        alone = inputs.step_times_s and self.algorithm().promises.goes_on
-        return inputs.base_step_time_s if alone else predict(inputs).step_time_s
 
     @property
     def compressing_cpus(self) -> float:
@@ -598,14 +586,11 @@ class TrainingCell(Cell):
     @property
     def _simulated_hops_s(self) -> float:
         """Processor seconds for the hops of a ring and the rounds of gloo, which are simulated one after another."""
-        if self.workers == 1:
+        if self.workers == 1 or self.collective not in ("ring", "gloo"):
             return 0.0
         operations = self.messages_per_sync * (WARM_ROUNDS + self.steps / self.algorithm().period_steps)
-        if self.comm.collective == "ring":
-            return _SIMULATED_S_PER_HOP * 2 * (self.workers - 1) * operations
-        if self.comm.collective == "gloo":
-            return _SIMULATED_S_PER_HOP * 2 * gloo_rounds(self.workers, self.message_bytes) * operations
-        return 0.0
+        hops = 2 * round_trips(self.collective, self.workers, self.message_bytes)
+        return _SIMULATED_S_PER_HOP * hops * operations
 
 
 def _room(network: EmulatedNetwork) -> float:
@@ -671,7 +656,6 @@ class CommandCell(Cell, Command):
         return repetition.command(self, rep)
 
     def columns(self, rep: int) -> dict[str, Any]:
-        """As `Cell`. Messages of a program are not scaled."""
         return {
             **super().columns(rep),
             "collective": self.collective,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork, build
+from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
-from wanbench.harness.plan.law import PredictError
 from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.schedule import Schedule
+from wanbench.harness.timeline.schedule import Schedule, schedule_for_program
 from wanbench.netprofiles import PlacementError
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
@@ -20,19 +20,17 @@ from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configur
 
 _SIMULATED_TCP = ("reno", "cubic", "bbr")
 
-_REAL_COMPUTE = '{}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"'
-
 
 def check(cell: Cell, spec: Spec, where: str) -> None:
     """Refuse a cell that cannot run, before anything starts. Raises: SpecError."""
     check_network(cell, spec, where)
     if not isinstance(cell, TrainingCell):
-        _check_timeline(cell, where)
+        schedule_for_program(cell.changes, cell.emulated_network, cell.profile, where)
         return
     try:
         _ = cell.law_inputs
-    except (ValueError, PredictError) as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+    except ValueError as error:  # also PredictError
+        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
     _check_timeline(cell, where)
     if cell.failures.mtbf != "none":
         _check_kill(cell, f"{where}: failures.mtbf")
@@ -51,7 +49,7 @@ def _check_algorithm(cell: TrainingCell, where: str) -> None:
     try:
         cell.algorithm().check(setting)
     except AlgorithmError as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
 
 
 def setting_of(cell: TrainingCell) -> Setting:
@@ -70,30 +68,25 @@ def setting_of(cell: TrainingCell) -> Setting:
     )
 
 
-def _check_timeline(cell: Cell, where: str) -> None:
+def _check_timeline(cell: TrainingCell, where: str) -> None:
     """Check that each change names an existing place and happens while this cell runs."""
     if not cell.changes:
         return
     for index, change in enumerate(cell.changes):
-        entry = f"{where}: timeline.{index}"
-        if isinstance(cell, TrainingCell):
-            _check_training_change(cell, change, entry)
-        else:
-            _check_command_change(change, entry)
-    network = build(cell.profile, cell.placement)
+        _check_change(cell, change, f"{where}: timeline.{index}")
     try:
-        Schedule(cell.changes, network, cell.profile, cell.rate_scale).check()
+        Schedule(cell.changes, cell.emulated_network, cell.profile, cell.rate_scale).check()
     except TimelineError as error:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _check_training_change(cell: TrainingCell, change: Change, entry: str) -> None:
+def _check_change(cell: TrainingCell, change: Change, entry: str) -> None:
     if change.at_step is not None and change.at_step >= cell.steps:
         raise SpecError(
-            f"{entry}.at: {_at(cell)} has {cell.steps} steps; expected an earlier step, or a larger run.window"
+            f"{entry}.at: {_at(cell.axes)} has {cell.steps} steps; expected an earlier step, or a larger run.window"
         )
     if change.kind == "slow" and cell.workload.step_time_s is None:
-        raise SpecError(_REAL_COMPUTE.format(entry))
+        raise SpecError(f'{entry}.slow: real compute cannot be slowed; set workload.step_time, such as "300ms"')
     if change.kind == "kill":
         _check_kill(cell, f"{entry}.kill")
 
@@ -107,15 +100,8 @@ def _check_kill(cell: TrainingCell, key: str) -> None:
         raise SpecError(f"{key}: {cell.kind!r} sends datagrams, whose group cannot be formed again; remove it")
 
 
-def _check_command_change(change: Change, entry: str) -> None:
-    if change.at_step is not None:
-        raise SpecError(f'{entry}.at: wanbench does not see the steps of a command; expected a time, such as "5s"')
-    if change.kind == "slow":
-        raise SpecError(_REAL_COMPUTE.format(entry))
-
-
-def _at(cell: Cell) -> str:
-    return ", ".join(f"{key}={value}" for key, value in cell.axes.items())
+def _at(axes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in axes.items())
 
 
 def check_network(cell: Cell, spec: Spec, where: str) -> None:
@@ -126,7 +112,7 @@ def check_network(cell: Cell, spec: Spec, where: str) -> None:
     except PlacementError as error:
         raise SpecError(f"{where}: network.place: {error}") from None
     except ValueError as error:
-        raise SpecError(f"{where}: {_at(cell)}: {error}") from None
+        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:
@@ -155,9 +141,9 @@ def _check_simulated(cell: TrainingCell, where: str) -> None:
     }
     if not names:
         return
-    network = build(cell.profile, cell.placement)
+    network = cell.emulated_network
     _refuse_impairments(network, names, f"{where}: network")
-    for index, changed in Schedule(cell.changes, network, cell.profile, cell.rate_scale).alone():
+    for index, changed in Schedule(cell.changes, network, cell.profile, cell.rate_scale).networks_alone():
         _refuse_impairments(changed, names, f"{where}: timeline.{index}")
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
-from wanbench.harness.plan.known import workload_of
 from wanbench.harness.plan.law import COLLECTIVES, GLOO_OPERATIONS_PER_CHANNEL, Collective, predict
+from wanbench.harness.plan.registry import workload_of
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.compute.optim import OptimizerError
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import permutations
 
 from wanbench.harness.emulators.plan import buffer_that_holds
 from wanbench.harness.plan.law import (
     GLOO_SEGMENT_BYTES,
     Collective,
-    PredictError,
     PredictInputs,
     predict,
     round_trips,
@@ -36,7 +36,7 @@ _MILD, _WORSE = 0.5, 1.2
 
 
 def effective_conditions(
-    profile: Profile, placement: Sequence[str], workers: int, collective: Collective = "direct"
+    profile: Profile, ranks: Sequence[str], collective: Collective = "direct"
 ) -> tuple[float, float | None]:
     """Return (rtt_s, rate_bytes_per_s or None for unlimited), which represent a whole profile in the law.
 
@@ -45,47 +45,37 @@ def effective_conditions(
 
     Args:
         profile: sites and directed paths.
-        placement: site of each rank, at least `workers` long; for `ring`, in the order of the ring.
-        workers: N; the first N ranks take part.
+        ranks: the site of each rank; for `ring`, in the order of the ring.
         collective: `direct` uses every pair of workers, `hierarchical` one worker of each site, gloo and `ring` the
             neighbours of the ring (rank i to i+1).
     """
-    ranks = list(placement[:workers])
-    if len(ranks) != workers:
-        raise PredictError(f"placement: expected a site for each of {workers} workers, got {len(ranks)}")
-    if workers == 1:
+    if len(ranks) == 1:
         return 0.0, None
-    if collective == "gloo":
-        return _gloo_conditions(profile, ranks)
-    if collective == "ring":
-        return _ring_conditions(profile, ranks)
+    if collective in ("gloo", "ring"):
+        return _ring_conditions(profile, ranks, collective)
     if collective == "hierarchical":
         return _hierarchical_conditions(profile, ranks)
     return _direct_conditions(profile, ranks)
 
 
-def _ring_conditions(profile: Profile, ring: Sequence[str]) -> tuple[float, float | None]:
-    """Two mean hops: a worker behind a slow hop is late each time, and so the hops that follow seem shorter."""
-    hops = Counter(zip(ring, [*ring[1:], ring[0]], strict=True))
-    turn_s = sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items())
-    return 2 * turn_s / len(ring), _tightest(_shared(profile, hops))
+def _ring_conditions(profile: Profile, ring: Sequence[str], collective: Collective) -> tuple[float, float | None]:
+    """Of gloo, the slowest round trip of neighbours. Of `ring`, two mean hops.
 
-
-@dataclass(frozen=True, slots=True)
-class Unlike:
-    """How much the hops of a collective differ.
-
-    Attributes:
-        rtts: the shortest round trip, as a share of the longest. rates: the highest rate per worker, as a multiple of
-            the lowest.
+    In `ring`, a worker behind a slow hop is late each time, and so the hops that follow seem shorter.
     """
+    hops = Counter(zip(ring, [*ring[1:], ring[0]], strict=True))
+    if collective == "gloo":
+        rtt_s = max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
+    else:
+        rtt_s = 2 * sum(one_way_s(profile, a, b) * count for (a, b), count in hops.items()) / len(ring)
+    return rtt_s, _tightest(_shared(profile, hops))
 
-    rtts: float
-    rates: float
 
-
-def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Unlike | None:
+def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> tuple[float, float] | None:
     """How much the hops that a collective takes differ; None if they are alike. Hops inside sites have no rate.
+
+    Returns the shortest round trip as a share of the longest, and the highest rate per worker as a multiple of the
+    lowest.
 
     Args:
         ranks: the site of each rank.
@@ -97,18 +87,19 @@ def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> Un
         hops = set(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
     else:
         sites = _representatives(profile, counts)
-        hops = {(a, b) for a in sites for b in sites if a != b}
+        hops = set(permutations(sites, 2))
     rtts = {one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops}
-    rates = {_tightest(_pair(profile, a, b, counts, counts.total())) for a, b in hops if a != b} - {None}
+    rates = {_tightest(_pair(profile, a, b, counts)) for a, b in hops if a != b} - {None}
     inside = {a == b for a, b in hops}
     if max(len(rtts), len(rates), len(inside)) <= 1:
         return None
-    known = [rate for rate in rates if rate is not None] or [1.0]
-    return Unlike(min(rtts) / max(rtts) if max(rtts) else 1.0, max(known) / min(known))
+    limits = [rate for rate in rates if rate is not None] or [1.0]
+    return min(rtts) / max(rtts) if max(rtts) else 1.0, max(limits) / min(limits)
 
 
-def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: int) -> list[tuple[Rate | None, float]]:
+def _pair(profile: Profile, src: str, dst: str, counts: Counter[str]) -> list[tuple[Rate | None, float]]:
     """The limits between two sites, each with its load if every worker sends to every other."""
+    n = counts.total()
     return [
         (profile.site(src).up, counts[src] * (n - counts[src]) / (n - 1)),
         (profile.path(src, dst).rate, counts[src] * counts[dst] / (n - 1)),
@@ -117,20 +108,14 @@ def _pair(profile: Profile, src: str, dst: str, counts: Mapping[str, int], n: in
 
 
 def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    sites, n = list(dict.fromkeys(ranks)), len(ranks)
-    counts = Counter(ranks)
+    counts, n = Counter(ranks), len(ranks)
+    sites = list(counts)
     inside_s = max((profile.site(name).local_rtt.seconds for name in sites if counts[name] > 1), default=0.0)
     if len(sites) == 1:
         return inside_s, None
     rtt_s, rate = _direct_conditions(profile, sites)
     s = len(sites)  # each sends one vector, 2 (S-1)/S M; the law counts in units of 2 (N-1)/N M
     return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
-
-
-def _gloo_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
-    hops = Counter(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
-    rtt_s = max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
-    return rtt_s, _tightest(_shared(profile, hops))
 
 
 def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:
@@ -150,22 +135,15 @@ def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple
 
 def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
     """Reduce-scatter, then all-gather: a chunk's owner receives from all, then sends to all. The slowest counts."""
-    n = len(ranks)
     counts = Counter(ranks)
     sites = _representatives(profile, counts)
     rtt_s = 0.0
-    shared: list[tuple[Rate | None, float]] = []
     for owner in sites:
         peers = [name for name in sites if name != owner or counts[name] > 1]
         slowest_in_s = max(one_way_s(profile, name, owner) for name in peers)
         slowest_out_s = max(one_way_s(profile, owner, name) for name in peers)
         rtt_s = max(rtt_s, slowest_in_s + slowest_out_s)
-        carried = counts[owner] * (n - counts[owner]) / (n - 1)
-        shared += [(profile.site(owner).up, carried), (profile.site(owner).down, carried)]
-        shared += [
-            (profile.path(owner, name).rate, counts[owner] * counts[name] / (n - 1)) for name in peers if name != owner
-        ]
-    return rtt_s, _tightest(shared)
+    return rtt_s, _tightest([limit for a, b in permutations(sites, 2) for limit in _pair(profile, a, b, counts)])
 
 
 def _representatives(profile: Profile, counts: Mapping[str, int]) -> list[str]:
@@ -192,15 +170,6 @@ def one_way_s(profile: Profile, src: str, dst: str) -> float:
     return profile.path(src, dst).delay.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A reason to distrust the law, and the inputs between which the truth lies."""
-
-    reason: str
-    mild: PredictInputs
-    worse: PredictInputs
-
-
 def why_unknown(
     inputs: PredictInputs, profile: Profile, ranks: Sequence[str], *, slow_start_after_idle: bool
 ) -> str | None:
@@ -212,36 +181,36 @@ def why_unknown(
     """
     if inputs.workers == 1 or not inputs.message_bytes:
         return None
-    return next(
-        (
-            doubt.reason
-            for doubt in _doubts(inputs, profile, ranks, slow_start_after_idle=slow_start_after_idle)
-            if predict(doubt.worse).step_time_s > _CLOSE * predict(doubt.mild).step_time_s
-        ),
-        None,
-    )
+    for reason, mild, worse in _doubts(inputs, profile, ranks, slow_start_after_idle=slow_start_after_idle):
+        if predict(worse).step_time_s > _CLOSE * predict(mild).step_time_s:
+            return reason
+    return None
 
 
 def _doubts(
     inputs: PredictInputs, profile: Profile, ranks: Sequence[str], *, slow_start_after_idle: bool
-) -> Iterator[Doubt]:
+) -> Iterator[tuple[str, PredictInputs, PredictInputs]]:
+    """Reasons to distrust the law, each with the inputs between which the truth lies: milder and worse ones."""
     loss = _worst_loss(profile, ranks)
     if loss:
-        yield Doubt("packet loss", inputs, _with_losses(inputs, loss))
-    if inputs.rtt_s and _flying_bytes(inputs) > (window := _largest_window(inputs)):
-        yield Doubt("TCP's window", inputs, _capped(inputs, window))
+        yield "packet loss", inputs, _with_losses(inputs, loss)
+    flying_bytes = _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)  # of the messages on a connection
+    # Half of the socket buffers that workers pin on a path of this rate and round trip.
+    window = buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
+    if inputs.rtt_s and flying_bytes > window:
+        yield "TCP's window", inputs, _capped(inputs, window)
     if slow_start_after_idle:
-        yield Doubt("TCP's slow start after a pause", inputs, _from_slow_start(inputs))
+        yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs)
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
-        yield Doubt("machines differ", _times(inputs, _MILD), inputs)  # what the others sent has already arrived
+        yield "machines differ", _times(inputs, _MILD), inputs  # what the others sent has already arrived
     apart = unlike(profile, ranks, inputs.collective)
     if inputs.collective in ("direct", "hierarchical"):
         # The inputs join the longest round trip and the lowest rate. In truth a step takes at least as long as by one.
         if apart is not None:
-            shorter, faster = replace(inputs, rtt_s=inputs.rtt_s * apart.rtts), _faster(inputs, apart.rates)
-            yield Doubt("paths differ", max(shorter, faster, key=lambda mild: predict(mild).step_time_s), inputs)
+            shorter, faster = replace(inputs, rtt_s=inputs.rtt_s * apart[0]), _faster(inputs, apart[1])
+            yield "paths differ", max(shorter, faster, key=lambda mild: predict(mild).step_time_s), inputs
     elif inputs.collective == "gloo" and apart is not None:  # a ring's hops are added up
-        yield Doubt("paths differ", _times(inputs, _MILD), _times(inputs, _WORSE))
+        yield "paths differ", _times(inputs, _MILD), _times(inputs, _WORSE)
 
 
 def _times(inputs: PredictInputs, factor: float) -> PredictInputs:
@@ -254,22 +223,12 @@ def _faster(inputs: PredictInputs, factor: float) -> PredictInputs:
     return inputs if rate is None else replace(inputs, rate_bytes_per_s=rate * factor)
 
 
-def _largest_window(inputs: PredictInputs) -> float:
-    """Half of the socket buffers that workers pin on a path of this rate and round trip."""
-    return buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
-
-
 def _piece_bytes(inputs: PredictInputs) -> float:
     """The largest part of a vector, or of a bucket of it, that a connection carries at a time."""
     nbytes = max((size for size, _ in inputs.buckets or ()), default=inputs.message_bytes)
     if inputs.collective == "gloo":
         return min(nbytes / 2 / inputs.workers, GLOO_SEGMENT_BYTES)
     return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
-
-
-def _flying_bytes(inputs: PredictInputs) -> float:
-    """The bytes of the messages that a connection has in flight."""
-    return _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)
 
 
 def _connections(inputs: PredictInputs) -> int:
@@ -288,8 +247,8 @@ def _from_slow_start(inputs: PredictInputs) -> PredictInputs:
     """With windows that double from what a pause between messages has left."""
     law = predict(inputs)
     pause_s = max(0.0, law.step_time_s * inputs.period * inputs.channels - law.wire_s)  # each channel has its own
-    left = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
-    short = max(0.0, math.log2(_piece_bytes(inputs) / max(left, _INITIAL_WINDOW)))
+    window = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
+    short = max(0.0, math.log2(_piece_bytes(inputs) / max(window, _INITIAL_WINDOW)))
     return replace(inputs, rtt_s=inputs.rtt_s * (1 + math.ceil(short)))
 
 
@@ -299,9 +258,9 @@ def _with_losses(inputs: PredictInputs, loss: float) -> PredictInputs:
     rounds = 2 * round_trips(inputs.collective, inputs.workers, inputs.message_bytes)
     sent = max(_connections(inputs), sent_bytes(inputs, inputs.message_bytes) / _SEGMENT_BYTES / rounds)
     notes = 1 if inputs.collective == "gloo" else 0  # the receiver's, in packets of their own
-    some_lost = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
-    each_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)
-    slower = replace(inputs, rtt_s=inputs.rtt_s + 2 * (some_lost + loss * pieces) * each_s)
+    lossy_share = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
+    repair_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)
+    slower = replace(inputs, rtt_s=inputs.rtt_s + 2 * (lossy_share + loss * pieces) * repair_s)
     if not inputs.rtt_s or loss * pieces * _MESSAGES_IN_A_REP < 0.5:
         return slower
     return _capped(slower, math.sqrt(1.5 / loss) * _SEGMENT_BYTES * slower.rtt_s / inputs.rtt_s)

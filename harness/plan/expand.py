@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.plan import known
+from wanbench.harness.plan import registry
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
 from wanbench.harness.plan.checks import check, check_network
@@ -23,36 +23,37 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.spec.tables import CommTable, ContainersTable, VirtualTable, count
 from wanbench.harness.timeline.changes import resolve as resolve_timeline
 from wanbench.netprofiles import Delay, Profile, ProfileError, did_you_mean
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.algorithms.registry import alternatives
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.registry import data_folder
 from wanbench.workloads.workload_keys import duration, kind_of
 
 _Choice = tuple[str, dict[str, Any]]
 
 
-def expand(spec: Spec, where: str, host: Host) -> list[Cell]:
+def expand(spec: Spec, where: str, host: Host, chosen: dict[str, Any] | None = None) -> list[Cell]:
     """Return all cells: the one-worker cells first, then the sweep in the order of its axes.
 
     Args:
         where: the spec's name in errors; its folder is searched for the files that the spec names.
-        host: resolves `auto`.
+        host: resolves `auto`. chosen: gets the testbed and, by testbed, the emulator that it chose.
 
     Raises:
         SpecError: an axis, algorithm, parameter, profile or combination is wrong; one line.
     """
     try:
-        return _expanded(spec, where, host)
+        return _expanded(spec, where, host, {} if chosen is None else chosen)
     except OwnCodeError as error:
         raise SpecError(f"{where}: {error}") from None
 
 
-def _expanded(spec: Spec, where: str, host: Host) -> list[Cell]:
+def _expanded(spec: Spec, where: str, host: Host, chosen: dict[str, Any]) -> list[Cell]:
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
     sets_containers = False
     for axes, point in points(spec, where):
         sets_containers = sets_containers or bool(point.containers.model_fields_set)
-        for cell, base in _Point(point, axes, where, host).cells():
+        for cell, base in _Point(point, axes, where, host, chosen).cells():
             if excluded(spec, cell.axes):
                 continue
             check(cell, point, where)
@@ -74,6 +75,7 @@ class _Point:
     axes: Mapping[str, Any]
     where: str
     host: Host
+    chosen: dict[str, Any]
 
     def cells(self) -> Iterator[tuple[Cell, Cell]]:
         """Yield each cell with its one-worker cell; both carry the key of the latter."""
@@ -93,13 +95,13 @@ class _Point:
         for _, (name, params) in self._selected(command.algorithms(self.spec, self.where)):
             yield self._command_cell(name, params), self._one_worker_command(name, params)
 
-    def _selected(self, known: Mapping[str, _Choice]) -> Iterator[tuple[str, _Choice]]:
+    def _selected(self, choices: Mapping[str, _Choice]) -> Iterator[tuple[str, _Choice]]:
         """The algorithms of this point: all, or only the value of the `algorithm` axis."""
-        wanted = self.axes.get("algorithm")
-        if wanted is not None and wanted not in known:
-            near = did_you_mean(str(wanted), known, f"labels: {', '.join(known)}")
-            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {wanted!r}{near}")
-        return ((label, choice) for label, choice in known.items() if wanted in {None, label})
+        selected = self.axes.get("algorithm")
+        if selected is not None and selected not in choices:
+            near = did_you_mean(str(selected), choices, f"labels: {', '.join(choices)}")
+            raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {selected!r}{near}")
+        return ((label, choice) for label, choice in choices.items() if selected in {None, label})
 
     def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
         """A cell on this point's network."""
@@ -201,8 +203,12 @@ class _Point:
         run = self.spec.run
         if run.testbed == "virtual":
             return {"testbed": "virtual", "emulator": None}
-        testbed = self.host.testbed() if run.testbed == "auto" else run.testbed
-        emulator = self.host.emulator(testbed) if run.emulator == "auto" else run.emulator
+        testbed: str = run.testbed
+        if testbed == "auto":
+            testbed = self.chosen["testbed"] = self.host.testbed()
+        emulator: str = run.emulator
+        if emulator == "auto":
+            emulator = self.chosen.setdefault("emulator", {})[testbed] = self.host.emulator(testbed)
         containers = self.spec.containers if testbed == "docker" else ContainersTable()
         return {"testbed": testbed, "emulator": emulator, "containers": containers}
 
@@ -220,8 +226,8 @@ def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
         params = dict(table)
         kind = str(params.pop("kind", key))
         try:
-            for combination in known.combinations(kind, params):
-                algorithm = known.algorithm(kind, combination)
+            for combination in alternatives(kind, params):
+                algorithm = registry.algorithm(kind, combination)
                 label = algorithm.label
                 if key != kind:
                     label = f"{key}{label.removeprefix(algorithm.kind)}"
@@ -249,7 +255,10 @@ def with_step_times(cell: TrainingCell, where: str) -> TrainingCell:
     if given is None or isinstance(given, str):
         return cell
     try:
-        by_rank = _by_site(given, cell.profile, cell.placement) if isinstance(given, Mapping) else _by_rank(given, cell)
+        if isinstance(given, Mapping):
+            by_rank = _by_site(given, cell.profile, cell.placement)
+        else:
+            by_rank = _by_rank(given, cell.workers)
     except WorkloadError as error:
         raise SpecError(f"{where}: {error}") from None
     task = cell.task.model_copy(update={"step_time": str(max(by_rank))})
@@ -268,10 +277,10 @@ def with_base_time(alone: TrainingCell, cell: TrainingCell) -> TrainingCell:
     return replace(alone, task=cell.task.model_copy(update={"step_time": str(Delay(round(mean_ns)))}))
 
 
-def _by_rank(given: Sequence[str], cell: TrainingCell) -> tuple[Delay, ...]:
-    if len(given) != cell.workers:
+def _by_rank(given: Sequence[str], workers: int) -> tuple[Delay, ...]:
+    if len(given) != workers:
         raise WorkloadError(
-            f"{_KEY}: {len(given)} time{'s' * (len(given) != 1)} for workers = {cell.workers}; expected one for each "
+            f"{_KEY}: {len(given)} time{'s' * (len(given) != 1)} for workers = {workers}; expected one for each "
             'rank, or a table by site, such as { tokyo = "780ms", default = "300ms" }'
         )
     return tuple(duration(f"{_KEY}.{rank}", text) for rank, text in enumerate(given))

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
+from wanbench.harness.plan.staleness import Link, expected_maximum, mean_step_s, round_up
 from wanbench.workloads.comm.blocks import chunk_count
 
 Collective = Literal["gloo", "direct", "ring", "hierarchical"]
@@ -105,6 +105,11 @@ class PredictInputs:
         *_, second, slowest = sorted(self.step_times_s) or (0.0, 0.0)
         return self.period * (slowest - second) / 2 if self.collective in ("direct", "hierarchical") else 0.0
 
+    @property
+    def slots(self) -> int | None:
+        """The number of all-reduces that run at a time; None is any number."""
+        return GLOO_OPERATIONS_PER_CHANNEL * self.channels if self.collective == "gloo" else None
+
     def slowest(self, cv: float) -> float:
         """E[max] of the workers' step times, if their coefficient of variation is `cv`, as a multiple of Tc."""
         return expected_maximum(self.workers, cv, tuple(time / self.step_time_s for time in self.step_times_s))
@@ -122,8 +127,8 @@ class PredictInputs:
         if self.rate_bytes_per_s is not None and not self.rate_bytes_per_s > 0:
             raise PredictError(f"rate_bytes_per_s: expected more than 0 or None, got {self.rate_bytes_per_s}")
         if self.collective not in get_args(Collective):
-            known = ", ".join(map(repr, get_args(Collective)))
-            raise PredictError(f"collective: expected one of {known}, got {self.collective!r}")
+            names = ", ".join(map(repr, get_args(Collective)))
+            raise PredictError(f"collective: expected one of {names}, got {self.collective!r}")
         if self.step_times_s and (len(self.step_times_s) != self.workers or max(self.step_times_s) != self.step_time_s):
             raise PredictError("step_times_s: expected one for each worker, and the largest as step_time_s")
         if self.buckets is not None and (self.delay, self.period) != (0, 1):
@@ -272,7 +277,7 @@ def gloo_rounds(workers: int, nbytes: int) -> int:
     (gloo/allreduce.cc).
     """
     needed = max(math.ceil(nbytes / GLOO_SEGMENT_BYTES), 2 * workers)
-    segments = _round_up(needed, workers)
+    segments = round_up(needed, workers)
     return segments - segments // workers
 
 
@@ -288,31 +293,17 @@ def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple
         (compute_s * slowest + exposed_s, _exposed_bound(exposed_s, latency_s, wire_s)),
         (wire_s, "bandwidth"),
     ]
-    if inputs.collective == "gloo":
+    if inputs.slots is not None:
         message_s = latency_s + wire_s / inputs.messages
-        terms.append((inputs.messages * message_s / (GLOO_OPERATIONS_PER_CHANNEL * inputs.channels), "channels"))
+        terms.append((inputs.messages * message_s / inputs.slots, "channels"))
     # max() keeps the first of equal terms, so a tie with compute reads as hidden communication.
     period_s, bound = max(terms, key=lambda term: term[0])
     added_s = (longest - 1) * compute_s / (d // p + 1)
     if (d, p) == (0, 1) or added_s < _STRAGGLERS_MATTER * period_s:
         return period_s / p, bound
     # A long pipeline hides a full wire for longer than the simulation lasts.
-    return max(mean_step_s(_staleness(inputs, latency_s, wire_s)), *(term_s / p for term_s, _ in terms[1:])), bound
-
-
-def _staleness(inputs: PredictInputs, latency_s: float, wire_s: float) -> Staleness:
-    return Staleness(
-        workers=inputs.workers,
-        step_time_s=inputs.step_time_s,
-        step_cv=inputs.step_cv,
-        delay=inputs.delay,
-        period=inputs.period,
-        latency_s=latency_s,
-        wire_s=wire_s / inputs.messages,
-        messages=inputs.messages,
-        slots=GLOO_OPERATIONS_PER_CHANNEL * inputs.channels if inputs.collective == "gloo" else None,
-        step_times_s=inputs.step_times_s,
-    )
+    simulated_s = mean_step_s(inputs, latency_s, wire_s / inputs.messages, inputs.slots)
+    return max(simulated_s, *(term_s / p for term_s, _ in terms[1:])), bound
 
 
 def _exposed_bound(exposed_s: float, latency_s: float, wire_s: float) -> Bound:
@@ -329,12 +320,8 @@ def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]])
     slowest = inputs.slowest(inputs.step_cv)
     compute_s = inputs.step_time_s * slowest
     buckets = [(nbytes, ready_s * slowest) for nbytes, ready_s in schedule]
-    unlimited, latency_s, wire_s = _last_completion(inputs, buckets, slots=len(buckets) or 1)
-    if inputs.collective != "gloo":
-        completion = unlimited
-    else:
-        slots = GLOO_OPERATIONS_PER_CHANNEL * inputs.channels
-        completion, latency_s, wire_s = _last_completion(inputs, buckets, slots)
+    unlimited = _last_completion(inputs, buckets, None)[0]
+    completion, latency_s, wire_s = _last_completion(inputs, buckets, inputs.slots)
     if completion <= compute_s:
         return compute_s, "compute"
     if completion - unlimited > (completion - compute_s) / 2:
@@ -343,22 +330,14 @@ def _bucketed_step(inputs: PredictInputs, schedule: Sequence[tuple[int, float]])
 
 
 def _last_completion(
-    inputs: PredictInputs, buckets: Sequence[tuple[int, float]], slots: int
+    inputs: PredictInputs, buckets: Sequence[tuple[int, float]], slots: int | None
 ) -> tuple[float, float, float]:
-    """Return the end of the last all-reduce, its latency, and its time waiting for and on the wire.
-
-    The wire carries one bucket at a time; the latencies of up to `slots` buckets overlap.
-    """
-    wire_free_s = 0.0
-    slot_free_s = [0.0] * slots
-    last = (0.0, 0.0, 0.0)
+    """Return the end of the last all-reduce, its latency, and its time waiting for and on the wire."""
+    link, last = Link(slots), (0.0, 0.0, 0.0)
     for nbytes, ready_s in buckets:
         latency_s, wire_s = all_reduce_time(inputs, nbytes)
-        slot = min(range(slots), key=slot_free_s.__getitem__)
-        begin_s = max(ready_s, slot_free_s[slot])
-        wire_free_s = max(begin_s, wire_free_s) + wire_s
-        slot_free_s[slot] = wire_free_s + latency_s
-        last = max(last, (slot_free_s[slot], latency_s, wire_free_s - begin_s))
+        end_s, wire_s = link.send(ready_s, latency_s, wire_s)
+        last = max(last, (end_s, latency_s, wire_s))
     return last
 
 
@@ -369,12 +348,12 @@ def window_steps(delay: int, period: int, at_least: int = 20) -> int:
     biased.
     """
     cycle = period * (delay // period + 1)
-    return _round_up(max(at_least, 20, 3 * (delay + period)), cycle)
+    return round_up(max(at_least, 20, 3 * (delay + period)), cycle)
 
 
 def fill_steps(delay: int, period: int) -> int:
     """The number of steps before the window, a multiple of p: until the first average arrives and TCP is warm."""
-    return _round_up(max(delay + period, 3), period)
+    return round_up(max(delay + period, 3), period)
 
 
 def rep_duration_s(inputs: PredictInputs, window: int) -> float:
@@ -382,7 +361,3 @@ def rep_duration_s(inputs: PredictInputs, window: int) -> float:
     prediction = predict(inputs)
     steps = fill_steps(inputs.delay, inputs.period) + window
     return steps * prediction.step_time_s + prediction.all_reduce_s
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple

@@ -78,18 +78,18 @@ class Load:
 
 
 def first_that_fits(loads: Iterable[Load], running: Sequence[Load], host: Capacity) -> int | None:
-    """The place of the first repetition that can start beside those running; None if none can.
+    """The index of the first repetition that can start beside those running; None if none can.
 
     What runs is added up once, because thousands can be waiting.
     """
-    others = [each.on(host) for each in running]
-    cpus, memory = sum(each.cpus for each in others), sum(each.memory_bytes for each in others)
-    simulated, cpu_limit, memory_limit = all(each.simulated for each in others), host.cpu_limit, host.memory_limit
-    for place, each in enumerate(loads):
-        load = each.on(host)
+    active = [load.on(host) for load in running]
+    cpus, memory = sum(load.cpus for load in active), sum(load.memory_bytes for load in active)
+    simulated, cpu_limit, memory_limit = all(load.simulated for load in active), host.cpu_limit, host.memory_limit
+    for index, candidate in enumerate(loads):
+        load = candidate.on(host)
         processors = host.cores if simulated and load.simulated else cpu_limit
-        if not others or (load.cpus + cpus <= processors and load.memory_bytes + memory <= memory_limit):
-            return place
+        if not active or (load.cpus + cpus <= processors and load.memory_bytes + memory <= memory_limit):
+            return index
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.tables import NetworkTable
-from wanbench.netprofiles import Profile, load, place, uniform
+from wanbench.netprofiles import Profile, load, uniform
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import NO_DELAY
 
@@ -36,7 +36,6 @@ class CellNetwork:
 
     @property
     def name(self) -> str:
-        """The profile's name."""
         return self.table.profile if self.is_uniform else Path(self.source).stem
 
     @property
@@ -57,16 +56,9 @@ class CellNetwork:
             effects = {key: value for key, value in given.items() if value is not None}
             profile = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, **effects)
         else:
-            profile = _loaded(self.source)
-            if table.rtt_scale is not None:
-                profile = profile.scaled(table.rtt_scale, "rtt_scale")
-            if table.rate_scale is not None:
-                profile = profile.scaled(table.rate_scale, "rate_scale")
-        return profile if scale == 1.0 else profile.scaled(scale)
-
-    def placement(self, profile: Profile, workers: int) -> tuple[str, ...]:
-        """The site of each rank. Raises: PlacementError."""
-        return place(profile, workers, self.table.place)
+            profile = _loaded(self.source).scaled(table.rtt_scale or 1.0, "rtt_scale")
+            profile = profile.scaled(table.rate_scale or 1.0, "rate_scale")
+        return profile.scaled(scale)
 
     def conditions(self, profile: Profile, placement: Iterable[str]) -> dict[str, float | None]:
         """The columns of the conditions that all paths in use share; None if they differ, or no path is in use."""

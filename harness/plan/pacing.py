@@ -62,7 +62,7 @@ def network_environments(
     network = build(profile, sites)
     sending = 1 if by_site else processes
     ranks = len(set(sites)) if by_site else len(sites) * processes
-    rtt_s, rate = effective_conditions(profile, sites, len(sites))
+    rtt_s, rate = effective_conditions(profile, sites)
     common = {
         SITES: json.dumps([site for site in sites for _ in range(processes)]),
         ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
@@ -91,8 +91,8 @@ def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:
 def _between_all(sites: Iterable[int]) -> _Flows:
     """Each worker of these sites sends to all others."""
     workers = Counter(sites)
-    others = {site: count * (workers.total() - count) for site, count in workers.items()}
-    return lambda here, there: (others[here], workers[here] * workers[there], others[there])
+    flows = {site: count * (workers.total() - count) for site, count in workers.items()}
+    return lambda here, there: (flows[here], workers[here] * workers[there], flows[there])
 
 
 def _around(site_of: Sequence[int], ring: Sequence[int]) -> _Flows:

@@ -11,7 +11,6 @@ from wanbench.harness.plan import auto
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
-from wanbench.harness.plan.load import Capacity
 from wanbench.harness.spec.experiment import Spec
 
 
@@ -38,9 +37,9 @@ class Plan:
         compared: dict[str, set[int]] = {}
         for cell in self.cells:
             if isinstance(cell, TrainingCell) and cell.workers > 1 and cell.workload.learns:
-                others = {axis: value for axis, value in cell.axes.items() if axis != "algorithm"}
-                compared.setdefault(str(others), set()).add(cell.steps)
-        steps = sorted(set().union(*(each for each in compared.values() if len(each) > 1)))
+                condition = {axis: value for axis, value in cell.axes.items() if axis != "algorithm"}
+                compared.setdefault(str(condition), set()).add(cell.steps)
+        steps = sorted(set().union(*(counts for counts in compared.values() if len(counts) > 1)))
         if not steps:
             return None
         why = f"cells train {steps[0]} to {steps[-1]} steps (windows hold whole periods), which are not compared"
@@ -65,42 +64,21 @@ def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None =
     Raises:
         SpecError: the spec is wrong.
     """
-    recording = _RecordingHost(host)
+    chosen: dict[str, Any] = {}
     if spec.workload.payload_scale != "auto":
-        return Plan(spec, tuple(expand(spec, where, recording)), recording.answers)
+        return Plan(spec, tuple(expand(spec, where, host, chosen)), chosen)
     if spec.gate.require:
         auto.refuse_gated(spec, where)
 
     @cache
     def at(value: float) -> tuple[Cell, ...]:
-        return tuple(expand(spec.override({"workload.payload_scale": value}, where), where, recording))
+        return tuple(expand(spec.override({"workload.payload_scale": value}, where), where, host, chosen))
 
-    value, why = auto.scale_chosen(at, recording.capacity, (earlier or {}).get("payload_scale"))
+    value, why = auto.scale_chosen(at, host.capacity, (earlier or {}).get("payload_scale"))
     if why is not None:
-        recording.answers["payload_scale"] = value
-    return Plan(spec.override({"workload.payload_scale": value}, where), at(value), recording.answers, why)
+        chosen["payload_scale"] = value
+    return Plan(spec.override({"workload.payload_scale": value}, where), at(value), chosen, why)
 
 
 def _entry(cell: Cell) -> dict[str, Any]:
     return {"key": cell.key, "cell": cell.slug, "base_key": cell.base_key, "axes": dict(cell.axes)}
-
-
-class _RecordingHost:
-    """Records the answers of a host."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.answers: dict[str, Any] = {}
-
-    def testbed(self) -> str:
-        testbed = self._host.testbed()
-        self.answers["testbed"] = testbed
-        return testbed
-
-    def emulator(self, testbed: str) -> str:
-        emulator = self._host.emulator(testbed)
-        self.answers.setdefault("emulator", {})[testbed] = emulator
-        return emulator
-
-    def capacity(self) -> Capacity:
-        return self._host.capacity()

@@ -16,10 +16,8 @@ from wanbench.harness.plan.pacing import network_environments, paces
 from wanbench.harness.spec import command as spec
 from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
-from wanbench.harness.timeline.edits import ranks_of
-from wanbench.harness.timeline.failures import FailureRates, Place, failures
+from wanbench.harness.timeline.failures import Machine, failures
 from wanbench.harness.timeline.schedule import Schedule
-from wanbench.netprofiles import Profile
 from wanbench.workloads.group.settings import COLLECTIVE, REPLACES_GLOO
 from wanbench.workloads.loop.job import Job
 
@@ -63,7 +61,7 @@ class Repetition:
         name: unique in a run; files beside the workers are called by it. seed: of this repetition.
         columns: those of its row that are known before it is measured.
         sites: the site of each rank.
-        network: between the workers. profile: that it was made from.
+        network: between the workers.
         changes: of the timeline. schedule: they and random failures; None if nothing changes and no worker is lost.
         predicted_step_time_s: by the step-time law; None where it does not hold.
     """
@@ -77,14 +75,12 @@ class Repetition:
     sites: tuple[str, ...]
     tcp: TcpTable
     network: EmulatedNetwork
-    profile: Profile
     changes: tuple[Change, ...]
     schedule: Schedule | None
     predicted_step_time_s: float | None
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
         return len(self.sites)
 
 
@@ -144,6 +140,10 @@ class Command:
     rendezvous: str = "network"
     timeout_s: float | None = None
 
+    def settings(self) -> dict[str, Any]:
+        """These fields, of a class that has others too."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(Command)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class CommandRepetition(Repetition, Command):
@@ -153,7 +153,6 @@ class CommandRepetition(Repetition, Command):
 
 
 def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
-    """Resolve a repetition of a training run."""
     algorithm, shared = cell.algorithm(), _shared(cell, rep, changes_of(cell, rep))
     patience = patience_s(cell)
     return TrainingRepetition(
@@ -173,13 +172,12 @@ def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
 
 
 def command(cell: CommandCell, rep: int) -> CommandRepetition:
-    """Resolve a repetition of a program."""
     shared = _shared(cell, rep, cell.changes)
     gloo = cell.collective in (None, "gloo")
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     by_site = cell.collective == "hierarchical"
     told = network_environments(cell.profile, cell.placement, by_site=by_site, processes=cell.processes)
-    called = {setting.name: getattr(cell, setting.name) for setting in fields(Command)}
+    called = cell.settings()
     called["environment"] = {
         **spec.axis_environment(cell.axes),
         **cell.environment,
@@ -202,7 +200,6 @@ def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
         "sites": cell.placement,
         "tcp": cell.tcp,
         "network": network,
-        "profile": cell.profile,
         "changes": cell.changes,
         "schedule": Schedule(changes, network, cell.profile, cell.rate_scale) if scheduled else None,
         "predicted_step_time_s": cell.predicted_step_time_s,
@@ -212,11 +209,11 @@ def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
 def _jobs(
     cell: TrainingCell, seed: int, network: EmulatedNetwork, schedule: Schedule | None, patience: float
 ) -> tuple[Job, ...]:
-    """The job of every rank."""
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
-    slow = slowdowns(cell.changes, network, cell.profile)
-    told_steps = _told_steps(cell, network, schedule)
+    slow = [[]] * cell.workers if schedule is None else slowdowns(schedule)
+    packets_are_lost = cell.emulator is not None and network.loses
+    told_steps = _told_steps(cell.steps, schedule, packets_are_lost=packets_are_lost)
     ring = cell.ring if cell.collective == "ring" else ()
     # A change can raise a rate, and connections keep their pace.
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
@@ -274,21 +271,21 @@ def _settings(cell: TrainingCell) -> dict[str, Any]:
 
 
 def _told_steps(
-    cell: TrainingCell, network: EmulatedNetwork, schedule: Schedule | None
+    steps: int, schedule: Schedule | None, *, packets_are_lost: bool
 ) -> tuple[Sequence[int], Sequence[int]]:
     """The steps whose end is reported at once: by rank 0, and by the other ranks."""
     if schedule is None:
-        last = (cell.steps,) if cell.emulator is not None and network.loses else ()
+        last = (steps,) if packets_are_lost else ()
         return last, last
-    return (*schedule.awaited_steps, cell.steps), (cell.steps,)
+    return (*schedule.awaited_steps, steps), (steps,)
 
 
-def slowdowns(changes: Sequence[Change], network: EmulatedNetwork, profile: Profile) -> list[list[dict[str, Any]]]:
-    """The fields of `workloads.compute.slowdown.Slowdown` for each rank. Raises: TimelineError."""
-    by_rank: list[list[dict[str, Any]]] = [[] for _ in range(network.workers)]
-    for change in changes:
+def slowdowns(schedule: Schedule) -> list[list[dict[str, Any]]]:
+    """The fields of `workloads.compute.slowdown.Slowdown` for each rank."""
+    by_rank: list[list[dict[str, Any]]] = [[] for _ in range(schedule.network.workers)]
+    for index, change in enumerate(schedule.changes):
         if change.kind == "slow":
-            for rank in ranks_of(change.where, network, profile):
+            for rank in schedule.ranks(index):
                 by_rank[rank] += [
                     {
                         "factor": float(change.value),
@@ -325,11 +322,14 @@ def changes_of(cell: TrainingCell, rep: int) -> tuple[Change, ...]:
     """The changes of a cell's timeline, and the random failures of one repetition."""
     if cell.failures.mtbf == "none":
         return cell.changes
-    rates = FailureRates(cell.failures.mtbf.seconds, cell.failures.mttr.seconds)
-    machines: dict[Place, list[int]] = {}
+    mtbf_s, mttr_s = cell.failures.mtbf.seconds, cell.failures.mttr.seconds
+    machines: dict[Machine, list[int]] = {}
     for rank, site in enumerate(cell.placement):
         machines.setdefault(rank if cell.failures.by == "worker" else site, []).append(rank)
     until_s = _FAILING_SHARE * cell.steps * predict(cell.law_inputs).step_time_s
     # When a worker that returned is sure to have a model: the same for every algorithm.
     settled_s = _SETTLED_STEPS * cell.law_inputs.step_time_s + _SETTLED_S
-    return (*cell.changes, *failures(rates, machines, seed=cell.seed + rep, until_s=until_s, settled_s=settled_s))
+    return (
+        *cell.changes,
+        *failures(mtbf_s, mttr_s, machines, seed=cell.seed + rep, until_s=until_s, settled_s=settled_s),
+    )

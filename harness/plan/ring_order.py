@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 
 from wanbench.harness.plan.conditions import effective_conditions, one_way_s
 from wanbench.harness.plan.law import ring_latency_s
@@ -44,7 +44,7 @@ def ring_order(profile: Profile, placement: Sequence[str], nbytes: int, *, alone
 
     def cost(ring: Sequence[int]) -> _Cost:
         sites = [placement[rank] for rank in ring]
-        rtt_s, rate = effective_conditions(profile, sites, len(sites), "ring")
+        rtt_s, rate = effective_conditions(profile, sites, "ring")
         return _cost(rtt_s, rate or math.inf, len(sites), nbytes, alone=alone)
 
     return by_site if cost(by_site) < cost(ranks) else tuple(ranks)
@@ -75,17 +75,9 @@ class _Rings:
     alone: bool
 
     def cost(self, order: Sequence[int]) -> _Cost:
-        """The cost of an order of all sites."""
-        return self._cost([*pairwise(order), (order[-1], order[0])])
-
-    def least(self, begun: Sequence[int], rest: Sequence[int]) -> _Cost:
-        """What each order costs at least that begins with some sites, and goes on with the rest."""
-        nearest_s = [min(self.across_s[a][b] for b in (*rest, begun[0]) if a != b) for a in (begun[-1], *rest)]
-        return self._cost(list(pairwise(begun)), sum(nearest_s))
-
-    def _cost(self, hops: Sequence[tuple[int, int]], further_s: float = 0.0) -> _Cost:
-        turn_s = sum(self.across_s[a][b] for a, b in hops) + self.inside_s + further_s
-        rate = min((self.rate[a][b] for a, b in hops), default=math.inf)
+        hops = [*pairwise(order), (order[-1], order[0])]
+        turn_s = sum(self.across_s[a][b] for a, b in hops) + self.inside_s
+        rate = min(self.rate[a][b] for a, b in hops)
         return _cost(2 * turn_s / self.workers, rate, self.workers, self.nbytes, alone=self.alone)
 
 
@@ -109,7 +101,9 @@ def _rings_of(profile: Profile, placement: Sequence[str], names: Sequence[str], 
 def _fastest(rings: _Rings) -> _Order:
     """The order of sites with the least cost, or one close to it if there are many."""
     order = _two_opt(rings, _nearest(rings))
-    return _best_of_all(rings, order) if len(order) <= _ALL_ORDERS_OF else order
+    if len(order) > _ALL_ORDERS_OF:
+        return order
+    return min(((order[0], *rest) for rest in permutations(order[1:])), key=rings.cost)
 
 
 def _nearest(rings: _Rings) -> _Order:
@@ -132,18 +126,3 @@ def _two_opt(rings: _Rings, order: _Order) -> _Order:
             if other_cost < cost:
                 order, cost, improved = other, other_cost, True
     return order
-
-
-def _best_of_all(rings: _Rings, order: _Order) -> _Order:
-    """Branch and bound: every order that begins with the first site, unless it cannot be better than the best."""
-    best, cost = order, rings.cost(order)
-    open_orders: list[_Order] = [order[:1]]
-    while open_orders:
-        begun = open_orders.pop()
-        rest = [site for site in order if site not in begun]
-        if not rest:
-            new = rings.cost(begun)
-            best, cost = (begun, new) if new < cost else (best, cost)
-        elif rings.least(begun, rest) < cost:
-            open_orders += [(*begun, site) for site in reversed(rest)]
-    return best

@@ -10,14 +10,18 @@ distribution once in ten steps. The draws are the same in every call, so differe
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 from wanbench.workloads.compute.emulated import STRATA
+
+if TYPE_CHECKING:
+    from wanbench.harness.plan.law import PredictInputs
 
 # About 30 ms for the first cell with its workers and cv, 8 ms for another, and 0.6 s for 4096 workers. Other draws
 # change a step by this much (standard deviation): 0.3 % at cv 0.3 and 1.5 % at cv 0.8; with a thousand workers 2 % and
@@ -25,29 +29,6 @@ from wanbench.workloads.compute.emulated import STRATA
 _DRAWS = 20_000
 _LEAST_PIPELINES = 3  # of D + p steps
 _LEAST_STEPS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Staleness:
-    """What the simulation reads; times in seconds, symbols as in `law.PredictInputs`.
-
-    Attributes:
-        latency_s, wire_s: of one all-reduce. Only `wire_s` keeps the next one waiting.
-        messages: all-reduces in one synchronisation.
-        slots: the operations that run at a time; None is any number.
-        step_times_s: by worker, if they differ; () if all have `step_time_s`.
-    """
-
-    workers: int
-    step_time_s: float
-    step_cv: float
-    delay: int
-    period: int
-    latency_s: float
-    wire_s: float
-    messages: int = 1
-    slots: int | None = None
-    step_times_s: tuple[float, ...] = ()
 
 
 @lru_cache(maxsize=1024)
@@ -73,56 +54,56 @@ def expected_maximum(workers: int, cv: float, means: tuple[float, ...] = ()) -> 
         below, rise = 1.0, 0.0  # F, and its derivative over F
         for shift, count in alike.items():
             density = math.exp(-((z - shift) ** 2) / 2) / math.sqrt(2 * math.pi)
-            each = 0.5 * math.erfc((shift - z) / math.sqrt(2))
-            below *= each**count
-            rise += count * density / each
+            phi = 0.5 * math.erfc((shift - z) / math.sqrt(2))
+            below *= phi**count
+            rise += count * density / phi
         value = math.exp(sigma * z - sigma * sigma / 2) * below * rise
         total += value * (1 if i in (0, intervals) else 4 if i % 2 else 2)
     return total * h / 3
 
 
 @lru_cache(maxsize=4096)
-def mean_step_s(what: Staleness) -> float:
-    """The mean time of a step of the slowest worker, in seconds, in the steady state."""
-    link, times_s = _Link(what), what.step_times_s or (what.step_time_s,) * what.workers
-    pipeline, cycle = what.delay + what.period, what.period * (what.delay // what.period + 1)
-    fill = _round_up(max(pipeline, STRATA), cycle)
-    steps = _round_up(max(_DRAWS // what.workers, _LEAST_PIPELINES * pipeline, _LEAST_STEPS), cycle)
-    draws = _draws(what.workers, what.step_cv, fill + steps)
-    clocks, began_s = [0.0] * what.workers, 0.0
+def mean_step_s(inputs: PredictInputs, latency_s: float, wire_s: float, slots: int | None) -> float:
+    """The mean time of a step of the slowest worker, in seconds, in the steady state.
+
+    Args:
+        latency_s, wire_s: of one all-reduce. slots: as in `Link`.
+    """
+    link, times_s = Link(slots), inputs.step_times_s or (inputs.step_time_s,) * inputs.workers
+    pipeline, cycle = inputs.delay + inputs.period, inputs.period * (inputs.delay // inputs.period + 1)
+    fill = round_up(max(pipeline, STRATA), cycle)
+    steps = round_up(max(_DRAWS // inputs.workers, _LEAST_PIPELINES * pipeline, _LEAST_STEPS), cycle)
+    draws = _draws(inputs.workers, inputs.step_cv, fill + steps)
+    clocks, began_s = [0.0] * inputs.workers, 0.0
     arrivals: dict[int, float] = {}
     for step, factors in enumerate(draws[: fill + steps], 1):
         clocks = [clock + mean_s * factor for clock, mean_s, factor in zip(clocks, times_s, factors, strict=True)]
-        if step % what.period == 0:
-            arrivals[step] = link.all_reduce(max(clocks))
-        due = arrivals.pop(step - what.delay, 0.0)
+        if step % inputs.period == 0:
+            issued_s = max(clocks)
+            arrivals[step] = [link.send(issued_s, latency_s, wire_s)[0] for _ in range(inputs.messages)][-1]
+        due = arrivals.pop(step - inputs.delay, 0.0)
         clocks = [max(clock, due) for clock in clocks]
         if step == fill:
             began_s = max(clocks)
     return (max(clocks) - began_s) / steps
 
 
-class _Link:
-    """Carries all-reduces: one at a time on the wire, and as many at a time as there are slots."""
+class Link:
+    """Carries all-reduces: one at a time on the wire, and `slots` at a time in all; None is any number."""
 
-    def __init__(self, what: Staleness) -> None:
-        self._what = what
+    def __init__(self, slots: int | None) -> None:
         self._wire_free_s = 0.0
-        self._slots_free_s = [0.0] * (what.slots or 0)
+        self._slots_free_s = None if slots is None else [0.0] * slots
 
-    def all_reduce(self, issued_s: float) -> float:
-        """When the messages of a synchronisation arrive that the last worker issues at `issued_s`."""
-        end_s = issued_s
-        for _ in range(self._what.messages):
-            begin_s, slot = issued_s, 0
-            if self._slots_free_s:
-                slot = min(range(len(self._slots_free_s)), key=self._slots_free_s.__getitem__)
-                begin_s = max(issued_s, self._slots_free_s[slot])
-            self._wire_free_s = max(begin_s, self._wire_free_s) + self._what.wire_s
-            end_s = self._wire_free_s + self._what.latency_s
-            if self._slots_free_s:
-                self._slots_free_s[slot] = end_s
-        return end_s
+    def send(self, issued_s: float, latency_s: float, wire_s: float) -> tuple[float, float]:
+        """When an all-reduce ends that is issued at `issued_s`, and how long it waits for the wire and uses it."""
+        free = self._slots_free_s
+        begin_s = issued_s if free is None else max(issued_s, heapq.heappop(free))
+        self._wire_free_s = max(begin_s, self._wire_free_s) + wire_s
+        end_s = self._wire_free_s + latency_s
+        if free is not None:
+            heapq.heappush(free, end_s)
+        return end_s, self._wire_free_s - begin_s
 
 
 @lru_cache(maxsize=16)
@@ -140,5 +121,5 @@ def _draws(workers: int, cv: float, steps: int) -> list[tuple[float, ...]]:
     return [step for block in blocks for step in block]
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

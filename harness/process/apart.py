@@ -77,18 +77,18 @@ class _Process:
     def __init__(self, path: list[str], folder: str) -> None:
         self.path, self.folder = path, folder
         self.imported: list[tuple[str, str, str]] = []
-        self.connection, theirs = Pipe()
+        self.connection, peer = Pipe()
         read, write = os.pipe()
         self._life = os.fdopen(write, "wb")
         self._process = subprocess.Popen(
-            child.command(__name__, str(theirs.fileno()), str(read)),
-            pass_fds=[theirs.fileno(), read],
+            child.command(__name__, str(peer.fileno()), str(read)),
+            pass_fds=[peer.fileno(), read],
             stdin=subprocess.DEVNULL,
             stdout=_STDERR,
             stderr=_STDERR,
             env=child.same_path(),
         )
-        theirs.close()
+        peer.close()
         os.close(read)
 
     def runs(self) -> bool:
@@ -144,11 +144,11 @@ class _Plain(pickle.Unpickler):
     """Reads answers: plain data and classes of wanbench. It imports no module of the user, and calls no function."""
 
     def find_class(self, module: str, name: str) -> Any:
-        known = module.partition(".")[0] in _OURS and "." not in name
-        found = super().find_class(module, name) if known else None
-        if not (isinstance(found, type) or (known and module in _BUILDERS)):
+        permitted = module.partition(".")[0] in _OURS and "." not in name
+        loaded = super().find_class(module, name) if permitted else None
+        if not (isinstance(loaded, type) or (permitted and module in _BUILDERS)):
             raise pickle.UnpicklingError(f"expected plain data, got an object of {module}.{name}")
-        return found
+        return loaded
 
 
 def main() -> None:
@@ -181,15 +181,15 @@ def _answer(subject: str, function: Callable[..., object], arguments: tuple[obje
         code = "" if end.code is None else repr(end.code)
         error: Exception = OwnCodeError(f"{subject} called sys.exit({code}); expected it to return or to raise")
     except BaseException as raised:
-        error = _ours(subject, raised)
+        error = _own_error(subject, raised)
     return pickle.dumps((False, error, imported.noted()))
 
 
-def _ours(subject: str, error: BaseException) -> Exception:
+def _own_error(subject: str, error: BaseException) -> Exception:
     """The error as one of wanbench's own classes: as raised, or of the class that it was derived from."""
-    for known in type(error).__mro__:
-        if known.__module__.startswith("wanbench.") and issubclass(known, Exception) and len(error.args) == 1:
-            return known(str(error))
+    for base in type(error).__mro__:
+        if base.__module__.startswith("wanbench.") and issubclass(base, Exception) and len(error.args) == 1:
+            return base(str(error))
     text = " ".join(f"{type(error).__name__}: {error}".splitlines())
     return OwnCodeError(f"{subject} raised {text}")
 

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,27 +42,23 @@ class ForkServer:
         self._lock = threading.Lock()
         self._exits: dict[int, int] = {}
         self._log = log
-        ours, theirs = socket.socketpair()
+        own_socket, peer_socket = socket.socketpair()
         arguments = [
-            str(theirs.fileno()),
+            str(peer_socket.fileno()),
             str(os.getpid()),
             ",".join([module, *also]),
             *(["--namespaces"] if namespaces else []),
         ]
-        output = None if log is None else log.open("ab")
-        written = _STDERR if output is None else output
-        self._process = subprocess.Popen(
-            child.command("wanbench.workloads.process.forkserver", *arguments),
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=written,
-            env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
-        )
-        theirs.close()
-        if output is not None:
-            output.close()
-        self._channel = Channel(ours)
+        with peer_socket, nullcontext(_STDERR) if log is None else log.open("ab") as output:
+            self._process = subprocess.Popen(
+                child.command("wanbench.workloads.process.forkserver", *arguments),
+                pass_fds=[peer_socket.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=child.same_path() | dict.fromkeys(_THREAD_COUNTS, "1"),
+            )
+        self._channel = Channel(own_socket)
         self._started = False
 
     def fork(self, request: dict[str, Any]) -> tuple[int, socket.socket]:
@@ -71,12 +67,12 @@ class ForkServer:
         Raises:
             HostError: the server did not start, or has ended.
         """
-        ours, theirs = socket.socketpair()
-        with self._lock, theirs:
+        own_socket, peer_socket = socket.socketpair()
+        with self._lock, peer_socket:
             try:
                 self._await_start()
-                self._channel.send({"cmd": "spawn", **request}, fds=[theirs.fileno()])
-                return self._until("spawned")["pid"], ours
+                self._channel.send({"cmd": "spawn", **request}, fds=[peer_socket.fileno()])
+                return self._until("spawned")["pid"], own_socket
             except OSError:
                 raise self._orphaned() from None
 

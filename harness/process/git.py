@@ -27,8 +27,8 @@ def _local_variables() -> frozenset[str]:
 
 def environment() -> dict[str, str]:
     """This process's environment for git, and for programs that may run it in another folder."""
-    ours = {key: value for key, value in os.environ.items() if key not in _local_variables()}
-    return ours | {"GIT_OPTIONAL_LOCKS": "0"}  # else `git status` writes the index to save time later
+    variables = {key: value for key, value in os.environ.items() if key not in _local_variables()}
+    return variables | {"GIT_OPTIONAL_LOCKS": "0"}  # else `git status` writes the index to save time later
 
 
 def git(*arguments: str, cwd: Path | None = None, timeout_s: float | None = None) -> str:

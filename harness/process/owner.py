@@ -61,6 +61,12 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
     return state in "ZX" or (owner.get("clock") == _namespace("time") and started != owner["started"])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal stopped (suspended) a process; false if it runs or has ended."""
+    status = _status(pid)
+    return status is not None and status[0] == "T"
+
+
 def locked(file: int | IO[Any], how: int) -> bool:
     """Whether an open file could be locked at once, `fcntl.LOCK_EX` or `LOCK_SH`; true if it is on one without locks.
 

@@ -55,8 +55,8 @@ def run_ahead() -> None:
         Path("/proc/self/autogroup").write_text(f"{_HIGHEST}")
     if number := _SCHED_SETATTR.get(platform.machine()):
         size, nice = struct.calcsize(_ATTRIBUTES), os.getpriority(os.PRIO_PROCESS, 0)
-        wanted = struct.pack(_ATTRIBUTES, size, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0)
-        _libc.syscall(number, 0, ctypes.create_string_buffer(wanted, size), 0)  # older kernels ignore the slice
+        attributes = struct.pack(_ATTRIBUTES, size, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0)
+        _libc.syscall(number, 0, ctypes.create_string_buffer(attributes, size), 0)  # older kernels ignore the slice
 
 
 @contextmanager

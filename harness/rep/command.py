@@ -69,7 +69,7 @@ class Attended:
         """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
         temporary = None if self.private_tmp else program.temporary
         fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
-        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin)
+        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin, timeout_s=self.timeout_s)
 
     def group(self, repetition: CommandRepetition, control: Path) -> Group:
         """Its workers. `control` is the folder of files that they share with the controller."""
@@ -116,13 +116,13 @@ def run(
     Raises:
         WorkerDied, TimeoutError, EmulatorError: a worker or the emulator ended, or does not answer.
     """
-    before, stem = sources.known_before(repetition.inputs), control / f"{repetition.name}-{time.monotonic_ns()}"
+    before, stem = sources.sources_before(repetition.inputs), control / f"{repetition.name}-{time.monotonic_ns()}"
     with _files_of(repetition, stem, attended) as program:
         with HostMeter() as meter:
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
-        limit_s, key = (attended.timeout_s, "--timeout") if attended else (repetition.timeout_s, "workload.timeout")
-        failure = _failure(ended, folder, f"{limit_s or 0:g} s ({key})")
+        limit = f"{program.timeout_s or 0:g} s ({'workload.timeout' if attended is None else '--timeout'})"
+        failure = _failure(ended, folder, limit)
         if failure is not None and attended is None:
             raise failure
         reports = _reports(program, repetition.warmup, can_be_short=attended is not None)
@@ -156,7 +156,7 @@ def _row(
     columns["messages_sent"] = reports.messages if reports.steps else None
     window = window_of(repetition, reports.steps, ended.lasted, meter.begin_ns)
     stopped = pauses.gathered(ended.finished, stats, meter.lost)
-    host = meter.stop() | pauses.described(stopped, window)
+    host = meter.load() | pauses.described(stopped, window)
     host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
     changes = {worker: finished.changed for worker, finished in ended.finished.items()}
     changed = judge_settings(changes, repetition.sites, stats)
@@ -214,7 +214,6 @@ def _execute(
     meter.start()
     say = attended.say if attended is not None else lambda line: None
     outputs = to_files_and_terminal if attended is not None else to_files
-    limit_s = repetition.timeout_s if attended is None else attended.timeout_s
     signals: AbstractContextManager[list[int]] = caught_signals() if attended is not None else nullcontext([])
     with (
         signals as received,
@@ -223,7 +222,7 @@ def _execute(
     ):
         start(program, handles, door, ends)
         begin()
-        watch(program, slot, handles, ended, received, limit_s or float("inf"))
+        watch(program, slot, handles, ended, received)
     return ended
 
 
@@ -231,18 +230,14 @@ def program_of(repetition: CommandRepetition, stem: Path) -> Program:
     """Return the program. `stem` is the beginning of the paths of files that its processes share."""
     inside = contained(repetition.testbed)
     return Program(
-        argv=repetition.command,
+        **repetition.settings(),
         sites=repetition.sites,
-        processes=repetition.processes,
         cwd=repetition.inputs.folder,
         contained=inside,
         schedule=repetition.schedule,
-        environment=repetition.environment,
         group=repetition.group,
         steps=Path(f"{stem}-steps"),
-        hook=repetition.hook,
         hosts=host_names(repetition.sites),
-        rendezvous=repetition.rendezvous,
         # A short name, because paths of Unix sockets in it have at most 107 bytes.
         temporary=None if inside else stem.with_name(f"{time.monotonic_ns() % 10**9:x}"),
     )

@@ -35,14 +35,13 @@ _UNCOUNTED = ("refused", "unknown")
 
 
 class HostMeter:
-    """Measures the load of the host, and the pauses of this process, between `start` and `stop`.
+    """Measures the load of the host from `start` to `load`, and the pauses of this process until its block ends.
 
     Attributes:
-        begin_ns: when it started, on the workers' clock. lost: the pauses, after `stop`.
+        begin_ns: when it started, on the workers' clock. lost: the pauses, after the block.
     """
 
     def __init__(self) -> None:
-        self._begin: tuple[int, list[int]] | None = None
         self._heart: Heartbeat | None = None
         self.begin_ns = 0
         self.lost: list[Lost] = []
@@ -55,15 +54,11 @@ class HostMeter:
             self.lost, self._heart = self._heart.stop(), None
 
     def start(self) -> None:
-        """Begin measuring."""
         self._begin, self.begin_ns = _sample(), time.monotonic_ns()
         self._heart = Heartbeat()
 
-    def stop(self) -> dict[str, Any]:
+    def load(self) -> dict[str, Any]:
         """Return the processor time of all but nice processes in percent of all cores, and softnet drops."""
-        self.__exit__()
-        if self._begin is None:
-            return {"cpu_pct": None, "softnet_dropped": None}
         begin, end = self._begin, _sample()
         busy = [b - a for a, b in zip(begin[1], end[1], strict=True)]
         total, unused = sum(busy), busy[1] + busy[3] + busy[4]  # nice, idle, waiting for a disk
@@ -81,7 +76,7 @@ def share_of_programs(
     """Return how long a program waited for a processor, and what processes other than ours used, in percent.
 
     Args:
-        host: from `HostMeter.stop`. processor: time of the programs of each worker.
+        host: from `HostMeter.load`. processor: time of the programs of each worker.
     """
     times = list(processor)
     if host["cpu_pct"] is None or not times or not stats.seconds:
@@ -113,7 +108,7 @@ def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], s
         changed: for each worker, what its network has now, or None. sites: of the workers.
     """
     changes = sorted((rank, *change) for rank, change in changed.items() if change is not None)
-    words = [f"{place} of worker {rank} ({sites[rank]}): {what}" for rank, place, what in changes]
+    words = [f"{setting} of worker {rank} ({sites[rank]}): {what}" for rank, setting, what in changes]
     words += filter(None, [stats.changed])
     return [f"{CHANGED}: {first}" for first in words[:1]]
 
@@ -145,11 +140,11 @@ def _waits(host: Mapping[str, Any]) -> list[str]:
         reasons.append(
             f"the threads of a worker waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %"
         )
-    waited, others = host.get("program_cpu_wait_pct"), host.get("others_cpu_pct")
-    if waited is not None and others is not None and waited > CPU_WAIT_PCT and others > OTHERS_PCT:
+    waited, other_use = host.get("program_cpu_wait_pct"), host.get("others_cpu_pct")
+    if waited is not None and other_use is not None and waited > CPU_WAIT_PCT and other_use > OTHERS_PCT:
         reasons.append(
             f"a program waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %, while others used "
-            f"{others:.1f} % of all processors"
+            f"{other_use:.1f} % of all processors"
         )
     return reasons
 

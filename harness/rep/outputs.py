@@ -11,6 +11,7 @@ import select
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -41,18 +42,13 @@ def to_files(sites: Sequence[str], processes: int, folder: Path) -> Iterator[Des
         sites: site of each worker.
         processes: number of processes per worker.
     """
-    opened: list[list[int]] = []
-    try:
-        for worker in range(len(sites)):
-            opened.append([])
-            for rank in range(worker * processes, (worker + 1) * processes):
-                for stream in ("out", "err"):
-                    path = log(folder, rank, stream)
-                    opened[-1].append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
-        yield opened.__getitem__
-    finally:
-        for descriptor in (fd for worker in opened for fd in worker):
-            os.close(descriptor)
+    descriptors: dict[int, list[int]] = defaultdict(list)
+    with ExitStack() as files:
+        for rank in range(len(sites) * processes):
+            for stream in ("out", "err"):
+                file = files.enter_context(log(folder, rank, stream).open("ab"))
+                descriptors[rank // processes].append(file.fileno())
+        yield descriptors.__getitem__
 
 
 @contextmanager
@@ -67,10 +63,10 @@ def to_files_and_terminal(sites: Sequence[str], processes: int, folder: Path) ->
             worker = rank // processes
             prefix = f"[{rank:{width}} {sites[worker]}] ".encode()
             file = logs.enter_context((folder / f"rank-{rank}.log").open("wb"))
-            for ours in (sys.stdout.buffer, sys.stderr.buffer):
+            for terminal in (sys.stdout.buffer, sys.stderr.buffer):
                 read, write = os.pipe()
                 descriptors.setdefault(worker, []).append(write)
-                threads.append(threading.Thread(target=_pump, args=(read, prefix, ours, file, lock), daemon=True))
+                threads.append(threading.Thread(target=_pump, args=(read, prefix, terminal, file, lock), daemon=True))
                 threads[-1].start()
         try:
             yield descriptors.__getitem__
@@ -81,15 +77,15 @@ def to_files_and_terminal(sites: Sequence[str], processes: int, folder: Path) ->
                 thread.join(_GRACE_S)
 
 
-def _pump(read: int, prefix: bytes, ours: BinaryIO, file: BinaryIO, lock: threading.Lock) -> None:
-    colours = ours.isatty()
+def _pump(read: int, prefix: bytes, terminal: BinaryIO, file: BinaryIO, lock: threading.Lock) -> None:
+    colours = terminal.isatty()
 
     def show(line: bytes) -> None:
         shown = clean(line, colours=colours)
         end = b"\x1b[0m\n" if b"\x1b" in shown else b"\n"
         with lock, suppress(OSError, ValueError):
-            ours.write(prefix + shown + end)
-            ours.flush()
+            terminal.write(prefix + shown + end)
+            terminal.flush()
 
     lines = Lines(show)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -16,12 +17,13 @@ from typing import Any
 
 from wanbench.harness.emulators.plan import DEVICE, worker_address
 from wanbench.harness.errors import HostError
+from wanbench.harness.plan.repetition import Command
 from wanbench.harness.rep import launcher
 from wanbench.harness.testbeds.base import WorkerDied
-from wanbench.harness.testbeds.conversation import OfProgram
+from wanbench.harness.testbeds.messages import OfProgram
 from wanbench.harness.testbeds.player import Player
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
-from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule
+from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.process.finished import FinishedProgram
 
 RENDEZVOUS_PORT = 29500
@@ -31,50 +33,39 @@ _GRACE_S = 10.0
 _OF_A_CONTAINER = {"HOME": "/tmp", "LOGNAME": "worker"}
 
 
-@dataclass(frozen=True)
-class Program:
-    """A program and its settings.
+@dataclass(frozen=True, kw_only=True)
+class Program(Command):
+    """A program, where it runs, and the files of its processes. `environment` is beyond that of torchrun.
 
     Attributes:
-        argv: the command. `{rank}` and the like are not replaced; the environment has the rank of a process.
         sites: site of each worker.
-        processes: number of processes per worker.
         cwd: working folder of all processes.
         contained: whether it runs with an image's files and environment instead of this process's.
         gpus: GPUs of each worker, as in `Group`.
         schedule: changes from the start of the processes on; None for none.
-        environment: variables beyond those of torchrun.
         group: variables of each worker for the process group `wan`.
         steps: beginning of the paths `<steps>-<rank>` to which processes report their steps.
-        hook: see `loop.stepping`.
         hosts: host name of each worker.
-        rendezvous: see `CommandCell`.
         stdin: descriptor of the input of rank 0; None for no input.
         launcher: folder of the agent with which the command, which runs once, starts processes on other workers; None:
             the command runs in every process.
         temporary: parent of the folders for temporary files of each worker; None if each has a /tmp of its own.
     """
 
-    argv: tuple[str, ...]
     sites: tuple[str, ...]
-    processes: int
     cwd: Path
     contained: bool = False
     gpus: tuple[str, ...] = ()
     schedule: Schedule | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     group: tuple[Mapping[str, str], ...] = ()
     steps: Path = Path("steps")
-    hook: bool = False
     hosts: tuple[str, ...] = ()
-    rendezvous: str = "network"
     temporary: Path | None = None
     stdin: int | None = None
     launcher: Path | None = None
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
         return len(self.sites)
 
     def restarts(self, worker: int) -> int:
@@ -107,7 +98,7 @@ class Program:
         own = self.torchrun_of(worker, local) if self.launcher is None else {}
         env = {**self.environment_of(worker, run_id), **own, **self.environment}
         steps = self.steps_file(worker * self.processes + local)
-        return {"argv": self.argv, "env": env, "steps": str(steps), "hook": self.hook}
+        return {"argv": self.command, "env": env, "steps": str(steps), "hook": self.hook}
 
     def torchrun_of(self, worker: int, local: int) -> dict[str, str]:
         """Return the variables by which torchrun gives a process its place."""
@@ -130,9 +121,12 @@ class Program:
         On this host they are added to this process's environment, in a container to that of the image.
         """
         addresses = [worker_address(rank) for rank in range(self.workers)]
+        gpus = {}
+        if self.gpus and not self.contained:  # a container sees no others
+            gpus["CUDA_VISIBLE_DEVICES"] = self.gpus[worker % len(self.gpus)]
         return {
             **(_OF_A_CONTAINER if self.contained else os.environ),
-            **self._visible_gpus(worker),
+            **gpus,
             "TMPDIR": "/tmp" if self.temporary is None else str(self.temporary_of(worker)),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
@@ -154,12 +148,6 @@ class Program:
             **(self.group[worker] if self.group else {}),
             **self.environment,
         }
-
-    def _visible_gpus(self, worker: int) -> dict[str, str]:
-        """Return the variable that limits a process on this host to its GPUs. A container has no others."""
-        if not self.gpus or self.contained:
-            return {}
-        return {"CUDA_VISIBLE_DEVICES": self.gpus[worker % len(self.gpus)]}
 
 
 @dataclass
@@ -217,7 +205,7 @@ def play_timeline(
     if schedule is None:
         yield lambda: None
         return
-    player = Player(schedule, slot.emulator, workers=CommandedWorkers(handles, ended.done_ns), say=say)
+    player = Player(schedule, slot.emulator, workers=handles, done_ns=ended.done_ns, say=say)
     try:
         yield lambda: player.begin(time.monotonic_ns())
     finally:
@@ -256,14 +244,13 @@ def watch(
     handles: Sequence[Worker],
     ended: Ended,
     received: Sequence[int] = (),
-    limit_s: float = float("inf"),
 ) -> None:
     """Wait until all workers have finished. A signal in `received`, the first failure or the time limit ends them.
 
     Raises:
         WorkerDied, EmulatorError: a worker or the emulator ended.
     """
-    time_limit, passed_on = time.monotonic() + limit_s, 0
+    time_limit, passed_on = time.monotonic() + (program.timeout_s or math.inf), 0
     talks = [OfProgram(worker, program.processes, program.restarts(worker)) for worker in range(program.workers)]
     deadline: float | None = None
     send_signal = partial(_send_signal, handles, ended)
@@ -283,7 +270,8 @@ def watch(
             passed_on = len(received)
             send_signal(received[-1] if passed_on == 1 else signal.SIGKILL)  # the user pressed Ctrl-C again
             deadline = deadline or time.monotonic() + _GRACE_S
-        if time.monotonic() > time_limit and _note_late(program, ended):
+        if time.monotonic() > time_limit and ended.failed is None and not ended.late:
+            ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
             deadline = time_limit
         if deadline is not None and time.monotonic() > deadline:
             send_signal(signal.SIGKILL)
@@ -298,14 +286,6 @@ def _send_signal(handles: Sequence[Worker], ended: Ended, number: int) -> None:
         if rank not in ended.finished:
             with suppress(WorkerDied):
                 handle.send({"cmd": "signal", "number": number})
-
-
-def _note_late(program: Program, ended: Ended) -> bool:
-    """Note the ranks that reached the time limit. Return false if they are noted already or another failed before."""
-    if ended.failed is not None or ended.late:
-        return False
-    ended.late = tuple(rank for rank in program.ranks() if rank not in ended.lasted)
-    return True
 
 
 def _is_first_failure(program: Program, ended: Ended, worker: int, message: Mapping[str, Any]) -> bool:

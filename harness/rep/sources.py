@@ -24,7 +24,7 @@ from wanbench.harness.testbeds import contained
 from wanbench.workloads.process.finished import Finished
 from wanbench.workloads.registry import data_digest
 
-OURS, DATA = "wanbench itself", "the data set"
+OWN_CODE, DATA = "wanbench itself", "the data set"
 _ROOT = Path(__file__).resolve().parents[2]
 # Code that influences a measurement. Code that draws or prints does not.
 _PATTERNS = (
@@ -50,29 +50,29 @@ def code_hash(sources: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:_LENGTH]
 
 
-def known_before(inputs: Inputs) -> Sources:
+def sources_before(inputs: Inputs) -> Sources:
     """What is known before a repetition: our code, data that differ between hosts, and files that a command names."""
     own = {_path(inputs, path): digest(path) for path in files(inputs.command, inputs.folder)}
     data = None if inputs.workload is None else data_digest(inputs.workload)
     if data is not None:
         own[DATA] = data[:_LENGTH]
-    return {OURS: _ours(int(time.monotonic()))} | own
+    return {OWN_CODE: _own_code(int(time.monotonic()))} | own
 
 
-def used(inputs: Inputs, known: Sources, reports: Iterable[Finished]) -> tuple[Sources, list[str]]:
+def used(inputs: Inputs, before: Sources, reports: Iterable[Finished]) -> tuple[Sources, list[str]]:
     """What a repetition ran, and, if code changed meanwhile, the reason why its result is void.
 
     A file of data that its command names and that changed meanwhile is its output, and left out.
 
     Args:
-        known: from `known_before`. reports: the last message of each worker, with its imports.
+        before: from `sources_before`. reports: the last message of each worker, with its imports.
     """
-    ran = dict(known)
+    ran = dict(before)
     for name, short in named(inputs, sorted({tuple(entry) for report in reports for entry in report.imports})):
         if ran.setdefault(name, short) != short:
             return ran, [f"{name}: its processes ran different versions of it"]
     now = current(inputs, ran)
-    written = {name for name in known if now[name] not in ("", ran[name])} - {OURS, DATA}
+    written = {name for name in before if now[name] not in ("", ran[name])} - {OWN_CODE, DATA}
     output = {name for name in written if not _is_program(inputs.folder / name)}
     ran = {name: short for name, short in ran.items() if name not in output}
     other = next((name for name in ran if now[name] != ran[name]), None)
@@ -91,7 +91,7 @@ def changed(inputs: Inputs, ran: Mapping[str, str]) -> str | None:
 
 def current(inputs: Inputs, ran: Mapping[str, str]) -> Sources:
     """The same sources as this host has them now. What only the image of a container has is taken to be the same."""
-    now = known_before(inputs)
+    now = sources_before(inputs)
     for name in ran.keys() - now.keys():
         file = _located(name) or inputs.folder / name
         now[name] = ran[name] if contained(inputs.testbed) and not file.exists() else digest(file)
@@ -118,7 +118,7 @@ def _digest(path: Path, *_: int) -> str:
 
 
 @lru_cache(maxsize=1)
-def _ours(second: int) -> str:
+def _own_code(second: int) -> str:
     """The hash of the code that measures. It is taken once a second: to look at so many files takes milliseconds."""
     code = {path.relative_to(_ROOT).as_posix(): digest(path) for path in _MEASURING}
     return code_hash(code | {"torch": version("torch")})

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from wanbench.harness.emulators.emulator import EmulatorStats
-from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.rep import pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings
@@ -20,10 +19,6 @@ from wanbench.harness.results.evidence import write_evaluations, write_events, w
 from wanbench.harness.results.row import MeasuredTraining, cpu_wait_pct, measured_row, trained, udp_overflows
 from wanbench.harness.testbeds.base import Slot, Trained, Training
 from wanbench.harness.testbeds.group import group_of
-from wanbench.harness.timeline.changes import Change
-from wanbench.harness.timeline.edits import ranks_of
-from wanbench.harness.timeline.schedule import Schedule
-from wanbench.netprofiles import Profile
 
 if TYPE_CHECKING:
     from wanbench.harness.testbeds.base import Event, TimelineRecord
@@ -44,7 +39,7 @@ def measure(
         HostError: workers or the emulator cannot be started.
     """
     rendezvous = control / f"{repetition.name}-{time.monotonic_ns()}"
-    before = sources.known_before(repetition.inputs)
+    before = sources.sources_before(repetition.inputs)
     with HostMeter() as meter:
         jobs = tuple(replace(job, rendezvous=str(rendezvous)) for job in repetition.jobs)
         training = Training(replace(repetition, jobs=jobs), group_of(repetition), folder, meter.start)
@@ -81,7 +76,9 @@ def _row(
         write_network(folder, repetition.network, measured, report, done.stats, host)
         row = measured_row(repetition, columns, measured, done.stats, host, report, [*void, *verdict])
     if done.timeline is not None:
-        events = _stragglers(repetition, measured).events(done.timeline)
+        finished = [measured.finished.get(rank) for rank in range(repetition.workers)]
+        slowed_ns = [() if message is None else message.outcome.slowed_ns for message in finished]
+        events = straggler_events(repetition, slowed_ns, done.timeline)
         if repetition.at_random:  # drawn for a longer time than training takes
             events = [event for event in events if event.actual_s is not None]
         row["events"] = write_events(folder, [event.to_json() for event in events])
@@ -99,7 +96,7 @@ def _judged(
     """The load of this host during the repetition, and the reasons why it must not be published."""
     stopped = pauses.gathered(measured.finished, stats, meter.lost)
     windows = _windows(repetition, measured)
-    host = meter.stop() | {
+    host = meter.load() | {
         "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
         "udp_overflows": udp_overflows(measured),
         **pauses.described(stopped, windows[0]),
@@ -122,58 +119,49 @@ def _windows(repetition: TrainingRepetition, measured: MeasuredTraining) -> list
     return windows
 
 
-def _stragglers(repetition: TrainingRepetition, measured: MeasuredTraining) -> Stragglers:
-    """The times at which workers were slow, as they reported them."""
-    slowed_ns = [
-        measured.finished[rank].outcome.slowed_ns if rank in measured.finished else ()
-        for rank in range(repetition.workers)
-    ]
-    return Stragglers(repetition.changes, repetition.network, repetition.profile, slowed_ns)
-
-
 _NS = 1e9
 SlowTimes = Sequence[Sequence[int | None]]
 
 
-class Stragglers:
-    """The actual times at which workers became slow and normal again: always at the start of a step.
+def straggler_events(
+    repetition: TrainingRepetition, slowed_ns: Sequence[SlowTimes], record: TimelineRecord
+) -> list[Event]:
+    """The events of a timeline, with the actual times at which workers became slow and normal again.
+
+    That is always at the start of a step. An event has the time of the last worker that it names; None if a worker
+    never changed.
 
     Args:
-        changes, network, profile: as `plan.repetition.slowdowns` takes them.
-        slowed_ns: `Slowdowns.turned_ns` of each rank, for the entries that `slowdowns` returned; empty if it was lost.
+        slowed_ns: `Slowdowns.turned_ns` of each rank, for its entries in `Job.slow`; empty if it was lost.
     """
+    actual: dict[tuple[str, float], list[int | None]] = defaultdict(list)
+    for what, due_ns, at_ns in _transitions(repetition, slowed_ns, record.steps):
+        actual[what, due_ns / _NS] += at_ns
+    return [_corrected(event, actual.get((event.what, event.asked_s)), record.begun_ns) for event in record.events]
 
-    def __init__(
-        self, changes: Sequence[Change], network: EmulatedNetwork, profile: Profile, slowed_ns: Sequence[SlowTimes]
-    ) -> None:
-        self._changes, self._network, self._profile, self._slowed_ns = changes, network, profile, slowed_ns
 
-    def events(self, record: TimelineRecord) -> list[Event]:
-        """Return the events, each with the time of the last worker that it names; None if a worker never changed."""
-        actual: dict[tuple[str, float], list[int | None]] = defaultdict(list)
-        for what, due_ns, at_ns in self._transitions(record.steps):
-            actual[what, due_ns / _NS] += at_ns
-        begun_ns = record.begun_ns
-        return [self._corrected(event, actual.get((event.what, event.asked_s)), begun_ns) for event in record.events]
+def _corrected(event: Event, actual_ns: Sequence[int | None] | None, begun_ns: int) -> Event:
+    if actual_ns is None:
+        return event
+    changed = [at_ns for at_ns in actual_ns if at_ns is not None]
+    if len(changed) < len(actual_ns):
+        return replace(event, actual_s=None, at_ns=None, with_step=True)
+    return replace(event, actual_s=(max(changed) - begun_ns) / _NS, at_ns=max(changed), with_step=True)
 
-    def _corrected(self, event: Event, actual_ns: Sequence[int | None] | None, begun_ns: int) -> Event:
-        if actual_ns is None:
-            return event
-        changed = [at_ns for at_ns in actual_ns if at_ns is not None]
-        if len(changed) < len(actual_ns):
-            return replace(event, actual_s=None, at_ns=None, with_step=True)
-        return replace(event, actual_s=(max(changed) - begun_ns) / _NS, at_ns=max(changed), with_step=True)
 
-    def _transitions(self, steps: Mapping[int, int]) -> Iterator[tuple[str, int, list[int | None]]]:
-        """Yield the text of each transition, when it was due, and when each worker made it."""
-        remaining = [iter(times) for times in self._slowed_ns]
-        for change in self._changes:
-            if change.kind != "slow":
-                continue
-            spans = len(list(change.spans()))
-            ranks = ranks_of(change.where, self._network, self._profile)
-            times_of = [list(chain.from_iterable(islice(remaining[rank], spans))) for rank in ranks]
-            alone = Schedule((change,), self._network, self._profile).resolved(steps)
-            texts = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # begins and ends alternate
-            for index, due_ns in enumerate(alone.times):
-                yield texts[index % 2], due_ns, [times[index] if index < len(times) else None for times in times_of]
+def _transitions(
+    repetition: TrainingRepetition, slowed_ns: Sequence[SlowTimes], steps: Mapping[int, int]
+) -> Iterator[tuple[str, int, list[int | None]]]:
+    """Yield the text of each transition, when it was due, and when each worker made it."""
+    assert repetition.schedule is not None, "it has a timeline"
+    remaining = [iter(times) for times in slowed_ns]
+    for number, change in enumerate(repetition.schedule.changes):
+        if change.kind != "slow":
+            continue
+        spans = len(list(change.spans()))
+        ranks = repetition.schedule.ranks(number)
+        times_of = [list(chain.from_iterable(islice(remaining[rank], spans))) for rank in ranks]
+        alone = repetition.schedule.alone(number, steps)
+        texts = [alone.what(due_ns)[0] for due_ns in alone.times[:2]]  # begins and ends alternate
+        for index, due_ns in enumerate(alone.times):
+            yield texts[index % 2], due_ns, [times[index] if index < len(times) else None for times in times_of]

@@ -10,7 +10,6 @@ Layout
     scalability.py T(1) / T(N), each host by its own T(1); goodput.py: where workers are lost; target.py: the time to a
                    target; hosts.py: whether hosts are alike
     evidence.py    the data beside a row: learning curves, steps, messages, the measured network
-    outcome.py     what was measured at one commit: a line of the file of `check --append`
     record.py      recorded runs: the data that figures need, small enough to be kept with the code
     rules.py       the rules of publication in words; verify.py: whether rows and files keep them
     digests.py     digests of all files, with which edits and damage are seen; disk.py: files in one step

@@ -110,7 +110,7 @@ class Watch:
         """Note that a worker is dead, so that nobody has to wait for it again. If it lives, its next beat says so."""
         (self._workers / name / _BEAT).unlink(missing_ok=True)
 
-    def others(self) -> list[str]:
+    def candidates(self) -> list[str]:
         """The workers that may live: those that have not ended in order, and have not certainly died."""
         beating = sorted(path.parent.name for path in self._workers.glob(f"*/{_BEAT}"))
         gone = {name for name in beating if owner.has_left(self._workers / name)}
@@ -120,7 +120,7 @@ class Watch:
 
     def living(self) -> list[str]:
         """The workers that live. If any may, this waits for a heartbeat; those that miss theirs are buried."""
-        names = self.others()
+        names = self.candidates()
         first = {name: self._beat_of(name) for name in names}
         end = self._now() + MISSED * BEAT_S
         while names and self._now() < end:
@@ -128,7 +128,7 @@ class Watch:
             if beating:
                 return beating
             time.sleep(_LOOK_S)
-            names = [name for name in self.others() if name in first]
+            names = [name for name in self.candidates() if name in first]
         for name in names:
             self.bury(name)
         return []
@@ -269,7 +269,7 @@ class SharedRun(RunFolder):
 
 def sweep(run: Path) -> None:
     """Remove what interrupted processes left half-written in a run's folder, without that of others that may live."""
-    living = Watch(run).others()
+    living = Watch(run).candidates()
     if not living:
         shutil.rmtree(run / CLAIMS, ignore_errors=True)
     for pattern in (".*.part", "figures/.*.part", "cells/*/.*.part") if not living else ():
@@ -280,7 +280,7 @@ def sweep(run: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     journal = run / digests.FILE
     if journal.exists() and journal.read_bytes()[-1:] not in (b"", b"\n"):
-        with journal.open("ab") as handle:  # the next digest starts its own line
+        with journal.open("ab") as handle:  # after a full disk; the next digest starts its own line
             handle.write(b"\n")
 
 

@@ -73,14 +73,14 @@ class Evidence:
         path = self.path / FILE
         if not path.is_file():
             return None
-        found = {}
+        recorded = {}
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 data = json.loads(line)
-                found[data["cell"], data["rep"], data.get("host")] = data
+                recorded[data["cell"], data["rep"], data.get("host")] = data
             except (ValueError, KeyError, TypeError):
                 continue
-        return found
+        return recorded
 
     def _of(self, row: Row, what: str, read: Callable[[Path, Row], T | None]) -> T | None:
         if self._recorded is not None:
@@ -119,12 +119,12 @@ def _trace(rep: Path, row: Row) -> dict[str, Any] | None:
     messages = pd.read_parquet(rep / "messages.parquet")
     steps = pd.read_parquet(rep / "steps.parquet", columns=["rank", "step", "end_ns", "step_time_s", "compute_s"])
     begin = window_begin(row)
-    mine = steps[(steps["rank"] == 0) & (steps["step"] >= begin - 1) & (steps["step"] < begin + _TRACED_STEPS)]
-    mine = mine.sort_values("step")
-    since = float(mine["end_ns"].iloc[0] - mine["step_time_s"].iloc[0] * 1e9)
+    in_window = (steps["step"] >= begin - 1) & (steps["step"] < begin + _TRACED_STEPS)
+    traced = steps[(steps["rank"] == 0) & in_window].sort_values("step")
+    since = float(traced["end_ns"].iloc[0] - traced["step_time_s"].iloc[0] * 1e9)
     seen = messages["collected_ns"].isna() | (messages["collected_ns"] >= since)
-    messages = messages[seen & (messages["issued_ns"] <= float(mine["end_ns"].iloc[-1]))]
-    return {"first": begin, "steps": _columns(mine.drop(columns="rank")), "messages": _columns(messages)}
+    messages = messages[seen & (messages["issued_ns"] <= float(traced["end_ns"].iloc[-1]))]
+    return {"first": begin, "steps": _columns(traced.drop(columns="rank")), "messages": _columns(messages)}
 
 
 def window_begin(row: Row) -> int:
@@ -144,15 +144,15 @@ def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
     through = ends["max"][
         ends["size"] == ends["size"].mode().max()
     ]  # a worker that was killed for good ended before them
-    found = {}
+    paces = {}
     for which, rank in (("slowest", ends["max"].idxmax()), ("fastest", through.idxmin())):
-        mine = steps[steps["rank"] == rank].sort_values("step")
-        found[which] = {
+        own = steps[steps["rank"] == rank].sort_values("step")
+        paces[which] = {
             "rank": int(str(rank)),
-            "end_s": [round((end - begin_ns) / 1e9, 4) for end in mine["end_ns"].tolist()],
-            "step_time_s": [round(seconds, 6) for seconds in mine["step_time_s"].tolist()],
+            "end_s": [round((end - begin_ns) / 1e9, 4) for end in own["end_ns"].tolist()],
+            "step_time_s": [round(seconds, 6) for seconds in own["step_time_s"].tolist()],
         }
-    return found
+    return paces
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
@@ -180,22 +180,18 @@ def _network(rep: Path, row: Row) -> list[dict[str, Any]] | None:
             "one_way_ms": item["link"]["delay_ns"] / 1e6,
             "jitter_ms": item["link"]["jitter_ns"] / 1e6,
             "loss": item["link"]["loss"],
-            "rate_mbit": _mbit(_tightest(configured, item)),
+            "rate_mbit": _rate_mbit(configured, item),
             "reasons": [],
         }
         for item in configured["links"]
     ]
 
 
-def _tightest(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float | None:
-    """The rate of the slowest queue between two sites, in bytes/s."""
+def _rate_mbit(configured: Mapping[str, Any], item: Mapping[str, Any]) -> float | None:
+    """The rate of the slowest queue between two sites; None if all are unlimited."""
     queues = (configured["up"][item["src"]], item["link"]["queue"], configured["down"][item["dst"]])
-    rates = [queue["rate_bytes_per_s"] for queue in queues if queue["rate_bytes_per_s"] is not None]
+    rates = [queue["rate_bytes_per_s"] * 8 / 1e6 for queue in queues if queue["rate_bytes_per_s"] is not None]
     return min(rates, default=None)
-
-
-def _mbit(bytes_per_s: float | None) -> float | None:
-    return None if bytes_per_s is None else bytes_per_s * 8 / 1e6
 
 
 def write_network(

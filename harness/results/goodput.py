@@ -13,7 +13,6 @@ without losses, it is c T / (N t).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.results.hosts import by_run, hosts_of
@@ -21,23 +20,6 @@ from wanbench.harness.results.scalability import StepTimes, host_of
 from wanbench.workloads.loop.job import Regrouped
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """The losses of a repetition.
-
-    Attributes:
-        counted: steps, over all workers, whose gradients are in the final model.
-        changes: number of times that the membership changed.
-        seconds: time in which training stood still for them.
-        nbytes: bytes of vectors sent for them, over all workers.
-    """
-
-    counted: int
-    changes: int
-    seconds: float
-    nbytes: int
 
 
 def recovered(
@@ -48,8 +30,8 @@ def recovered(
     delay: int,
     period: int,
     alike: bool = False,
-) -> Recovered:
-    """Return what was lost and recovered.
+) -> dict[str, Any]:
+    """Return the columns that tell what was lost and recovered, without `lost_steps`.
 
     Args:
         histories: by worker that was there at the end, the epochs that it entered.
@@ -72,12 +54,13 @@ def recovered(
             counted += max(0, (step if taken and step is not None else averaged) - begin)
         began = dict.fromkeys(views[0].members, furthest)
     counted += sum(steps - begin for begin in began.values())
-    return Recovered(
-        counted,
-        len(entered),
-        sum(max(view.ended_ns - view.begun_ns for view in views) for views in entered.values()) / 1e9,
-        sum(view.payload_bytes for views in entered.values() for view in views),
-    )
+    stood_ns = sum(max(view.ended_ns - view.begun_ns for view in views) for views in entered.values())
+    return {
+        "counted_steps": counted,
+        "membership_changes": len(entered),
+        "recovery_s": stood_ns / 1e9,
+        "recovery_bytes": sum(view.payload_bytes for views in entered.values() for view in views),
+    }
 
 
 def undisturbed_step_times(rows: Sequence[Row]) -> StepTimes:

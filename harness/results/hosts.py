@@ -73,8 +73,8 @@ def _calibrations(rows: Iterable[Row]) -> dict[Any, dict[str, float | None]]:
         of_host = stored.setdefault(row.get("base_key"), {}).setdefault(host_of(row) or NOT_RECORDED, [])
         of_host += [] if seconds is None else [seconds]
     return {
-        key: {host: statistics.median(times) if times else None for host, times in each.items()}
-        for key, each in stored.items()
+        key: {host: statistics.median(times) if times else None for host, times in by_host.items()}
+        for key, by_host in stored.items()
     }
 
 

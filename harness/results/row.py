@@ -12,7 +12,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.repetition import Repetition, TrainingRepetition
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import recovered
-from wanbench.harness.results.target import Reached, reached
+from wanbench.harness.results.target import reached
 from wanbench.workloads.loop.job import Outcome, StepRow
 from wanbench.workloads.process.finished import Finished, FinishedJob
 
@@ -54,11 +54,12 @@ def measured_row(
     Args:
         trained: the columns about steps and training. report: of the probe. verdict: reasons why it is invalid.
     """
+    tcp = [(report.counters_before.tcp, report.counters_after.tcp) for report in measured.finished.values()]
     measurements = {
         "status": "invalid" if verdict else "ok",
         "reason": "; ".join(verdict) or None,
         "wire_bytes": _wire_bytes(measured, stats) if repetition.workers > 1 else 0,
-        "retransmits": _counted(measured, "RetransSegs"),
+        "retransmits": sum(after.get("RetransSegs", 0) - before.get("RetransSegs", 0) for before, after in tcp),
         "tcp_window_change_pct": _window_change_pct(measured),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if repetition.workers > 1 else None,
@@ -89,7 +90,7 @@ def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported
     losses = [o.final_loss for o in outcomes if o.final_loss is not None]
     spreads = [o.replica_spread for o in outcomes if o.replica_spread is not None]
     evaluations = measured.outcomes[0].evaluations
-    target = _reached(repetition.target, measured)
+    steps_to_target, time_to_target_s = _reached(repetition.target, measured) or (None, None)
     steps = repetition.window
     return {
         "steps": steps,
@@ -105,8 +106,8 @@ def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported
         "final_loss": statistics.fmean(losses) if losses else None,
         "accuracy": evaluations[-1].accuracy if evaluations else None,
         "replica_spread": max(spreads) if len(spreads) == len(outcomes) else None,
-        "time_to_target_s": None if target is None else target.seconds,
-        "steps_to_target": None if target is None else target.steps,
+        "time_to_target_s": time_to_target_s,
+        "steps_to_target": steps_to_target,
         **(_losses(repetition, outcomes, reported_steps) if repetition.loses_workers else {}),
     }
 
@@ -120,7 +121,7 @@ def _begin_ns(measured: MeasuredTraining) -> int:
 def _losses(repetition: TrainingRepetition, outcomes: Sequence[Outcome], reported_steps: int) -> dict[str, Any]:
     """The columns of a repetition that loses workers."""
     histories = [outcome.epochs for outcome in outcomes]
-    loss = recovered(
+    columns = recovered(
         histories,
         repetition.workers,
         repetition.steps,
@@ -128,13 +129,7 @@ def _losses(repetition: TrainingRepetition, outcomes: Sequence[Outcome], reporte
         period=repetition.period,
         alike=repetition.own_pace,
     )
-    return {
-        "counted_steps": loss.counted,
-        "lost_steps": max(0, reported_steps - loss.counted),
-        "membership_changes": loss.changes,
-        "recovery_s": loss.seconds,
-        "recovery_bytes": loss.nbytes,
-    }
+    return {**columns, "lost_steps": max(0, reported_steps - columns["counted_steps"])}
 
 
 def _slowest(times_s: Sequence[float], windows_s: Sequence[float]) -> int:
@@ -160,12 +155,6 @@ def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
         return stats.sent_bytes
     return sum(
         m.counters_after.device["tx_bytes"] - m.counters_before.device["tx_bytes"] for m in measured.finished.values()
-    )
-
-
-def _counted(measured: Measured, name: str) -> int:
-    return sum(
-        m.counters_after.tcp.get(name, 0) - m.counters_before.tcp.get(name, 0) for m in measured.finished.values()
     )
 
 
@@ -196,7 +185,7 @@ def udp_overflows(measured: Measured) -> int:
     return sum(m.counters_after.udp_overflows - m.counters_before.udp_overflows for m in measured.finished.values())
 
 
-def _reached(target: float | None, measured: MeasuredTraining) -> Reached | None:
+def _reached(target: float | None, measured: MeasuredTraining) -> tuple[float, float] | None:
     """When rank 0 reached `train.target`."""
     rows = sorted(measured.rows, key=lambda row: row.step)
     if target is None or not rows:

@@ -22,15 +22,15 @@ class RowFiles:
     """The rows in files, each a result.json or an error.json. A file is read again once it has changed."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[tuple[int, int, int], Row]] = {}
+        self._cache: dict[Path, tuple[tuple[int, int, int], Row]] = {}
 
     def load(self, path: Path) -> Row:
         """The row in a file, for the caller to change. Raises: OSError; ValueError: the error in it."""
         stat = path.stat()
         version = stat.st_mtime_ns, stat.st_size, stat.st_ino
-        cached = self._known.get(path)
+        cached = self._cache.get(path)
         if cached is None or cached[0] != version:
-            cached = self._known[path] = version, _load(path)
+            cached = self._cache[path] = version, _load(path)
         return {**cached[1]}
 
     def find(self, path: Path) -> Row | None:

@@ -37,7 +37,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -63,6 +62,7 @@ EVENTS = "events.jsonl"
 CLAIMS = "claims"
 RECORDED = "rows.jsonl"
 _REP = re.compile(r"rep-\d+(@[\w.-]+)?")
+_KEY = 6  # characters of the identity at the end of a cell's name
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.journals, self._part = path, "part"
-        self._folders, self._rows = CellFolders(path / "cells"), RowFiles()
+        self._rows = RowFiles()
+        self._cell_folders: dict[str, Path] | None = None  # by the identity at the end of their names, if listed
 
     @classmethod
     def new(cls, root: Path, name: str) -> RunFolder:
@@ -116,7 +117,7 @@ class RunFolder:
 
     def prepare(self, spec_text: str | None, plan: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
         """Make the folder, or continue in an existing one. Raises: HostError if it cannot be written."""
-        self._folders.forget()
+        self._cell_folders = None
         with writable(self.path):
             (self.path / "cells").mkdir(parents=True, exist_ok=True)
             if spec_text is not None:
@@ -141,7 +142,7 @@ class RunFolder:
         """Remove all results (`--fresh`)."""
         for name in ("cells", "figures", digests.WORKERS, CLAIMS):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        self._folders.forget()
+        self._cell_folders = None
         for name in ("results.parquet", EVENTS, digests.FILE):
             (self.path / name).unlink(missing_ok=True)
 
@@ -173,17 +174,28 @@ class RunFolder:
     # ---------------------------------------------------------------- repetitions
 
     def cell_folder(self, cell: Cell) -> Path:
-        """The folder of a cell's repetitions. It follows from the identity, so a new axis does not move it."""
-        return self._folders.of(cell)
+        """The folder of a cell's repetitions, which may not exist yet.
+
+        It follows from the identity: an axis added later changes a cell's name, but not its folder. The folders are
+        listed once, since to search them for each new cell would take ever longer.
+        """
+        cells = self.path / "cells"
+        folder = cells / cell.slug
+        if folder.is_dir():
+            return folder
+        if self._cell_folders is None:
+            names = sorted(os.listdir(cells), reverse=True) if cells.is_dir() else []
+            self._cell_folders = {name[-_KEY:]: cells / name for name in names if name[-_KEY - 1 : -_KEY] == "-"}
+        return self._cell_folders.get(cell.key[:_KEY], folder)
 
     def is_finished(self, cell: Cell, rep: int, host: str | None = None) -> bool:
         """True if this repetition has a result; with a host, one that was measured there.
 
         Raises: OSError: it cannot be known, because what is there cannot be read just now.
         """
-        return any(self._finished(path, host) for path in self._places(cell, rep, host))
+        return any(self._finished(path, host) for path in self._candidates(cell, rep, host))
 
-    def _places(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
+    def _candidates(self, cell: Cell, rep: int, host: str | None) -> list[Path]:
         """Where a repetition can be. That of a one-worker cell, which each host measures, can be there per host."""
         folder = self.cell_folder(cell)
         return [folder / f"rep-{rep}", *([folder / f"rep-{rep}@{host}"] if host is not None else [])]
@@ -206,7 +218,8 @@ class RunFolder:
         """Make an empty folder to work in, and remove leftovers of an interrupted try."""
         folder = self.cell_folder(cell)
         folder.mkdir(parents=True, exist_ok=True)
-        self._folders.made(cell, folder)
+        if self._cell_folders is not None:
+            self._cell_folders.setdefault(cell.key[:_KEY], folder)
         write_json(folder / "cell.json", {"identity": cell.identity(), "axes": cell.axes, "base_key": cell.base_key})
         part = folder / f"rep-{rep}.{self._part}"
         shutil.rmtree(part, ignore_errors=True)
@@ -226,7 +239,7 @@ class RunFolder:
         # The files must be on disk before the rename, in case of a power cut.
         to_disk([*part.iterdir()])
         to_disk([part])
-        for final in self._places(cell, rep, host):
+        for final in self._candidates(cell, rep, host):
             if _renamed(part, final):
                 to_disk([final.parent])
                 digests.note(self.path, final / "result.json", self.journals)
@@ -269,29 +282,27 @@ class RunFolder:
     def _all_rows(self, problems: list[str]) -> list[Row]:
         if (self.path / RECORDED).is_file():
             return self._recorded(problems)
-        results = list(self._readable(self._results(), problems))
+        results = [row for _, row in self._readable(self._results(), problems)]
         finished = {_what(row) for row in results}
-        failed = {_what(row): row for row in self._readable(self._errors(), problems)}
+        failed = {_what(row): row for _, row in self._readable(self._errors(), problems)}
         return results + [row for key, row in failed.items() if key not in finished]
 
     def results(self) -> dict[Path, Row]:
         """The rows of all finished repetitions that can be read, by the path of their file in this folder."""
-        rows: dict[Path, Row] = {}
-        for path in self._results():
-            with contextlib.suppress(OSError, ValueError):
-                rows[path.relative_to(self.path)] = self._rows.load(path)
-        return rows
+        return dict(self._readable(self._results(), []))
 
-    def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[Row]:
+    def _readable(self, paths: list[Path], problems: list[str]) -> Iterator[tuple[Path, Row]]:
+        """Yield the rows that can be read, each with the path of its file in this folder."""
         for path in paths:
+            name = path.relative_to(self.path)
             try:
-                yield self._rows.load(path)
+                yield name, self._rows.load(path)
             except FileNotFoundError:  # only its folder is there
                 continue
             except OSError as error:
-                problems.append(f"{path.relative_to(self.path)}: cannot be read ({in_words(error)})")
+                problems.append(f"{name}: cannot be read ({in_words(error)})")
             except ValueError as error:
-                problems.append(f"{path.relative_to(self.path)}: not a result, so not finished: {error}")
+                problems.append(f"{name}: not a result, so not finished: {error}")
 
     def _recorded(self, problems: list[str]) -> list[Row]:
         rows = []
@@ -388,41 +399,6 @@ def _try_number(path: Path) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-# ---------------------------------------------------------------- the folders of cells, and what a run cannot contain
-
-_KEY = 6  # characters of the identity at the end of a name
-
-
-class CellFolders:
-    """The folders in `cells/`, found by identity: an axis added later changes a cell's name, but not its folder.
-
-    It is listed once, since to search it for each new cell would take ever longer.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._by_key: dict[str, Path] | None = None
-
-    def of(self, cell: Cell) -> Path:
-        """The folder of a cell's repetitions, which may not exist yet."""
-        folder = self._path / cell.slug
-        if folder.is_dir():
-            return folder
-        if self._by_key is None:
-            names = sorted(os.listdir(self._path), reverse=True) if self._path.is_dir() else []
-            self._by_key = {name[-_KEY:]: self._path / name for name in names if name[-_KEY - 1 : -_KEY] == "-"}
-        return self._by_key.get(cell.key[:_KEY], folder)
-
-    def made(self, cell: Cell, folder: Path) -> None:
-        """Remember a new folder."""
-        if self._by_key is not None:
-            self._by_key.setdefault(cell.key[:_KEY], folder)
-
-    def forget(self) -> None:
-        """List the folders again when next needed, because others can have changed them."""
-        self._by_key = None
-
-
 def _strange(folder: Path) -> Iterator[str]:
     """Yield the paths below a folder that are neither files nor folders; of links, the target is not looked at.
 
@@ -434,16 +410,8 @@ def _strange(folder: Path) -> Iterator[str]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif not entry.is_file(follow_symlinks=False) and _is_strange(entry.path):
-                    yield entry.path
-
-
-def _is_strange(path: str) -> bool:
-    """Whether a path still exists, since the run can be under way, and is neither a file nor a folder."""
-    with contextlib.suppress(FileNotFoundError):
-        mode = os.lstat(path).st_mode
-        return not stat.S_ISDIR(mode) and not stat.S_ISREG(mode)
-    return False
+                elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
+                    yield entry.path  # it still exists; a run can be under way
 
 
 # ---------------------------------------------------------------- the lock

@@ -5,25 +5,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wanbench.workloads.loop.job import Evaluated
 
 
-@dataclass(frozen=True)
-class Reached:
-    """The first time at which the accuracy was at the target, by linear interpolation between evaluations.
-
-    Attributes:
-        steps: number of steps until then. seconds: time since the begin of step 0.
-    """
-
-    steps: float
-    seconds: float
-
-
-def reached(evaluations: Sequence[Evaluated], target: float, begin_ns: int) -> Reached | None:
-    """Return when the accuracy first crossed `target`; None if no evaluation is at the target or above.
+def reached(evaluations: Sequence[Evaluated], target: float, begin_ns: int) -> tuple[float, float] | None:
+    """Return when the accuracy first crossed `target`, by linear interpolation between evaluations: the number of steps
+    until then, and the seconds since the begin of step 0. None if no evaluation is at the target or above.
 
     Args:
         evaluations: in order. begin_ns: when step 0 began.
@@ -34,7 +22,7 @@ def reached(evaluations: Sequence[Evaluated], target: float, begin_ns: int) -> R
         return None
     seconds = value_at(at, [(evaluation.end_ns - begin_ns) / 1e9 for evaluation in evaluations], steps)
     assert seconds is not None  # the steps are between two evaluations
-    return Reached(steps, seconds)
+    return steps, seconds
 
 
 def steps_to_target(

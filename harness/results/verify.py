@@ -35,7 +35,7 @@ from wanbench.harness.results.scalability import host_of
 from wanbench.harness.results.steps import elapsed_per_step_s, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.command import looks_like_a_file
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 _REAL = ("netns", "docker")
 _EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
@@ -74,12 +74,12 @@ def problems_text(problems: Sequence[Objection]) -> str:
     return f"{len(problems)} problem{'s' * (len(problems) > 1)}: do not publish yet"
 
 
-def problem_lines(found: Sequence[Objection], run: str) -> list[str]:
+def problem_lines(problems: Sequence[Objection], run: str) -> list[str]:
     """One line for each distinct text, after the first few cells that it concerns, or the run."""
     cells: dict[str, list[str]] = {}
-    for objection in found:
+    for objection in problems:
         cells.setdefault(objection.text, []).append(objection.cell or run)
-    return [f"{some(names, _NAMED)}: {text}" for text, names in cells.items()]
+    return [f"{listed(names, _NAMED)}: {text}" for text, names in cells.items()]
 
 
 Verdicts = Iterator[tuple[str | None, str]]
@@ -346,8 +346,8 @@ def files_not_known(folder: RunFolder) -> str | None:
         return f"no {digests.FILE}: measured or recorded by an earlier version, so later changes are not seen"
     without = [path for path in folder.results() if path.as_posix() not in noted]
     if without:
-        some = "1 repetition has" if len(without) == 1 else f"{len(without)} repetitions have"
-        return f"{some} no digest, so later changes there are not seen"
+        count = "1 repetition has" if len(without) == 1 else f"{len(without)} repetitions have"
+        return f"{count} no digest, so later changes there are not seen"
     return None
 
 

@@ -65,8 +65,7 @@ def attend(cell: CommandCell, attended: Attended, folder: RunFolder) -> int:
         with _explained(cell):
             row, ended, reported = _measured(cell, attended, slot, part, control)
     code = code_hash(row["sources"] or {})
-    known: Any = {"run": folder.name, "code": code, **host_facts(cell), "turn": turn}
-    row |= known
+    row |= cast(Row, {"run": folder.name, "code": code, **host_facts(cell), "turn": turn})
     if row["status"] == "ok":
         folder.finish(cell, 0, part, row)
     else:
@@ -119,23 +118,23 @@ def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str
     """
     if report.get("offload") is False:
         yield SINGLE_PACKETS
-    others: list[str] = []
+    deviations: list[str] = []
     missed: list[tuple[float, float]] = []
     for row in filter(None, [*report["rows"], report["shared_up"]]):
         rate, measured = row["rate_mbit"], row["measured_rate_mbit"]
         below = rate is not None and measured is not None and measured < rate
         about_rate = [reason for reason in row["reasons"] if below and ": rate " in reason]
         missed += [(measured, rate)] if about_rate else []
-        others += [reason for reason in row["reasons"] if reason not in about_rate]
+        deviations += [reason for reason in row["reasons"] if reason not in about_rate]
     if missed:
         measured, rate = min(missed, key=lambda pair: pair[0] / pair[1])
         yield (
             f"note: {emulator} does not reach the profile's rates on this host ({four_digits(measured)} of "
             f"{four_digits(rate)} Mbit/s), so `verify` refuses this run; for rates that it reaches, use --rate-scale "
-            f"{10.0 ** math.floor(math.log10(measured / rate)):g}"
+            f"{10.0 ** math.floor(math.log10(measured / rate)):g}, or with uniform a lower --rate"
         )
-    if others:
-        yield f"warning: the network is not as configured, so `verify` refuses this run: {brief('; '.join(others))}"
+    if deviations:
+        yield f"warning: the network is not as configured, so `verify` refuses this run: {brief('; '.join(deviations))}"
 
 
 def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator[str]:

@@ -40,28 +40,28 @@ _RUN_AS_ROOT = 'sudo -E "$(command -v wanbench)" doctor  # run wanbench as root;
 _TRY = """
 import json, os
 from wanbench.workloads.process import namespace, tun
-found = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
+report = {"namespace": None, "tun": None, "offload": False, "tcp": [], "priority": True}
 try:
     os.setpriority(os.PRIO_PROCESS, 0, -20)
 except OSError:
-    found["priority"] = False
+    report["priority"] = False
 try:
     namespace.enter_private_network()
 except ValueError as error:
-    found["namespace"] = str(error)
+    report["namespace"] = str(error)
 else:
     try:
-        found["offload"] = tun.passes_segments(tun.open_tun("wan0", "10.77.0.1"))
+        report["offload"] = tun.passes_segments(tun.open_tun("wan0", "10.77.0.1"))
     except ValueError as error:
-        found["tun"] = str(error)
+        report["tun"] = str(error)
     for name in ("reno", "cubic", "bbr"):
         try:
-            if found["tun"] is not None or not namespace.set_congestion("wan0", "10.77.0.1", name):
+            if report["tun"] is not None or not namespace.set_congestion("wan0", "10.77.0.1", name):
                 namespace.set_tcp({"congestion": name})
-            found["tcp"].append(name)
+            report["tcp"].append(name)
         except ValueError:
             pass
-print(json.dumps(found))
+print(json.dumps(report))
 """
 
 
@@ -129,9 +129,9 @@ def _namespaces(tried: dict[str, Any]) -> HostCheck:
     if why is None:
         how = "as root" if os.geteuid() == 0 else "without root"
         return HostCheck("namespaces", "ok", f"private networks can be created, {how}")
-    found, command = _split(why)
+    problem, command = _split(why)
     fix = _allow_namespaces(why, command)
-    return HostCheck("namespaces", "missing", found, fix, "--testbed docker, if Docker works; --testbed virtual")
+    return HostCheck("namespaces", "missing", problem, fix, "--testbed docker, if Docker works; --testbed virtual")
 
 
 def _allow_namespaces(why: str, command: str | None) -> str:
@@ -164,33 +164,32 @@ def _apparmor_profile() -> str:
 
 def _tun(tried: dict[str, Any]) -> HostCheck:
     why = choice.why_no_relay() or tried["tun"]
+    works = "this user can open /dev/net/tun: the relay emulator works"
+    if why is None and tried["offload"]:
+        return HostCheck("TUN device", "ok", works)
     if why is None:
-        works = "this user can open /dev/net/tun: the relay emulator works"
-        if tried["offload"]:
-            return HostCheck("TUN device", "ok", works)
-        else:
-            slow = ", but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
-            return HostCheck("TUN device", "note", works + slow)
-    found, _ = _split(why)
+        slow = "but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
+        return HostCheck("TUN device", "note", f"{works}, {slow}")
+    problem, _ = _split(why)
     meanwhile = "--emulator netem, if the kernel has it; --testbed virtual"
     fix = _module("tun", "CONFIG_TUN")
     if "denied" in why.lower() or "not permitted" in why.lower():
         fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
-    return HostCheck("TUN device", "missing", found, fix, meanwhile)
+    return HostCheck("TUN device", "missing", problem, fix, meanwhile)
 
 
 def _netem(_: dict[str, Any]) -> HostCheck:
     why = choice.why_no_netem()
     if why is None:
         return HostCheck("netem", "ok", "this kernel has sch_netem: --emulator auto uses it")
-    found, command = _split(why)
+    problem, command = _split(why)
     lacking = re.search(r"\((CONFIG_\w+)\): sudo modprobe (\w+)", why)
     fix = _module(lacking[2], lacking[1]) if lacking else command
     if fix is None and lacking:
-        found += ", and no module to load"
+        problem += ", and no module to load"
         if _SCRIPTS.is_dir():
             fix = "sh scripts/uml-run.sh wanbench doctor  # User-Mode Linux; install: sh scripts/setup-tests.sh kernel"
-    return HostCheck("netem", "missing", found, fix, "--emulator relay")
+    return HostCheck("netem", "missing", problem, fix, "--emulator relay")
 
 
 def _module(name: str, option: str) -> str | None:
@@ -232,7 +231,7 @@ def _docker(_: dict[str, Any]) -> HostCheck:
     why = daemon.why_not()
     if why is None:
         return HostCheck("Docker", "ok", daemon.describe())
-    found, fix = _split(why)
+    problem, fix = _split(why)
     if "another kernel" in why or "remaps users" in why:
         fix = "docker compose run --rm wanbench doctor  # run wanbench in a container, too"
     elif "usermod" in why:
@@ -243,7 +242,7 @@ def _docker(_: dict[str, Any]) -> HostCheck:
         fix = "sudo service docker start"
         if _SCRIPTS.is_dir():
             fix += "  # or for one command: sudo sh scripts/with-dockerd.sh wanbench doctor"
-    return HostCheck("Docker", "missing", found, fix, "--testbed netns")
+    return HostCheck("Docker", "missing", problem, fix, "--testbed netns")
 
 
 def _image(_: dict[str, Any]) -> HostCheck | None:
@@ -254,11 +253,10 @@ def _image(_: dict[str, Any]) -> HostCheck | None:
         with closing(daemon.Daemon()) as running:
             digest = running.image_id(name)
     except HostError:
-        ours = name == daemon.IMAGE
         registry = "without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
         fix = f"make image  # in a clone of the repository; {registry}"
-        found = f"--testbed docker has no image {name!r}"
-        return HostCheck("image", "missing", found, fix if ours else f"docker pull {name}", "--testbed netns")
+        fix = fix if name == daemon.IMAGE else f"docker pull {name}"
+        return HostCheck("image", "missing", f"--testbed docker has no image {name!r}", fix, "--testbed netns")
     return HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
 
 
@@ -266,11 +264,8 @@ def _processors(_: dict[str, Any]) -> HostCheck:
     cores, memory = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     text = f"{cores} core{'s' * (cores > 1)}, {memory:.0f} GiB of memory"
     if cores < 2:
-        found, meanwhile = (
-            f"{text}: workers, emulator and controller share it",
-            "workloads by numbers, which only sleep",
-        )
-        return HostCheck("processors", "note", found, None, f"{meanwhile}; --testbed virtual")
+        meanwhile = "workloads by numbers, which only sleep; --testbed virtual"
+        return HostCheck("processors", "note", f"{text}: workers, emulator and controller share it", None, meanwhile)
     return HostCheck("processors", "ok", text)
 
 
@@ -306,9 +301,9 @@ def _priority(tried: dict[str, Any]) -> HostCheck:
 def _split(why: str) -> tuple[str, str | None]:
     """Split an error line into its problem and the command of its remedy, without its alternative (`or use --...`)."""
     text = re.sub(r"[;,] or use --\w+ \w+$", "", why).removeprefix("netem: ").removeprefix("docker: ")
-    found, mark, advice = text.partition("; ")
+    problem, mark, advice = text.partition("; ")
     if not mark:
-        found, mark, advice = text.partition("): ")
-        found += mark.rstrip(": ")
+        problem, mark, advice = text.partition("): ")
+        problem += mark.rstrip(": ")
     command = re.search(r"(?:sudo|docker|make) [^`;,)]*", advice)
-    return found, command[0].strip() if command else None
+    return problem, command[0].strip() if command else None

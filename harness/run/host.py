@@ -37,7 +37,7 @@ from wanbench.harness.process.owner import locked, write_mark
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.netprofiles import Delay, Rate, uniform
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.registry import check_data
 
 SWITCH = "WANBENCH_TURN"
@@ -124,9 +124,9 @@ def check_host(cells: Iterable[Cell]) -> None:
     _check_data(inputs)
     for testbed in dict.fromkeys(cell.testbed for cell in cells):
         testbeds.check(testbed, {cell.containers.image for cell in cells if cell.testbed == testbed})
-    for each in inputs:
-        if each.command:
-            _check_command(each)
+    for item in inputs:
+        if item.command:
+            _check_command(item)
     for emulator, testbed in dict.fromkeys((cell.emulator, cell.testbed) for cell in cells if cell.workers > 1):
         try:
             if emulator is not None:
@@ -145,14 +145,14 @@ def check_host(cells: Iterable[Cell]) -> None:
 
 def _check_data(inputs: Iterable[Inputs]) -> None:
     """Check that every data set exists in its format, and that containers can see it. Raises: SpecError."""
-    for each in inputs:
-        if each.workload is None:
+    for item in inputs:
+        if item.workload is None:
             continue
         try:
-            check_data(each.workload)
+            check_data(item.workload)
         except WorkloadError as error:
             raise SpecError(str(error)) from None
-        for folder in each.mounted if testbeds.contained(each.testbed) else ():
+        for folder in item.mounted if testbeds.contained(item.testbed) else ():
             _check_shown(folder, "workload.data", "that folder")
 
 
@@ -238,17 +238,17 @@ def control_folder() -> Iterator[Path]:
 
 def sweep_stale() -> list[Path]:
     """Remove the folders that `stale_folders` lists, and return them."""
-    found = stale_folders()
-    for folder in found:
+    folders = stale_folders()
+    for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return folders
 
 
 def stale_folders() -> list[Path]:
     """Control folders whose owner is gone, without folders of other users and folders without our mark."""
-    found = []
+    stale = []
     for folder in Path(tempfile.gettempdir()).glob("wanbench-*"):
         with suppress(OSError):
             if folder.lstat().st_uid == os.geteuid() and owner.has_left(folder):
-                found.append(folder)
-    return sorted(found)
+                stale.append(folder)
+    return sorted(stale)

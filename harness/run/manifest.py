@@ -19,7 +19,7 @@ from wanbench.harness.errors import HostError, masked
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process import apart
 from wanbench.harness.process.git import git
-from wanbench.harness.rep.sources import digest, known_before
+from wanbench.harness.rep.sources import digest, sources_before
 from wanbench.harness.spec.command import files
 from wanbench.harness.testbeds import simulated
 from wanbench.workloads.imported import is_users
@@ -31,10 +31,10 @@ _VERSIONS = ("wanbench", "torch", "numpy", "pandas", "matplotlib", "pyroute2", "
 
 def code_of(cells: Sequence[Cell]) -> dict[str, str]:
     """Digests by name of the code and the data that cells depend on, as far as they are known before a repetition."""
-    found = own_code(cells)
+    digests = own_code(cells)
     for cell in cells:
-        found |= known_before(cell.inputs)
-    return found
+        digests |= sources_before(cell.inputs)
+    return digests
 
 
 def differs(cells: Sequence[Cell], code: Mapping[str, str]) -> str | None:
@@ -49,12 +49,12 @@ def own_code(cells: Sequence[Cell]) -> dict[str, str]:
     Of a command, the files that it names, without interpreters: its imports are known when it has run (`rep.sources`).
     """
     inputs = [cell.inputs for cell in cells]
-    named = {path for each in inputs for path in files(each.command, each.folder)}
-    found = {os.path.relpath(path): digest(path) for path in named if is_users(str(path))}
+    named = {path for item in inputs for path in files(item.command, item.folder)}
+    digests = {os.path.relpath(path): digest(path) for path in named if is_users(str(path))}
     for name in {name for cell in cells for name in cell.users_names}:
         apart.call(repr(name), _import, name.partition(":")[0])
-        found |= {os.path.relpath(path): digest(Path(path)) for _, path, _ in apart.modules()}
-    return dict(sorted(found.items()))
+        digests |= {os.path.relpath(path): digest(Path(path)) for _, path, _ in apart.modules()}
+    return dict(sorted(digests.items()))
 
 
 def _import(module: str) -> None:

@@ -1,64 +1,40 @@
-"""Progress of a run: a bar with the remaining time on a terminal, one plain line per event elsewhere.
-
-Everything goes to stderr; stdout is data. `Remaining` computes the remaining time of thousands of repetitions as
-quickly as of a few.
-"""
+"""Progress of a run on stderr, one line per event, and the remaining time. Stdout is data."""
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-import math
-from collections.abc import Callable
 
 _MOST_REASONS = 3
-_AGAIN_AT = 0.98  # of those that waited: each starts in less time than it takes to go through all that wait
 
 
 class Reporter:
-    """Reports the progress of a run to the user."""
+    """Reports the progress of a run to the user.
+
+    Args:
+        total: number of repetitions to do.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
-        self._bar: Progress | None = None
-        self._task: Any = None
-        self._ready_at: float | None = None
         self._waits = 0
-        if sys.stderr.isatty() and total:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn
-
-            console = Console(stderr=True, highlight=False, no_color="NO_COLOR" in os.environ)
-            self._bar = Progress(BarColumn(), TextColumn("{task.fields[eta]}"), console=console, transient=True)
-            self._task = self._bar.add_task("", total=total, eta="")
-            self._bar.start()
 
     def say(self, line: str) -> None:
         """Print one line."""
-        if self._bar is not None:
-            self._bar.console.print(line, markup=False, soft_wrap=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
 
-    def finished(self, line: str) -> None:
-        """Report the result of a repetition."""
+    def finished(self, line: str, remaining_s: float | None = None) -> None:
+        """Report the result of a repetition, and the time that all others take if it is known."""
         self.done += 1
         self._waits = 0
-        left = f"   ({self._left()})" if self._bar is None and self.done < self.total and self._left() else ""
-        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{left}")
-        self._refresh()
+        remaining = ""
+        if remaining_s is not None and self.done < self.total:
+            remaining = f"   ({clock(remaining_s)} left)"
+        self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{remaining}")
 
     def elsewhere(self) -> None:
         """Count a repetition that another worker of the run has settled."""
         self.done += 1
-        self._refresh()
 
     def waiting(self, count: int) -> None:
         """Say, once, that what is left is with other workers of the run: at the second look, for it may be finished."""
@@ -66,39 +42,21 @@ class Reporter:
         if self._waits == 2:
             self.say(f"waiting for {count} repetition{'s' * (count > 1)} that other processes have begun")
 
-    def eta(self, seconds: float | None) -> None:
-        """Update the remaining time; None: it is not known yet."""
-        self._ready_at = None if seconds is None else time.monotonic() + seconds
-        self._refresh()
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-    def _left(self) -> str:
-        """ "1 min 20 s left"; "" while that is not known."""
-        return "" if self._ready_at is None else f"{clock(max(0.0, self._ready_at - time.monotonic()))} left"
-
-    def _refresh(self) -> None:
-        if self._bar is not None:
-            text = f"{self.done}/{self.total} reps" + (f", about {self._left()}" if self._left() else "")
-            self._bar.update(self._task, completed=self.done, eta=text)
-
 
 class Remaining:
-    """Computes the remaining time again after each fiftieth of a queue. Between, it falls with the queue's length.
+    """Computes the remaining time: the predicted one, by how much longer than predicted repetitions have taken.
 
-    Repetitions that have ended tell how much longer than predicted the others take. Those that began before the first
-    one ended do not, because they also waited for processes that started.
+    Those that began before the first one ended tell nothing, because they also waited for processes that started.
+
+    Args:
+        total_s: predicted seconds of all repetitions, one after the other. predicted_s: until all have ended.
 
     Attributes:
         is_known: whether any has told.
     """
 
-    def __init__(self) -> None:
-        self._waiting, self._seconds = math.inf, 0.0
+    def __init__(self, total_s: float, predicted_s: float) -> None:
+        self._unsettled_s, self._side_by_side = total_s, predicted_s / total_s
         self._first_s: float | None = None
         self._predicted_s = self._took_s = 0.0
 
@@ -107,24 +65,22 @@ class Remaining:
         return self._predicted_s > 0.0
 
     def ended(self, predicted_s: float, began_s: float, now_s: float) -> None:
-        """Take notice of a repetition that has ended now."""
+        """Take notice of a repetition that has ended now. One that was invalid is not settled yet."""
         if self._first_s is None:
             self._first_s = now_s
         elif began_s >= self._first_s:
             self._predicted_s += predicted_s
             self._took_s += now_s - began_s
 
-    def seconds(self, waiting: int, computed: Callable[[], float]) -> float:
-        """The remaining seconds.
+    def settled(self, predicted_s: float) -> None:
+        """Take notice of a repetition that nobody will measure again."""
+        self._unsettled_s -= predicted_s
 
-        Args:
-            waiting: how many repetitions wait. computed: the predicted seconds until they and those that run have
-                ended.
-        """
-        if not _AGAIN_AT * self._waiting < waiting <= self._waiting:
-            longer = self._took_s / self._predicted_s if self.is_known else 1.0
-            self._waiting, self._seconds = waiting, computed() * longer
-        return self._seconds * (waiting + 1) / (self._waiting + 1)
+    @property
+    def seconds(self) -> float:
+        """The remaining seconds."""
+        longer = self._took_s / self._predicted_s if self.is_known else 1.0
+        return max(0.0, self._unsettled_s) * self._side_by_side * longer
 
 
 def brief(reason: str) -> str:

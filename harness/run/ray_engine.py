@@ -61,7 +61,7 @@ def measure(cells: Sequence[Cell], repeats: int, folder: RunFolder, say: Reporte
                     raise Interrupted(STOPPED)
         finally:
             cluster.end()
-    if cluster.left:
+    if cluster.unsettled:
         raise HostError("--engine ray: no node could measure to the end; the lines above say why")
     failed = [cell.slug for cell in cells for rep in range(repeats) if not folder.is_finished(cell, rep)]
     return Tally(len(cells) * repeats - len(failed), failed)
@@ -117,11 +117,11 @@ class _Cluster:
         self._at_work: dict[Any, str] = {}  # node by its task
         self._seen: set[str] = set()
         self._began = time.monotonic()
-        self.left = True  # something to do
+        self.unsettled = True  # something to do
 
     def goes_on(self) -> bool:
         """Start new nodes, and look which have ended. False: no node is at work."""
-        if self.left:
+        if self.unsettled:
             self._start()
         ended, _ = self._ray.wait([*self._at_work], timeout=0) if self._at_work else ([], [])
         for task in ended:
@@ -156,7 +156,7 @@ class _Cluster:
         self._ray.get(self._desk.leave.remote(node))
         try:
             self._ray.get(task)
-            self.left = False
+            self.unsettled = False
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
             self._say.say(f"node {node[:6]}: {cause if isinstance(cause, WanbenchError) else error}")
@@ -167,8 +167,7 @@ class _Cluster:
         for how, line in self._ray.get(self._desk.said.remote()):
             if how == "finished":
                 done = self._say.done + 1
-                self._say.eta((time.monotonic() - self._began) / done * (self._say.total - done))
-                self._say.finished(line)
+                self._say.finished(line, (time.monotonic() - self._began) / done * (self._say.total - done))
             else:
                 self._say.say(line)
 
@@ -187,10 +186,10 @@ def _serve(desk: Any, node: str, run: str, code: dict[str, str], jobs: int) -> N
     todo: list[Item] = ask("pending", node, this_host())
     if other := differs([item.cell for item in todo], code):
         raise HostError(f"its code or data differ from the driver's: {other}")
-    with control_folder() as place:
-        folder = FarRun(place / run, ask, node)
+    with control_folder() as scratch:
+        folder = FarRun(scratch / run, ask, node)
         folder.path.mkdir()
-        execute([*todo], folder, jobs, ThisHost().capacity(), FarReporter(ask), draw=False)
+        execute([*todo], folder, jobs, ThisHost().capacity(), FarReporter(ask))
 
 
 class Desk:
@@ -233,8 +232,8 @@ class Desk:
 
     def said(self) -> list[tuple[str, str]]:
         """The lines since the last call."""
-        found, self._said = self._said, []
-        return found
+        lines, self._said = self._said, []
+        return lines
 
 
 def _unpacked(content: bytes, part: Path) -> Path:
@@ -292,7 +291,8 @@ class FarReporter(Reporter):
     def say(self, line: str) -> None:
         self._ask("say", "say", line)
 
-    def finished(self, line: str) -> None:
+    def finished(self, line: str, remaining_s: float | None = None) -> None:
+        """Report a repetition. One node does not know what the others do, so it does not know the remaining time."""
         self._ask("say", "finished", line)
 
     def elsewhere(self) -> None:
@@ -300,6 +300,3 @@ class FarReporter(Reporter):
 
     def waiting(self, count: int) -> None:
         """What is left is with other nodes, which report it."""
-
-    def eta(self, seconds: float | None) -> None:
-        """One node does not know what the others do."""

@@ -73,24 +73,19 @@ class Room:
         self._watched_s = self._measured_s = self._predicted_s = 0.0
 
     def first(self, loads: Iterable[Load], running: Sequence[Running]) -> int | None:
-        """The place of the first repetition that may start beside those that run, the first of which may always; None
+        """The index of the first repetition that may start beside those that run, the first of which may always; None
         if none may.
 
         What runs is added up once, because thousands can be waiting. Simulations and emulations are not mixed.
         """
         host = self.host
-        if all(one.load.simulated for one in running):
-            return first_that_fits(loads, [one.load for one in running], host)
-        starting = [one.load for one in running if self._is_starting(one)]
+        if all(item.load.simulated for item in running):
+            return first_that_fits(loads, [item.load for item in running], host)
+        starting = [item.load for item in running if self._is_starting(item)]
         if len(starting) >= host.starts or self._watched_s < _KNOWN_S:
             return None
-        cpus = self._busy() + sum(each.on(host).cpus for each in starting)
-        memory = sum(one.load.memory_bytes for one in running)
-        for place, load in enumerate(loads):
-            own_cpus = load.cpus * host.slowness if load.emulated else load.cpus
-            if own_cpus + cpus <= host.cpu_limit and load.memory_bytes + memory <= host.memory_limit:
-                return place
-        return None
+        settled_bytes = sum(item.load.memory_bytes for item in running) - sum(load.memory_bytes for load in starting)
+        return first_that_fits(loads, [Load(0.0, self._busy(), settled_bytes), *starting], host)
 
     def judged(self, began_s: float, *, valid: bool, strain: float = 0.0) -> None:
         """Learn from a repetition. Those that ran side by side are invalid together, which counts once.
@@ -107,7 +102,7 @@ class Room:
     def sample(self, running: Sequence[Running] = ()) -> None:
         """Measure; call this a few times per second with what runs."""
         now, busy = self._clock(), self._busy_s()
-        if self._samples and running and all(one.load.emulated and not self._is_starting(one) for one in running):
+        if self._samples and running and all(item.load.emulated and not self._is_starting(item) for item in running):
             self._learn(now - self._samples[-1][0], busy - self._samples[-1][1], running)
         self._samples.append((now, busy))
         while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
@@ -118,12 +113,12 @@ class Room:
         fading = 1.0 - seconds / _REMEMBERED_S
         self._watched_s += seconds
         self._measured_s = fading * self._measured_s + busy_s
-        self._predicted_s = fading * self._predicted_s + seconds * sum(one.load.cpus for one in running)
+        self._predicted_s = fading * self._predicted_s + seconds * sum(item.load.cpus for item in running)
         if self._watched_s >= _KNOWN_S and self._predicted_s:
             self.host = replace(self.host, slowness=self._measured_s / self._predicted_s)
 
-    def _is_starting(self, one: Running) -> bool:
-        return self._clock() - one.began_s < SETTLE_S
+    def _is_starting(self, item: Running) -> bool:
+        return self._clock() - item.began_s < SETTLE_S
 
     def _busy(self) -> float:
         """The number of processors that were busy of late."""

@@ -7,10 +7,8 @@ started it, so threads live as long as the engine.
 
 from __future__ import annotations
 
-import os
 import queue
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -25,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from wanbench.harness.errors import Interrupted, RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity, Load, makespan, simulators
-from wanbench.harness.process import apart, child
+from wanbench.harness.process import apart
 from wanbench.harness.process.priority import processors_awake
 from wanbench.harness.rep import sources
 from wanbench.harness.rep.fidelity import strain
@@ -42,12 +40,9 @@ from wanbench.harness.run.progress import Remaining, Reporter, brief, clock
 from wanbench.harness.run.room import Room, Running
 from wanbench.harness.testbeds import opened, side_by_side, simulated
 from wanbench.harness.testbeds.base import Slot, Testbed
-from wanbench.workloads.process.namespace import die_with_parent
 
 _LOOK_S = 1.0  # from one look at what other workers have to the next
 _END_S = 5.0  # a task whose workers are dead ends at once
-_REDRAW_S = 20.0
-_REDRAW_SHARE = 0.1  # of the time, at most: drawing takes a second, and with thousands of repetitions minutes
 STOPPED = "interrupted; finished repetitions are kept; the same command continues"
 T = TypeVar("T")
 
@@ -106,14 +101,11 @@ def execute(
     jobs: int | None,
     host: Capacity,
     say: Reporter,
-    *,
-    draw: bool,
 ) -> Tally:
     """Measure every repetition of `todo` that no other worker measures, and wait until all are settled.
 
     Args:
         jobs: maximum number of repetitions at a time, or None. host: its processors and memory.
-        draw: redraw the figures as results come in.
 
     Raises: HostError: the host cannot emulate. OSError: the results cannot be written. Interrupted: Ctrl-C or SIGTERM;
         finished repetitions are kept.
@@ -122,22 +114,21 @@ def execute(
     if not todo:
         return tally
     check_host([item.cell for item in todo])
-    emulated = side_by_side(jobs or host.slots) if not all(simulated(item.cell.testbed) for item in todo) else 0
-    processes = simulators([item.load for item in todo if simulated(item.cell.testbed)], jobs, host)
+    simulations = [item for item in todo if simulated(item.cell.testbed)]
+    emulations = [item for item in todo if not simulated(item.cell.testbed)]
+    slots = side_by_side(jobs or host.slots) if emulations else 0
+    processes = simulators([item.load for item in simulations], jobs, host)
     with control_folder() as control, stoppable() as stopped:
         trains = any(item.cell.trains for item in todo)
         start = partial(opened, control=control, slots=processes, trains=trains)
-        engine = LocalEngine(start, max(emulated, processes))
-        redrawer = Redrawer(folder.path) if draw else None
-        session = _Session(todo, folder, engine, control, say, tally, stopped, redrawer, host, emulated)
+        engine = LocalEngine(start, max(slots, processes))
+        session = _Session(todo, folder, engine, control, say, tally, stopped, host, slots, processes)
         try:
-            session.simulate([item for item in todo if simulated(item.cell.testbed)], processes)
-            if emulated:
+            session.simulate(simulations, processes)
+            if emulations:
                 with host_turn(say.say) as session.turn, processors_awake():
-                    session.emulate([item for item in todo if not simulated(item.cell.testbed)])
+                    session.emulate(emulations)
         finally:
-            if redrawer is not None:
-                redrawer.close()
             engine.close()
     return tally
 
@@ -159,23 +150,25 @@ class _Session:
         say: Reporter,
         tally: Tally,
         stopped: threading.Event,
-        redrawer: Redrawer | None,
         host: Capacity,
         slots: int,
+        processes: int,
     ) -> None:
         self.folder, self.engine, self.control = folder, engine, control
-        self.say, self.tally, self.stopped, self.redrawer = say, tally, stopped, redrawer
+        self.say, self.tally, self.stopped = say, tally, stopped
         self.slots, self.room = slots, Room(host)
         self.turn: str | None = None  # while this emulates
         rows = folder.rows()
         self._compare_with(rows)
         finished = {name: digest for row in rows for name, digest in (row["sources"] or {}).items()}
-        self.sources = sources.current(todo[0].cell.inputs, {sources.OURS: "", **finished})
+        self.sources = sources.current(todo[0].cell.inputs, {sources.OWN_CODE: "", **finished})
         self.sources |= sources.named(todo[0].cell.inputs, apart.modules())  # the plan was made from these
         self.probes: dict[tuple[Kind, str], Mapping[str, Any]] = {}
-        self.remaining = Remaining()
         self.again: list[Item] = []  # invalid at the first try
-        self.later, self.later_s = list(todo), 0.0  # what no pass has begun with, and how long that takes
+        loads = [item.load for item in todo]
+        predicted_s = makespan([load for load in loads if load.simulated], processes, self.room.host)
+        predicted_s += makespan([load for load in loads if not load.simulated], slots, self.room.host)
+        self.remaining = Remaining(sum(load.seconds for load in loads), predicted_s)
 
     def _compare_with(self, rows: Sequence[Row]) -> None:
         """Take the step times that rows are divided by from the repetitions of all invocations and workers.
@@ -247,24 +240,17 @@ class _Session:
             in_order: results are handled in the items' order.
         """
         queue = list(items)
-        begun = set(map(id, items))
-        self.later = [item for item in self.later if id(item) not in begun]
-        self.later_s = makespan([item.load for item in self.later], slots, self.room.host)
         elsewhere: list[Item] = []
         running: dict[Future[Row], tuple[Item, Path]] = {}
         while queue or running or elsewhere:
             beside = [Running(item.load, item.began) for item, _ in running.values()]
             # The first that may start beside those that run; lower numbers go first.
-            place = self.room.first((item.load for item in queue), beside) if len(running) < slots else None
-            if place is not None:
-                chosen = queue.pop(place)
+            index = self.room.first((item.load for item in queue), beside) if len(running) < slots else None
+            if index is not None:
+                chosen = queue.pop(index)
                 if self._is_mine(chosen, elsewhere):
                     part = self.folder.begin(chosen.cell, chosen.rep)
                     running[self._start(chosen, part)] = (chosen, part)
-                    left = partial(self._left_s, running, queue, slots)
-                    seconds = self.remaining.seconds(len(queue), left)
-                    guessed = simulated(chosen.cell.testbed) and not self.remaining.is_known
-                    self.say.eta(None if guessed else seconds)
             elif running:
                 awaited = set(running) if not in_order else {next(iter(running))}
                 for future in self._ended(awaited, beside):
@@ -283,6 +269,7 @@ class _Session:
         if answer is Answer.ELSEWHERE:
             elsewhere.append(item)
         elif answer is Answer.SETTLED:
+            self.remaining.settled(item.load.seconds)
             self.say.elsewhere()
             if not self._is_measured(item):
                 self.tally.failed.append(item.cell.slug)
@@ -299,12 +286,6 @@ class _Session:
             _kind(item.cell), lambda slot: measure(item.cell.repetition(item.rep), slot, part, self.control, probe)
         )
 
-    def _left_s(self, running: Mapping[Any, tuple[Item, Path]], queue: list[Item], slots: int) -> float:
-        """The predicted seconds until all has ended, second tries of invalid repetitions included."""
-        loads = [item.load for item in (*(item for item, _ in running.values()), *queue)]
-        again_s = sum(item.load.seconds for item in self.again)
-        return makespan(loads, slots, self.room.host) + again_s + self.later_s
-
     def _settle(self, item: Item, part: Path, future: Future[Row]) -> bool:
         """Handle a repetition that ended: publish it, or keep the failure.
 
@@ -313,11 +294,11 @@ class _Session:
         """
         if not self.folder.has(item.cell, item.rep, item.host):
             return self._discard(item, part)
-        known: Any = {"run": self.folder.name, **host_facts(item.cell), "turn": self.turn}
+        identity: Any = {"run": self.folder.name, **host_facts(item.cell), "turn": self.turn}
         try:
-            row = future.result() | known
+            row = future.result() | identity
         except RepFailed as error:
-            row = describe(item.cell, item.rep) | known | {"status": "failed", "reason": str(error)}
+            row = describe(item.cell, item.rep) | identity | {"status": "failed", "reason": str(error)}
             return self._keep(item, part, row, error.log_tail)
         row["code"] = sources.code_hash(row["sources"] or {})
         self._stop_if_other_code(item, part, row)
@@ -335,9 +316,7 @@ class _Session:
         self.folder.release(item.cell, item.rep, item.host)
         self.folder.event("finished", cell=item.cell.slug, rep=item.rep, step_time_s=row["step_time_s"])
         self.tally.ok += 1
-        self.say.finished(_line(item, row))
-        if self.redrawer is not None:
-            self.redrawer.changed()
+        self._report_done(item, _line(item, row))
         return True
 
     def _stop_if_other_code(self, item: Item, part: Path, row: Row) -> None:
@@ -376,11 +355,17 @@ class _Session:
             self.say.say(f"{item.cell.title}  rep {item.rep}  invalid, will be measured again: {brief(reason)}")
             return True
         self.tally.failed.append(item.cell.slug)
-        self.say.finished(f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(reason)}")
+        self._report_done(item, f"{item.cell.title}  rep {item.rep}  {row['status'].upper()}: {brief(reason)}")
         for line in log_tail:
             self.say.say(f"        {line}")
         self.say.say(f"        {kept}")
         return True
+
+    def _report_done(self, item: Item, line: str) -> None:
+        """Report a repetition that is settled. How long simulations take on this host is not known at first."""
+        self.remaining.settled(item.load.seconds)
+        is_known = self.remaining.is_known or not simulated(item.cell.testbed)
+        self.say.finished(line, self.remaining.seconds if is_known else None)
 
     def _ended(self, futures: set[Future[T]], running: Sequence[Running] = ()) -> set[Future[T]]:
         """Those that end within a fifth of a second, if any."""
@@ -482,44 +467,3 @@ class LocalEngine:
             if name not in self._testbeds:
                 self._testbeds[name] = self._open_testbed(name)
             return self._testbeds[name]
-
-
-class Redrawer:
-    """Starts at most one drawing process at a time, with pauses."""
-
-    def __init__(self, run_folder: Path) -> None:
-        self._folder = run_folder
-        self._process: subprocess.Popen[bytes] | None = None
-        self._last, self._every_s = time.monotonic(), _REDRAW_S
-
-    def changed(self) -> None:
-        """Redraw the figures for a new result, unless they were redrawn just now."""
-        since_s = time.monotonic() - self._last
-        if self._process is not None:
-            if self._process.poll() is None:
-                return
-            self._process, self._every_s = None, max(_REDRAW_S, since_s / _REDRAW_SHARE)
-        if since_s < self._every_s:
-            return
-        self._last = time.monotonic()
-        parent = os.getpid()
-        command = child.command("wanbench.harness.cli", "figures", str(self._folder), "--formats", "png")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=lambda: _modest(parent),
-        )
-
-    def close(self) -> None:
-        """End the drawing process, if there is one."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait()
-
-
-def _modest(parent: int) -> None:
-    """Give this child process the lowest priority, and end it with the run."""
-    die_with_parent(parent)
-    os.nice(19)

@@ -11,7 +11,7 @@ from wanbench.harness.errors import HostError, SpecError, in_words
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan, make
-from wanbench.harness.rep.sources import OURS, changed
+from wanbench.harness.rep.sources import OWN_CODE, changed
 from wanbench.harness.results import planned as planning
 from wanbench.harness.results.claims import SharedRun, Watch, sweep
 from wanbench.harness.results.columns import Row
@@ -21,7 +21,7 @@ from wanbench.harness.run.manifest import differs, manifest, this_host
 from wanbench.harness.run.progress import Reporter
 from wanbench.harness.run.session import Tally, execute, pending
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 _MOST_NAMES = 3
 Cluster = Callable[[Sequence[Cell], int, RunFolder, Reporter], Tally]  # measures on other hosts
@@ -55,7 +55,7 @@ def measure_all(
     with folder.lock(alone=False) as held, _writable(folder):
         if fresh or not _is_stored(folder, plan):
             _refuse_beside_others(folder, held, fresh)
-        beside = held.joined or bool(Watch(folder.path).others())
+        beside = held.joined or bool(Watch(folder.path).candidates())
         if not held.joined:
             sweep(folder.path)
         _check(folder, plan, cells, fresh=fresh, keep=keep, here=cluster is None, beside=beside)
@@ -117,9 +117,9 @@ def _is_stored(folder: RunFolder, plan: Plan) -> bool:
 def _refuse_beside_others(folder: RunFolder, held: RunLock, fresh: bool) -> None:
     """Refuse to change a plan, or to throw results away, while others measure. Raises: HostError."""
     watch = Watch(folder.path)
-    others = watch.others() if held.joined else watch.living()
-    if held.joined or others:
-        who = f" ({others[0]})" if others else ""
+    workers = watch.candidates() if held.joined else watch.living()
+    if held.joined or workers:
+        who = f" ({workers[0]})" if workers else ""
         why = ", so --fresh is refused" if fresh else " with another spec or other options"
         raise HostError(f"{folder.path}: another process{who} is measuring here{why}; wait for it, or use --out")
 
@@ -140,7 +140,7 @@ def _refuse_other_code(folder: RunFolder, plan: Plan) -> None:
 def _other_code(cells: Mapping[str, Cell], row: Row) -> str | None:
     """What of the code that made a row is different now. Rows of earlier versions of wanbench do not list it."""
     cell = cells.get(row["cell_key"])
-    return None if cell is None else changed(cell.inputs, row["sources"] or {OURS: ""})
+    return None if cell is None else changed(cell.inputs, row["sources"] or {OWN_CODE: ""})
 
 
 def _check(
@@ -156,8 +156,8 @@ def _check(
         if beside:
             _refuse_other_code(folder, plan)
     if here:
-        left = pending(cells, plan.spec.run.repeats, folder, this_host())
-        check_host(cells if fresh else [item.cell for item in left])
+        todo = pending(cells, plan.spec.run.repeats, folder, this_host())
+        check_host(cells if fresh else [item.cell for item in todo])
 
 
 def _measured(
@@ -178,17 +178,17 @@ def _measured(
     """
     todo = pending(cells, plan.spec.run.repeats, folder, this_host())
     tally = Tally()
-    with closing(Reporter(len(todo))) as say:
-        _announce(plan, folder, len(cells), len(todo), say)
-        held.share()
-        if todo and cluster is not None:
-            tally = cluster(cells, plan.spec.run.repeats, folder, say)
-        elif todo:
-            with closing(SharedRun(folder.path, Watch(folder.path), again=again)) as shared:
-                tally = execute(todo, shared, jobs, ThisHost().capacity(), say, draw=draw and again)
-        others = len(todo) - tally.ok - len(tally.failed)
-        if others and cluster is None:
-            say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {others} by others")
+    say = Reporter(len(todo))
+    _announce(plan, folder, len(cells), len(todo), say)
+    held.share()
+    if todo and cluster is not None:
+        tally = cluster(cells, plan.spec.run.repeats, folder, say)
+    elif todo:
+        with closing(SharedRun(folder.path, Watch(folder.path), again=again)) as shared:
+            tally = execute(todo, shared, jobs, ThisHost().capacity(), say)
+    elsewhere = len(todo) - tally.ok - len(tally.failed)
+    if elsewhere and cluster is None:
+        say.say(f"{tally.ok} of {len(todo)} repetitions were measured by this process, {elsewhere} by others")
     if held.is_last():
         Watch(folder.path).living()  # buries those that were killed, unless a file system without locks hides some
         sweep(folder.path)
@@ -197,14 +197,14 @@ def _measured(
 
 
 def _announce(plan: Plan, folder: RunFolder, cells: int, todo: int, say: Reporter) -> None:
-    found = folder.read()
-    for line in filter(None, [*(str(folder.path / problem) for problem in found.problems), found.note]):
+    content = folder.read()
+    for line in filter(None, [*(str(folder.path / problem) for problem in content.problems), content.note]):
         say.say(line)
     total = cells * plan.spec.run.repeats
     say.say(f"{plan.spec.name}: {cells} cells x {plan.spec.run.repeats} = {total} reps, {todo} to do")
-    others = Watch(folder.path).others()
-    if others:
-        say.say(f"also measuring this run, unless dead: {some(others, _MOST_NAMES)}")
+    workers = Watch(folder.path).candidates()
+    if workers:
+        say.say(f"also measuring this run, unless dead: {listed(workers, _MOST_NAMES)}")
     if todo:
         for line in explained(plan):
             say.say(line)

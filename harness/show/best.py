@@ -13,7 +13,7 @@ from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, axis_v
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.names import data_set
 from wanbench.harness.show.grid import fitted, left_out, width_of_output
-from wanbench.harness.text import plain, sent, some
+from wanbench.harness.text import listed, plain, sent
 
 _NAMED = 6
 _DROP = ("parameters", "equally fast", "sent per step\nper worker")
@@ -78,7 +78,9 @@ def best_text(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> st
 def _scaled(rows: Iterable[Mapping[str, Any]]) -> str:
     """How the bytes sent relate to those of the model."""
     scales = sorted({row["payload_scale"] for row in rows if row.get("payload_scale") not in (None, 1)})
-    return f" Messages, rates and bytes sent are × {some([f'{scale:g}' for scale in scales], _ALSO)}." if scales else ""
+    return (
+        f" Messages, rates and bytes sent are × {listed([f'{scale:g}' for scale in scales], _ALSO)}." if scales else ""
+    )
 
 
 def best_sentence(cases: Sequence[NetworkStandings]) -> str:
@@ -86,7 +88,7 @@ def best_sentence(cases: Sequence[NetworkStandings]) -> str:
     wins = Counter(network.best.algorithm for network in cases if network.best is not None)
     if not wins:
         return ""
-    (first, count), *others = wins.most_common()
+    (first, count), *runners_up = wins.most_common()
     if len(cases) == 1:
         name = _network_name(cases[0])
         where = f"{'at' if name.startswith('RTT') else 'on'} {name}"
@@ -94,7 +96,7 @@ def best_sentence(cases: Sequence[NetworkStandings]) -> str:
         where = f"on {'both' if count == 2 else f'all {count}'} {_varied(cases)[1]}"
     else:
         where = f"on {count} of {len(cases)} {_varied(cases)[1]}"
-        where = "; ".join([where, *(f"{name} on {times}" for name, times in others)])
+        where = "; ".join([where, *(f"{name} on {times}" for name, times in runners_up)])
     kind, unequal = "fastest", _not_compared(cases)
     if _inaccurate(cases) and not unequal:
         kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
@@ -113,9 +115,9 @@ def _gap(cases: Sequence[NetworkStandings]) -> str:
     cells: dict[tuple[Any, ...], dict[Any, float]] = {}
     for network in cases:
         for axis in _CHOSEN & network.where.keys():
-            others = tuple(axis_value(name, value) for name, value in network.where.items() if name != axis)
+            fixed = tuple(axis_value(name, value) for name, value in network.where.items() if name != axis)
             for standing in network.standings:
-                times = cells.setdefault((axis, standing.algorithm, *others), {})
+                times = cells.setdefault((axis, standing.algorithm, *fixed), {})
                 times[axis_value(axis, network.where[axis])] = standing.step_time_s
     ratio, (_, *where), times = max(
         ((max(times.values()) / min(times.values()), cell, times) for cell, times in cells.items()),
@@ -163,7 +165,7 @@ def best_row(network: NetworkStandings, most: int = sys.maxsize) -> Row:
         "accuracy": _accuracy(best),
         "target": "-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
         "sent": sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),
-        "also": some([s.algorithm for s in network.as_fast if s is not best], most) or "-",
+        "also": listed([s.algorithm for s in network.as_fast if s is not best], most) or "-",
     }
 
 
@@ -198,14 +200,14 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
     if not any(s.change is not None for s in standings):
         return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)
     text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
-    if any(s.paired is not None and s.paired.pairs > 2 for s in standings):
+    if any(s.paired is not None and s.paired.bounded for s in standings):
         text += "; the mean over equal seeds, with its 95 % interval"
     unequal = sorted({s.algorithm for s in standings if s.not_compared})
     if unequal:
-        text += f". Not compared, after other numbers of steps than ssgd: {some(unequal, _NAMED)}"
+        text += f". Not compared, after other numbers of steps than ssgd: {listed(unequal, _NAMED)}"
     points, slower = f"{100 * ACCURACY_BAND:g} points less accurate than ssgd", _inaccurate(cases)
     if slower:
-        return f"{text}. Left out where they are more than {points}: {some(slower, _NAMED)}."
+        return f"{text}. Left out where they are more than {points}: {listed(slower, _NAMED)}."
     return f"{text}. No {'other ' * bool(unequal)}algorithm is more than {points}."
 
 

@@ -32,10 +32,10 @@ def aligned(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         max(*map(len, title), *(len(line[i]) for line in complete if i < len(line)), 0)
         for i, title in enumerate(titles)
     ]
-    left = [i == 0 or _is_words([line[i] for line in complete if i < len(line)]) for i in range(len(header))]
+    flush_left = [i == 0 or _is_words([line[i] for line in complete if i < len(line)]) for i in range(len(header))]
     text = []
     for line in [*zip(*titles, strict=True), ["-" * width for width in widths], *lines]:
-        columns = zip(line, widths, left, strict=False)
+        columns = zip(line, widths, flush_left, strict=False)
         padded = [entry.ljust(width) if words else entry.rjust(width) for entry, width, words in columns]
         if len(line) < len(header):
             padded[-1] = line[-1]
@@ -64,9 +64,9 @@ def fitted(
     for title in dict.fromkeys(drop):
         if title not in header or _width(header, lines) <= width:
             continue
-        kept = [place for place, other in enumerate(header) if other != title]
-        lines = [[line[place] for place in kept if place < len(line)] for line in lines]
-        header = [header[place] for place in kept]
+        kept = [index for index, other in enumerate(header) if other != title]
+        lines = [[line[index] for index in kept if index < len(line)] for line in lines]
+        header = [header[index] for index in kept]
         dropped.append(title.replace("\n", " "))
     return aligned(header, lines), dropped
 

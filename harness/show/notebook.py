@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from html import escape
@@ -15,11 +15,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.analysis.summary import AnalysisError, Row
 from wanbench.harness.show.figures.drawing import Drawing
 from wanbench.harness.show.figures.style import PAGE_IN
-
-Row = Mapping[str, Any]
 
 _MEASURES = (
     *("algorithm", "scalability", "step_time_s", "accuracy", "accuracy_change", "not_compared"),
@@ -37,14 +35,10 @@ def summary(rows: Sequence[Row]) -> str:
             cells[row["cell"]] = row["status"]
     if not cells:
         return "nothing measured yet"
-    (status, number), *others = sorted(Counter(cells.values()).items(), key=_ok_first)
+    (status, number), *rest = sorted(Counter(cells.values()).items(), key=lambda entry: (entry[0] != "ok", entry[0]))
     first = f"{number} cell{'s' * (number != 1)} {status}"
-    counts = ", ".join([first, *(f"{count} {status}" for status, count in others)])
+    counts = ", ".join([first, *(f"{count} {status}" for status, count in rest)])
     return f"{counts}; {_provenance(rows)}"
-
-
-def _ok_first(entry: tuple[str, int]) -> tuple[bool, str]:
-    return entry[0] != "ok", entry[0]
 
 
 def _provenance(rows: Sequence[Row]) -> str:
@@ -65,14 +59,10 @@ class BestTable(pd.DataFrame):
         return pd.DataFrame(self)[[*self.columns[:algorithm], *(name for name in _MEASURES if name in self)]]
 
     def __repr__(self) -> str:
-        return self.shown().to_string(index=False, float_format=_number)
+        return self.shown().to_string(index=False, float_format="{:.4g}".format)
 
     def _repr_html_(self) -> str:
-        return self.shown().to_html(index=False, border=0, float_format=_number, na_rep="")
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}"
+        return self.shown().to_html(index=False, border=0, float_format="{:.4g}".format, na_rep="")
 
 
 def best(rows: Sequence[Row]) -> BestTable:
@@ -83,7 +73,7 @@ def best(rows: Sequence[Row]) -> BestTable:
         paired = values.pop("paired", None) or {}
         first = {name: values.pop(name, None) for name in _MEASURES}
         equally_fast = [standing.algorithm for standing in network.as_fast]
-        pairs = {name if name == "pairs" else f"paired_{name}": value for name, value in paired.items()}
+        pairs = {"pairs" if name == "count" else f"paired_{name}": value for name, value in paired.items()}
         lines.append({**network.where, **first, "equally_fast": equally_fast, **values, **pairs})
     return BestTable(pd.DataFrame(lines).dropna(axis=1, how="all"))
 
@@ -92,11 +82,11 @@ def run_html(name: str, rows: Sequence[Row]) -> str:
     """The summary of a run as HTML, above the best algorithm on each of its first networks."""
     text = f"<p><strong>{escape(name)}</strong>: {escape(summary(rows))}</p>"
     try:
-        found = best(rows)
+        best_networks = best(rows)
     except AnalysisError:
         return text
-    more = len(found) - _MAX_NETWORKS
-    table = BestTable(found.head(_MAX_NETWORKS))._repr_html_()
+    more = len(best_networks) - _MAX_NETWORKS
+    table = BestTable(best_networks.head(_MAX_NETWORKS))._repr_html_()
     return f"{text}<p>Best algorithm in each case:</p>{table}" + (f"<p>and {more} more</p>" if more > 0 else "")
 
 

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,32 +18,29 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import AXES, absent
 from wanbench.harness.analysis.summary import (
     AXIS_TITLES,
-    COLUMNS,
     AnalysisError,
     Pivot,
+    Row,
     axes_of,
     cells,
     frame,
     pivots,
     provenance,
-    records,
 )
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, width_of_output
 from wanbench.harness.text import shown
 from wanbench.netprofiles.errors import did_you_mean
 
-Row = Mapping[str, Any]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Show = Callable[[Row], str]  # an entry of the table
 Changes = Mapping[tuple[str, str | None], str]  # by cell, and by host where hosts are kept apart
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
 # Entries of the pivot for cells that have no number.
 _ABSENT = "."
-_SPREAD = "min..max"
-# Columns of the table that can be left out, the least important first.
-_DROP = ("overhead ms", "compute ms", "deviation", _SPREAD, "replica spread", "law", "stall ms")
 
 
 def render(rows: Sequence[Row], form: TextFormat, sort: str | None = None) -> str:
@@ -59,8 +56,53 @@ def render(rows: Sequence[Row], form: TextFormat, sort: str | None = None) -> st
         return as_table(rows, sort)
     if sort is not None:
         raise AnalysisError(f"--sort: cannot sort --format {form}; use --format table")
-    writers = {"pivot": as_pivot, "md": as_markdown, "csv": as_csv, "json": as_json}
-    return writers[form](rows)
+    if form == "csv":
+        return objects_as_csv(rows, SHOWN)
+    return {"pivot": as_pivot, "md": as_markdown, "json": as_json}[form](rows)
+
+
+def _number(value: float, scale: float, digits: int) -> str:
+    return "" if absent(value) else f"{value * scale:z.{digits}f}"
+
+
+def _median(name: str, scale: float, digits: int) -> Show:
+    return lambda line: _number(line[name], scale, digits)
+
+
+def _range(name: str, scale: float, digits: int) -> Show:
+    """The range of several repetitions."""
+
+    def show(line: Row) -> str:
+        if line["repeats"] < 2 or absent(line[name]):
+            return ""
+        return "..".join(_number(line[f"{name}_{end}"], scale, digits) for end in ("min", "max"))
+
+    return show
+
+
+_SPREAD = "min..max"
+# Columns of the table besides the axes: the title, the column that some repetition must have, and the entry.
+_COLUMNS: tuple[tuple[str, str, Show], ...] = (
+    ("reps", "rep", lambda line: str(line["repeats"])),
+    ("step ms", "rep", _median("step_time_s", 1e3, 1)),
+    (_SPREAD, "rep", _range("step_time_s", 1e3, 1)),
+    ("compute ms", "rep", _median("compute_s", 1e3, 1)),
+    ("stall ms", "rep", _median("stall_s", 1e3, 1)),
+    ("overhead ms", "rep", _median("overhead_s", 1e3, 1)),
+    ("scalability", "rep", _median("scalability", 1, 3)),
+    (_SPREAD, "rep", _range("scalability", 1, 3)),
+    ("law", "rep", _median("predicted_scalability", 1, 3)),
+    ("deviation", "rep", lambda line: "" if absent(line["deviation_pct"]) else f"{line['deviation_pct']:+z.1f} %"),
+    ("accuracy %", "accuracy", _median("accuracy", 100, 2)),
+    (_SPREAD, "accuracy", _range("accuracy", 100, 2)),
+    ("points from ssgd (95 %)", "accuracy", lambda line: str(line["change"])),
+    ("to target s", "time_to_target_s", _median("time_to_target_s", 1, 2)),
+    ("blocks lost %", "blocks_lost_pct", _median("blocks_lost_pct", 1, 2)),
+    ("replica spread", "blocks_lost_pct", _median("replica_spread", 1, 5)),
+    ("fastest worker ms", "fastest_step_time_s", _median("fastest_step_time_s", 1e3, 1)),
+)
+# Those that can be left out, the least important first.
+_DROP = ("overhead ms", "compute ms", "deviation", _SPREAD, "replica spread", "law", "stall ms")
 
 
 def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = None) -> str:
@@ -75,27 +117,25 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     Raises:
         AnalysisError: there is no such column.
     """
+    if not rows:
+        return aligned(["algorithm", *(title for title, needed, _ in _COLUMNS if needed == "rep")], [])
     table, kind = frame(rows), provenance(row["testbed"] for row in rows)
     mixed = {"testbed"} if " and " in kind else set()
     mixed |= {"hosts"} if table["hosts"].nunique() > 1 else set()
-    axes = [axis for axis in AXES if axis in {"workers", *axes_of(table), *mixed}] if len(table) else []
-    header = [
-        "algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), "reps", "step ms", _SPREAD, "compute ms",
-        "stall ms", "overhead ms", "scalability", _SPREAD, "law", "deviation",
-    ]  # fmt: skip
-    trained, lossy = (len(table) > 0 and bool(table[name].notna().any()) for name in ("accuracy", "blocks_lost_pct"))
-    header += ["accuracy %", _SPREAD, "points from ssgd (95 %)"] if trained else []
-    targeted = len(table) > 0 and bool(table["time_to_target_s"].notna().any())
-    header += ["to target s"] if targeted else []
-    header += ["blocks lost %", "replica spread"] if lossy else []
-    unequal = len(table) > 0 and bool(table["fastest_step_time_s"].notna().any())
-    header += ["fastest worker ms"] if unequal else []
-    found = records(cells(table)) if len(table) else []
-    changes = _changes(rows) if trained else None
-    lines = [_table_line(line, axes, changes, targeted, lossy, unequal) for line in _sorted(found, sort)]
+    axes = [axis for axis in AXES if axis in {"workers", *axes_of(table), *mixed}]
+    columns = [(title, show) for title, needed, show in _COLUMNS if table[needed].notna().any()]
+    header = ["algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), *(title for title, _ in columns)]
+    changes = _changes(rows) if table["accuracy"].notna().any() else {}
+    lines = []
+    for line in _sorted(cells(table), sort):
+        line["change"] = changes.get((line["cell"], line["hosts"]), "")
+        entries = [show(line) for _, show in columns]
+        if line["status"] != "ok":
+            entries = ["0", ": ".join(filter(None, [line["status"], line["reason"]]))]
+        lines.append([str(line["algorithm"]), *(shown(line[axis]) for axis in axes), *entries])
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
-    return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))]) if rows else text
+    return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))])
 
 
 def _changes(rows: Sequence[Row]) -> Changes:
@@ -112,52 +152,13 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
         return lines
     name, down = sort.removeprefix("-"), sort.startswith("-")
     if name not in lines[0]:
-        near = did_you_mean(name, lines[0], f"columns: {', '.join(COLUMNS)}")
+        near = did_you_mean(name, lines[0], f"columns: {', '.join(SHOWN)}")
         raise AnalysisError(f"--sort {sort}: no column {name!r}{near}")
-    known = [line for line in lines if line["status"] == "ok" and not absent(line[name])]
+    valued = [line for line in lines if line["status"] == "ok" and not absent(line[name])]
     rest = [line for line in lines if line["status"] != "ok" or absent(line[name])]
-    numbers = all(isinstance(line[name], int | float) for line in known)
-    known.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
-    return known + rest
-
-
-def _table_line(
-    line: Row, axes: Sequence[str], changes: Changes | None, targeted: bool, lossy: bool, unequal: bool
-) -> list[str]:
-    """`changes`: in accuracy against ssgd; None if no workload trains a model."""
-    where = [str(line["algorithm"]), *(shown(line[axis]) for axis in axes)]
-    if line["status"] != "ok":
-        return [*where, "0", f"{line['status']}: {line['reason']}" if line["reason"] else str(line["status"])]
-    parts = [_number(line[f"{part}_s"], 1e3, 1) for part in ("compute", "stall", "overhead")]
-    deviation = "" if math.isnan(line["deviation_pct"]) else f"{line['deviation_pct']:+z.1f} %"
-    accuracy = []
-    if changes is not None:
-        spread = _range(line, "accuracy", 100, 2)
-        accuracy = [_number(line["accuracy"], 100, 2), spread, changes.get((line["cell"], line["hosts"]), "")]
-    target = [_number(line["time_to_target_s"], 1, 2)] if targeted else []
-    lost = [_number(line["blocks_lost_pct"], 1, 2), _number(line["replica_spread"], 1, 5)] if lossy else []
-    return [
-        *where,
-        str(line["repeats"]),
-        _number(line["step_time_s"], 1e3, 1),
-        _range(line, "step_time_s", 1e3, 1),
-        *parts,
-        _number(line["scalability"], 1, 3),
-        _range(line, "scalability", 1, 3),
-        _number(line["predicted_scalability"], 1, 3),
-        deviation,
-        *accuracy,
-        *target,
-        *lost,
-        *([_number(line["fastest_step_time_s"], 1e3, 1)] if unequal else []),
-    ]
-
-
-def _range(line: Row, name: str, scale: float, digits: int) -> str:
-    """The range of several repetitions."""
-    if line["repeats"] < 2 or absent(line[name]):
-        return ""
-    return "..".join(_number(line[f"{name}_{end}"], scale, digits) for end in ("min", "max"))
+    numbers = all(isinstance(line[name], int | float) for line in valued)
+    valued.sort(key=lambda line: line[name] if numbers else str(line[name]), reverse=down)
+    return valued + rest
 
 
 def as_pivot(rows: Sequence[Row]) -> str:
@@ -207,18 +208,13 @@ def _pivot_entry(line: Row | None) -> str:
     if line["status"] != "ok":
         return str(line["status"])
     law = line["predicted_scalability"]
-    found = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
-    found += "" if math.isnan(law) else f" ({law:.2f})"
-    return found if math.isnan(line["goodput"]) else f"{found} [{line['goodput']:.2f}]"
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """One line per repetition. params and other structured values are written as JSON."""
-    return objects_as_csv(rows, COLUMNS)
+    text = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
+    text += "" if math.isnan(law) else f" ({law:.2f})"
+    return text if math.isnan(line["goodput"]) else f"{text} [{line['goodput']:.2f}]"
 
 
 def objects_as_csv(objects: Sequence[Row], first: Sequence[str] = ()) -> str:
-    """Any objects. The columns `first` come first, even if no object has them."""
+    """A line per object, with structured values as JSON. The columns `first` come first, even if all are empty."""
     columns = _columns(objects, first)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -248,16 +244,11 @@ def as_json(rows: Sequence[Row]) -> str:
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:
     """Write one row per repetition, by one atomic rename. Structured values become JSON strings."""
-    write_objects(rows, path, COLUMNS)
-
-
-def write_objects(objects: Sequence[Row], path: Path, first: Sequence[str] = ()) -> None:
-    """Write any objects, by one atomic rename. The columns `first` come first, even if no object has them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = _columns(objects, first)
-    data = {name: [None if absent(row.get(name)) else _flat(row[name]) for row in objects] for name in columns}
+    columns = _columns(rows)
+    data = {name: [None if absent(row.get(name)) else _flat(row[name]) for row in rows] for name in columns}
     table = pa.table({name: _column(values) for name, values in data.items()})
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({"wanbench.schema": "1"}), buffer)
@@ -276,7 +267,7 @@ def _column(values: list[Any]) -> Any:
     return pa.array(values)
 
 
-def _columns(rows: Iterable[Row], first: Sequence[str] = COLUMNS) -> list[str]:
+def _columns(rows: Iterable[Row], first: Sequence[str] = SHOWN) -> list[str]:
     return list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
 
 
@@ -289,10 +280,6 @@ def in_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _number(value: float, scale: float, digits: int) -> str:
-    return "" if absent(value) else f"{value * scale:z.{digits}f}"
-
-
 _TIMELINE_HEADER = ("change", "due (s)", "actual (s)", "max delay (ms)", "repetitions")
 _MOST_MOMENTS = 12
 
@@ -303,26 +290,26 @@ def timeline_table(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         if row.get("timeline") and row["status"] == "ok":
             changing.setdefault(row["timeline"], []).append(row)
-    return "\n".join(f"timeline: {text}\n{_moments(found)}" for text, found in changing.items())
+    return "\n".join(f"timeline: {text}\n{_moments(of_timeline)}" for text, of_timeline in changing.items())
 
 
 def _moments(rows: Iterable[Mapping[str, Any]]) -> str:
     """Changes of different repetitions are matched by their position."""
     events: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in rows:
-        for place, event in enumerate(row.get("events") or []):
-            events.setdefault((place, event["what"]), []).append(event)
+        for position, event in enumerate(row.get("events") or []):
+            events.setdefault((position, event["what"]), []).append(event)
     lines = []
-    for (_, what), each in sorted(events.items())[:_MOST_MOMENTS]:
-        happened = [event for event in each if event["actual_s"] is not None]
+    for (_, what), alike in sorted(events.items())[:_MOST_MOMENTS]:
+        happened = [event for event in alike if event["actual_s"] is not None]
         late_ms = max((1e3 * (event["actual_s"] - event["asked_s"]) for event in happened), default=None)
         lines.append(
             [
                 what,
-                _span([event["asked_s"] for event in each]),
+                _span([event["asked_s"] for event in alike]),
                 _span([event["actual_s"] for event in happened]) if happened else "never",
                 "" if late_ms is None else f"{late_ms:z.1f}",
-                f"{len(happened)} of {len(each)}",
+                f"{len(happened)} of {len(alike)}",
             ]
         )
     more = f"and {len(events) - _MOST_MOMENTS} more\n" if len(events) > _MOST_MOMENTS else ""

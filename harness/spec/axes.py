@@ -62,7 +62,7 @@ def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
     included = _tables(spec, "include", where)
     for key in {key: None for item in included for key in item}:
         _check_axis(key, where, command)
-    check_size(spec, where)
+    _check_size(spec, math.prod(map(len, axes.values())) + len(included), where)
     _check_rules(_tables(spec, "exclude", where), [*axes, *itertools.chain(*included), *_OWN], where)
     crossed = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     for combination in (*crossed, *map(dict, included)):
@@ -71,16 +71,16 @@ def points(spec: Spec, where: str) -> Iterator[tuple[Axes, Spec]]:
 
 def excluded(spec: Spec, axes: Mapping[str, Any]) -> bool:
     """True if these axes match an entry of `sweep.exclude`, where a list matches any of its values."""
-    return any(all(_is(axes.get(key), value) for key, value in rule.items()) for rule in spec.sweep.get("exclude", []))
-
-
-def _is(value: Any, named: Any) -> bool:
-    return value == named or (isinstance(named, list) and value in named)
+    return any(
+        all(axes.get(key) in ([value, *value] if isinstance(value, list) else [value]) for key, value in rule.items())
+        for rule in spec.sweep.get("exclude", [])
+    )
 
 
 def _filled_in(spec: Spec, combination: Axes, where: str) -> Spec:
     workers = combination.setdefault("workers", _DEFAULT_WORKERS)
-    check_workers(workers, where)
+    if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
+        raise SpecError(f"{where}: sweep.workers: expected a whole number from 1 to {MOST_WORKERS}, got {workers!r}")
     data = spec.to_dict()
     data.pop("sweep", None)
     named: dict[str, str] = {}
@@ -125,24 +125,16 @@ def _tables(spec: Spec, name: str, where: str) -> list[Mapping[str, Any]]:
     return given
 
 
-def _check_rules(rules: Iterable[Mapping[str, Any]], known: list[str], where: str) -> None:
+def _check_rules(rules: Iterable[Mapping[str, Any]], names: list[str], where: str) -> None:
     for key in {key: None for rule in rules for key in rule}:
-        if key not in known:
-            axes = sorted(set(known))
+        if key not in names:
+            axes = sorted(set(names))
             hint = did_you_mean(key, axes, f"axes: {', '.join(axes)}")
             raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep{hint}")
 
 
-# ---------------------------------------------------------------- how large a sweep may be, before any cell is made
-
-
-def check_size(spec: Spec, where: str) -> None:
-    """Refuse a sweep that no host could plan. Raises: SpecError."""
-    axes = {key: values for key, values in spec.sweep.items() if key not in {"include", "exclude"}}
-    points = math.prod(len(values) for values in axes.values() if isinstance(values, list))
-    included = spec.sweep.get("include", [])
-    points += len(included) if isinstance(included, list) else 0
-    choices = 1 if "algorithm" in axes else max(1, sum(_choices(table) for table in spec.algorithms.values()))
+def _check_size(spec: Spec, points: int, where: str) -> None:
+    choices = 1 if "algorithm" in spec.sweep else max(1, sum(map(_alternatives, spec.algorithms.values())))
     cells, repetitions = points * choices, points * choices * spec.run.repeats
     if cells > MOST_CELLS:
         raise SpecError(f"{where}: sweep: {cells} cells; expected at most {MOST_CELLS}; split the experiment")
@@ -152,18 +144,8 @@ def check_size(spec: Spec, where: str) -> None:
         )
 
 
-def check_workers(workers: object, where: str) -> None:
-    """Refuse a number of workers that is none, or too large. Raises: SpecError."""
-    if not isinstance(workers, int) or isinstance(workers, bool) or not 1 <= workers <= MOST_WORKERS:
-        raise SpecError(f"{where}: sweep.workers: expected a whole number from 1 to {MOST_WORKERS}, got {workers!r}")
-
-
-def _choices(table: Mapping[str, Any]) -> int:
-    """The number of algorithms that a table describes; see `alternatives` of the registry."""
-    return math.prod(_alternatives(value) for value in table.values())
-
-
 def _alternatives(value: Any) -> int:
+    """The number of algorithms that a table, or of values that an entry of it describes, as in the registry."""
     if isinstance(value, list):
-        return sum(_alternatives(item) for item in value)
-    return _choices(value) if isinstance(value, Mapping) else 1
+        return sum(map(_alternatives, value))
+    return math.prod(map(_alternatives, value.values())) if isinstance(value, Mapping) else 1

@@ -30,7 +30,7 @@ DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = Delay.parse("600s")
 # Names that the environment of a program already uses.
 _TAKEN = ("address", "addresses", "adopt", "hosts", "image", "params", "seed", "site", "sites", "steps_file")
-_NOT_OURS = {
+_NOT_OF_COMMANDS = {
     "train": "a command does its own training",
     "virtual": "a command cannot be simulated",
 }
@@ -40,7 +40,7 @@ Values = Mapping[str, Any]
 
 def check(spec: Spec, axes: Values, where: str) -> None:
     """Refuse keys that do not apply to a command. Raises: SpecError."""
-    for table, why in _NOT_OURS.items():
+    for table, why in _NOT_OF_COMMANDS.items():
         if table in spec.model_fields_set:
             raise SpecError(f"{where}: {table}: only applies to wanbench's own training loop; {why}; remove this table")
     for key in sorted(spec.comm.model_fields_set - {"collective"}):
@@ -81,7 +81,7 @@ def check_used(spec: Spec, axes: Values, folder: Path, where: str) -> None:
     command = spec.workload.command or []
     sources = _sources(command, folder)
     for key in filter(is_commands_own, axes):
-        named = any(key == name for argument in command for name in _placeholders(argument, where))
+        named = key in placeholders(command, where)
         read = any(variable(key) in text for text in (*command, *(sources or ())))
         if not named and not read and sources is not None:
             raise SpecError(
@@ -183,19 +183,13 @@ def as_text(value: object) -> str:
 
 def files(command: Sequence[str], folder: Path) -> list[Path]:
     """The files that a command names, `-m` modules and `--key=FILE` included."""
-    named = [folder / argument.rpartition("=")[2] for argument in command if "\0" not in argument]
+    named = [folder / argument.rpartition("=")[2] for argument in command]
     for before, module in itertools.pairwise(command):
         if before == "-m":
             base = folder / module.replace(".", "/")
             named += [base.with_name(f"{base.name}.py"), base / "__main__.py"]
-    return [path for path in dict.fromkeys(named) if _is_file(path)]
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long to be one
-        return False
+    # os.path.isfile is false for a name that is too long, or that has a zero byte.
+    return [path for path in dict.fromkeys(named) if os.path.isfile(path)]
 
 
 def _sources(command: Sequence[str], folder: Path) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,6 @@ from pydantic import (
     BaseModel,
     Field,
     StringConstraints,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError, PydanticUndefined
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.library import read
-from wanbench.harness.spec.refusals import as_written, explained
+from wanbench.harness.spec.refusals import as_written, validated
 from wanbench.harness.spec.tables import (
     CommTable,
     ContainersTable,
@@ -132,10 +132,7 @@ class Spec(Table):
         """
         if (problem := flaw(data)) is not None:
             raise SpecError(f"{where}: {problem}")
-        try:
-            return cls.model_validate(dict(data))
-        except ValidationError as error:
-            raise SpecError("\n".join(explained(error, cls, data, where))) from None
+        return validated(cls, dict(data), where)
 
     def override(self, assignments: Mapping[str, Any], where: str = "--set", drop: Iterable[str] = ()) -> Spec:
         """A copy without the dotted keys `drop`, and with others set. Raises: SpecError."""
@@ -257,8 +254,4 @@ def takes(annotation: Any) -> str:
 
 
 def _toml(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float | list | dict) else f'"{value}"'
+    return "" if value is None else json.dumps(value, default=str)

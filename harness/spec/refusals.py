@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from wanbench.harness.errors import SpecError
 from wanbench.netprofiles import did_you_mean
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _EXPECTED = {
     "string_type": "a string in quotes",
@@ -41,7 +44,15 @@ _SHAPES = {
 }
 
 
-def explained(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
+def validated(model: type[Model], data: Mapping[str, Any], where: str) -> Model:
+    """Make a table of plain data. Raises: SpecError: a key or a value is wrong; one line each."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise SpecError("\n".join(_explained(error, model, data, where))) from None
+
+
+def _explained(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any], where: str) -> list[str]:
     """One line per wrong key: file, dotted key, what was expected, near miss."""
     by_key: dict[tuple[str | int, ...], list[Any]] = {}
     for item in error.errors(include_url=False):
@@ -79,7 +90,6 @@ def _explain(items: list[Any], location: tuple[str | int, ...], model: type[Base
 
 
 def _expected(item: Any) -> str:
-    """What a key expects."""
     kind, context = item["type"], item.get("ctx", {})
     if kind == "string_pattern_mismatch":
         return next(words for part, words in _SHAPES.items() if part in context["pattern"])

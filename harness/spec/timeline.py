@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.tables import Table, quantity, unit
+from wanbench.harness.spec.tables import Table, quantity
 from wanbench.netprofiles import UnitError
 from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
 from wanbench.netprofiles.impairments.queue import RATE
@@ -75,7 +75,12 @@ _PARSERS: Mapping[type[Quantity], Callable[[str], object]] = {Delay: _delay, Rat
 
 
 def _spelled(kind: type[Quantity]) -> AfterValidator:
-    return AfterValidator(lambda value: unit(_PARSERS[kind], value) if isinstance(value, str) else value)
+    def check(value: object) -> object:
+        if isinstance(value, str):
+            _PARSERS[kind](value)
+        return value
+
+    return AfterValidator(check)
 
 
 def _moment(text: str) -> str:
@@ -84,12 +89,12 @@ def _moment(text: str) -> str:
             Delay.parse(text)
         except UnitError:
             raise ValueError(f'expected a time such as "5s", or a count such as "40 steps", got {text!r}') from None
-        unit(_delay, text)
+        _delay(text)
     return text
 
 
 def _span(text: str) -> str:
-    if not Delay.parse(unit(_delay, text)).ns:
+    if not _delay(text).ns:
         raise ValueError(f"expected more than 0, got {text!r}")
     return text
 
@@ -189,11 +194,6 @@ class ChangeTable(_Effects):
         if self.kill is not None and self.where is None:
             raise ValueError("where: required with kill; name a site or a worker's number")
         return self
-
-    @property
-    def kind(self) -> str:
-        """Which of `KINDS` it is."""
-        return next(name for name in KINDS if getattr(self, name) is not None)
 
 
 # ---------------------------------------------------------------- recorded traces

@@ -14,9 +14,8 @@ Layout
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,24 +24,6 @@ from wanbench.harness.errors import HostError
 
 if TYPE_CHECKING:
     from wanbench.harness.testbeds.base import Testbed
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A testbed before it is started.
-
-    Attributes:
-        start: starts it with a folder for its logs, which is shared with its workers, the number of slots that are
-            used at a time, and whether it trains. Raises: HostError.
-        check: checks that this host can run it, given the images of the cells. Raises: HostError.
-        contained: workers see an image's files and environment, and only the mounted folders of this host.
-        simulated: this host does not affect the results. Only trainings run, and nothing is probed or judged.
-    """
-
-    start: Callable[[Path, int, bool], Testbed]
-    check: Callable[[Iterable[str | None]], None]
-    contained: bool = False
-    simulated: bool = False
 
 
 def adopted() -> Path | None:
@@ -69,13 +50,13 @@ def side_by_side(limit: int) -> int:
 
 
 def contained(name: str) -> bool:
-    """Whether workers see an image's files instead of this host's."""
-    return _KINDS[name].contained
+    """Whether workers see an image's files and environment, and only the mounted folders of this host."""
+    return name == "docker"
 
 
 def simulated(name: str) -> bool:
-    """Whether this testbed is simulated, so that this host does not affect the results."""
-    return _KINDS[name].simulated
+    """Whether this host does not affect the results. Only trainings run, and nothing is probed or judged."""
+    return name == "virtual"
 
 
 def check(name: str, images: Iterable[str | None] = ()) -> None:
@@ -87,7 +68,20 @@ def check(name: str, images: Iterable[str | None] = ()) -> None:
     Raises:
         HostError: it cannot. The message has the remedy.
     """
-    _KINDS[name].check(images)
+    shared = adopted()
+    if name == "netns" and shared is not None:
+        raise HostError("testbed 'netns': workers run in containers here (WANBENCH_ADOPT is set); use --testbed docker")
+    if name == "docker" and shared is not None:
+        from wanbench.harness.testbeds.docker import adopt
+
+        adopt.check(shared)
+    elif name == "docker":
+        from wanbench.harness.testbeds.docker.daemon import usable
+        from wanbench.harness.testbeds.docker.testbed import image_name
+
+        with closing(usable()) as daemon:
+            for image in dict.fromkeys(map(image_name, images)):
+                daemon.image_id(image)
 
 
 def opened(name: str, control: Path, slots: int = 1, *, trains: bool = True) -> Testbed:
@@ -101,16 +95,14 @@ def opened(name: str, control: Path, slots: int = 1, *, trains: bool = True) -> 
     Raises:
         HostError: it cannot start.
     """
-    return _KINDS[name].start(control, slots, trains)
+    if name == "virtual":
+        from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
+        return VirtualTestbed(slots)
+    if name == "netns":
+        from wanbench.harness.testbeds.netns import NetnsTestbed
 
-def _start_netns(control: Path, slots: int, trains: bool) -> Testbed:
-    from wanbench.harness.testbeds.netns import NetnsTestbed
-
-    return NetnsTestbed(control, trains=trains)
-
-
-def _start_docker(control: Path, slots: int, trains: bool) -> Testbed:
+        return NetnsTestbed(control, trains=trains)
     if (shared := adopted()) is not None:
         from wanbench.harness.testbeds.docker.adopt import AdoptedTestbed
 
@@ -118,35 +110,3 @@ def _start_docker(control: Path, slots: int, trains: bool) -> Testbed:
     from wanbench.harness.testbeds.docker.testbed import DockerTestbed
 
     return DockerTestbed(control)
-
-
-def _start_virtual(control: Path, slots: int, trains: bool) -> Testbed:
-    from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
-
-    return VirtualTestbed(slots)
-
-
-def _check_netns(images: Iterable[str | None]) -> None:
-    if adopted() is not None:
-        raise HostError("testbed 'netns': workers run in containers here (WANBENCH_ADOPT is set); use --testbed docker")
-
-
-def _check_docker(images: Iterable[str | None]) -> None:
-    if (shared := adopted()) is not None:
-        from wanbench.harness.testbeds.docker import adopt
-
-        return adopt.check(shared)
-    from wanbench.harness.testbeds.docker.daemon import usable
-    from wanbench.harness.testbeds.docker.testbed import image_name
-
-    with closing(usable()) as daemon:
-        for image in dict.fromkeys(map(image_name, images)):
-            daemon.image_id(image)
-
-
-_KINDS = {
-    "netns": Kind(_start_netns, _check_netns),
-    "docker": Kind(_start_docker, _check_docker, contained=True),
-    "virtual": Kind(_start_virtual, lambda images: None, simulated=True),
-}
-TESTBEDS = tuple(name for name, kind in _KINDS.items() if not kind.simulated)

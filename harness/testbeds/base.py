@@ -99,7 +99,8 @@ class Event:
         asked_s: when it was due, in seconds since all workers began.
         actual_s: when the emulator, or the last worker, had made it; None if the repetition ended before.
         at_ns: the same time on the clock of the step rows.
-        with_step: workers make it when their next step begins, and report the time themselves (`rep.train.Stragglers`).
+        with_step: workers make it when their next step begins, and report the time themselves
+            (`rep.train.straggler_events`).
     """
 
     what: str

@@ -16,9 +16,9 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from wanbench.harness.emulators.emulator import is_stopped
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
+from wanbench.harness.process.owner import is_stopped
 from wanbench.harness.testbeds.base import Group, WorkerDied
 from wanbench.harness.testbeds.slot import SlotTestbed, Worker
 from wanbench.workloads.process.control import Channel
@@ -40,7 +40,7 @@ class NetnsWorker(Worker):
         return WorkerDied(self.rank, self._server.end_of(self.pid))
 
     def request_stack(self) -> None:
-        """Let it print its stack; see `workloads.process.worker`."""
+        """Let it print its stack into its log."""
         self._signal(signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
@@ -48,7 +48,7 @@ class NetnsWorker(Worker):
         return is_stopped(self.pid)
 
     def kill(self) -> None:
-        """Send SIGKILL; see `Worker.kill`. All processes that it has started end with it."""
+        """Send SIGKILL. All processes that it has started end with it."""
         self._signal(signal.SIGKILL)
         with suppress(OSError):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
@@ -75,10 +75,10 @@ class NetnsTestbed(SlotTestbed):
         """Return this testbed: workers of all slots have one parent."""
         return self
 
-    def serves(self, running: Group, wanted: Group) -> bool:
+    def serves(self, running: Group, requested: Group) -> bool:
         """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
-        named = running.is_named_like(wanted)
-        return named and wanted.private_tmp == running.private_tmp and running.congestion == wanted.congestion
+        named = running.is_named_like(requested)
+        return named and requested.private_tmp == running.private_tmp and running.congestion == requested.congestion
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -95,8 +95,8 @@ class NetnsTestbed(SlotTestbed):
             "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
             "private_tmp": None if group.private_tmp is None else [str(folder) for folder in group.private_tmp],
         }
-        pid, ours = self._server.fork(request)
-        worker = NetnsWorker(rank, pid, Channel(ours), self._server)
+        pid, own_socket = self._server.fork(request)
+        worker = NetnsWorker(rank, pid, Channel(own_socket), self._server)
         return worker, worker.ready(START_TIMEOUT_S)
 
     def kill(self) -> None:

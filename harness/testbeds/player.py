@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from wanbench.harness.emulators.emulator import Emulator, EmulatorError
 from wanbench.harness.testbeds.base import Event, TimelineRecord, WorkerDied, pending_events
 from wanbench.harness.timeline.edits import TimelineError
-from wanbench.harness.timeline.schedule import CommandedWorkers, Schedule, WorkerCommand
+from wanbench.harness.timeline.schedule import Schedule, WorkerCommand
+
+if TYPE_CHECKING:
+    from wanbench.harness.testbeds.slot import Worker
 
 _NS = 1e9
 
@@ -20,7 +24,9 @@ class Player:
 
     Args:
         now: the clock that the workers use, in nanoseconds.
-        workers: those that the timeline can kill; None if it cannot.
+        workers: those that the timeline can kill, by rank.
+        done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
+            workers' messages fills it. An entry is missing if its program or training had already ended.
         say: prints one line for the user when something changes.
     """
 
@@ -29,11 +35,12 @@ class Player:
         schedule: Schedule,
         emulator: Emulator,
         now: Callable[[], int] = time.monotonic_ns,
-        workers: CommandedWorkers | None = None,
+        workers: Sequence[Worker] = (),
+        done_ns: Mapping[tuple[int, int], int] | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._schedule, self._emulator, self._now, self._workers = schedule, emulator, now, workers
-        self._say = say
+        self._schedule, self._emulator, self._now, self._say = schedule, emulator, now, say
+        self._workers, self._done_ns = workers, {} if done_ns is None else done_ns
         self._sent: list[tuple[int, int, WorkerCommand]] = []  # index of its event, due time, command
         self._condition = threading.Condition()
         self._steps: dict[int, int] = {}
@@ -86,8 +93,8 @@ class Player:
         if self._origin is None or self._stopped:
             return ""
         with self._condition:
-            places = self._schedule.resolved(self._steps).cut_off(self._now() - self._origin)
-        return f"cut off by the timeline: {', '.join(places)}" if places else ""
+            outages = self._schedule.resolved(self._steps).cut_off(self._now() - self._origin)
+        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
 
     def record(self) -> TimelineRecord:
         """Return what happened, and when the awaited steps of rank 0 ended. Call it after `stop`."""
@@ -96,8 +103,8 @@ class Player:
 
     def _note_obeyed(self) -> None:
         for index, due_ns, command in self._sent:
-            assert self._workers is not None, "commands were sent"
-            self.events[index] = self._event(command.what, due_ns, self._workers.completed_ns(command))
+            times = [self._done_ns[rank, due_ns] for rank in command.ranks if (rank, due_ns) in self._done_ns]
+            self.events[index] = self._event(command.what, due_ns, max(times, default=None))
 
     def _play(self) -> None:
         network = self._schedule.network
@@ -122,10 +129,10 @@ class Player:
 
     def _send(self, due: int, command: WorkerCommand) -> None:
         """Send a command. `stop` fills in its time, which is known when the workers have answered."""
-        assert self._workers is not None, "the timeline can kill none"
         self._sent.append((len(self.events), due, command))
         with suppress(WorkerDied):  # the thread that reads from the worker reports it
-            self._workers.send(command)
+            for rank in command.ranks:
+                self._workers[rank].send(dict(command.message))
 
     def _event(self, what: str, due: int, actual_ns: int | None) -> Event:
         return Event(what, due / _NS, None if actual_ns is None else (actual_ns - self._begun) / _NS, actual_ns)

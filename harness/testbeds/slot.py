@@ -46,7 +46,8 @@ class Worker(ABC):
         self.channel.sock.settimeout(max(0.001, timeout_s))
         try:
             message = self.channel.recv()
-            self._check_rate()
+            if self.channel.received_bytes > _BURST_BYTES + _BYTES_PER_S * (time.monotonic() - self._began_s):
+                raise ControlError(f"control channel: too much; expected at most {_BYTES_PER_S >> 20} MiB/s")
             if message is not None and "error" not in message:
                 message = checked(message, expected)
         except ControlError as error:
@@ -58,28 +59,18 @@ class Worker(ABC):
             raise WorkerDied(self.rank, f": {str(message['error'])[:_LONGEST_ERROR]}", str(message.get("kind"))[:80])
         return message
 
-    def _check_rate(self) -> None:
-        """Check how much it has sent in all. Raises: ControlError."""
-        most = _BURST_BYTES + _BYTES_PER_S * (time.monotonic() - self._began_s)
-        if self.channel.received_bytes > most:
-            raise ControlError(f"control channel: too much; expected at most {_BYTES_PER_S >> 20} MiB/s")
-
     def ready(self, timeout_s: float) -> int:
         """Wait until it has started. Return the descriptor that it sends. Raises: HostError, WorkerDied."""
         try:
             self.receive(timeout_s, "ready")
             return self.channel.take_fd()
-        except TimeoutError:
+        except (TimeoutError, WorkerDied, ControlError) as error:
             self.kill()
-            raise HostError(f"worker {self.rank} did not start within {timeout_s:.0f} s") from None
-        except WorkerDied as error:
-            self.kill()
-            if error.kind is None:  # its process was killed
+            if isinstance(error, WorkerDied) and error.kind is None:  # its process was killed
                 raise
-            raise HostError(str(error)) from None
-        except ControlError as error:
-            self.kill()
-            raise HostError(f"worker {self.rank}: {error}") from None
+            if isinstance(error, TimeoutError):
+                raise HostError(f"worker {self.rank} did not start within {timeout_s:.0f} s") from None
+            raise HostError(str(error) if isinstance(error, WorkerDied) else f"worker {self.rank}: {error}") from None
 
     @abstractmethod
     def failure(self) -> WorkerDied:
@@ -105,7 +96,7 @@ class Starter(Protocol):
         """Return a worker that is ready, and the descriptor that it sent. Raises: HostError, WorkerDied."""
         ...
 
-    def serves(self, running: Group, wanted: Group) -> bool:
+    def serves(self, running: Group, requested: Group) -> bool:
         """Whether workers that were started for one group can serve the other."""
         ...
 
@@ -225,8 +216,8 @@ class WorkerSlot:
         if error.kind != "CommError":
             return error
         time.sleep(_BLAME_S)
-        if (ended := self.emulator.ended()) is not None:
-            return ended
+        if self.emulator.hung_up():
+            return self.emulator.failure()
         for worker in self._workers[:ranks]:
             with suppress(TimeoutError):
                 try:

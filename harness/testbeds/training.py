@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wanbench.harness.emulators.emulator import EmulatorError
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.testbeds.base import Trained, Training, WorkerDied
-from wanbench.harness.testbeds.conversation import OfJob
+from wanbench.harness.testbeds.messages import OfJob
 from wanbench.harness.testbeds.player import Player
-from wanbench.harness.timeline.schedule import CommandedWorkers
 from wanbench.workloads.process.finished import FinishedJob
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def train(slot: WorkerSlot, training: Training) -> Trained:
         trained, restarts = Trained(tcp=set_tcp(handles, dict(training.group.tcp))), [0] * len(handles)
         if schedule is not None:
             restarts = schedule.restarts()
-            player = Player(schedule, slot.emulator, workers=CommandedWorkers(handles, trained.done_ns))
+            player = Player(schedule, slot.emulator, workers=handles, done_ns=trained.done_ns)
         talks = [OfJob(job, restarts[job.rank]) for job in training.repetition.jobs]
         _begin(slot, training, handles, talks)
         _follow(slot, training, talks, trained, player)
         for handle in handles:
             handle.send({"cmd": "leave"})
-        left = _await(slot, training, talks, "left")
-        trained.changed = {rank: message["changed"] for rank, message in left.items()}
+        goodbyes = _await(slot, training, talks, "left")
+        trained.changed = {rank: message["changed"] for rank, message in goodbyes.items()}
         trained.stats = slot.emulator.stats()
         if trained.stats.changed or any(trained.changed.values()):
             slot.discard()
@@ -74,7 +74,7 @@ def _begin(slot: WorkerSlot, training: Training, handles: Sequence[Worker], talk
     slot.emulator.apply(training.repetition.network.without_loss())
     for handle, job in zip(handles, training.repetition.jobs, strict=True):
         with _log(training.folder, job.rank).open("ab") as log:
-            handle.send({"cmd": "job", "job": job.to_json()}, [log.fileno()])
+            handle.send({"cmd": "job", "job": asdict(job)}, [log.fileno()])
     _await(slot, training, talks, "joined")
     slot.emulator.apply(training.repetition.network, seed=training.repetition.jobs[0].seed)
     for handle in handles:

@@ -66,23 +66,15 @@ class Change:
         )
 
     def spans(self) -> Iterator[Span]:
-        """Yield the spans in which it holds, in order."""
-        if self.kind == "trace":
-            yield from self._of_trace()
-            return
-        for repetition in range(self.times):
-            begin = repetition * (self.every_ns or 0)
-            yield Span(begin, None if self.for_ns is None else begin + self.for_ns)
-
-    def _of_trace(self) -> Iterator[Span]:
+        """Yield the spans in which it holds, in order; those of a trace have its lines."""
+        points: Sequence[Point | None] = self.value if self.kind == "trace" else (None,)
+        begins = [0 if point is None else round(point[TIME] * _NS) for point in points]
         for repetition in range(self.times):
             shift = repetition * (self.every_ns or 0)
-            trace_end = None if self.for_ns is None else shift + self.for_ns
-            begins = [shift + round(point[TIME] * _NS) for point in self.value]
-            for begin, end, point in zip(begins, [*begins[1:], trace_end], self.value, strict=True):
-                span_end = end if trace_end is None else min(trace_end, trace_end if end is None else end)
-                if trace_end is None or begin < trace_end:
-                    yield Span(begin, span_end, point)
+            for begin, following, point in zip(begins, [*begins[1:], None], points, strict=True):
+                ends = [end for end in (following, self.for_ns) if end is not None]
+                if self.for_ns is None or begin < self.for_ns:
+                    yield Span(shift + begin, shift + min(ends) if ends else None, point)
 
     def outages(self) -> Iterator[Span]:
         """Yield its spans in which nothing gets through, in order."""
@@ -90,8 +82,8 @@ class Change:
         return (span for span in self.spans() if whole or (span.point or {}).get("loss_pct", 0) >= 100)
 
     @property
-    def place(self) -> str:
-        """The place as readable text."""
+    def where_text(self) -> str:
+        """Where it happens, as readable text."""
         if self.where is None:
             return "everywhere"
         return f"worker {self.where}" if isinstance(self.where, int) else self.where
@@ -100,16 +92,16 @@ class Change:
     def text(self) -> str:
         """The effect as readable text: "tokyo: cut off"."""
         if self.kind == "cut":
-            return f"{self.place}: cut off"
+            return f"{self.where_text}: cut off"
         if self.kind == "kill":
-            return f"{self.place}: killed"
+            return f"{self.where_text}: killed"
         if self.kind == "trace":
             lines = "1 line" if len(self.value) == 1 else f"{len(self.value)} lines"
-            return f"{self.place}: trace of {lines} ({_digest(self.value)})"
+            return f"{self.where_text}: trace of {lines} ({_digest(self.value)})"
         if self.kind == "slow":
-            return f"{self.place}: compute × {self.value:g}"
+            return f"{self.where_text}: compute × {self.value:g}"
         value = self.value if isinstance(self.value, str) else f"× {self.value:g}"
-        return f"{self.place}: {self.kind.replace('_', '-')} {value}"
+        return f"{self.where_text}: {self.kind.replace('_', '-')} {value}"
 
     @property
     def when(self) -> str:
@@ -124,11 +116,6 @@ def _digest(points: Sequence[Point]) -> str:
     """Return a short digest that distinguishes traces."""
     values = [{name: float(value) for name, value in point.items()} for point in points]
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:6]
-
-
-def changes_of(config: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return the changes of a cell's configuration."""
-    return tuple(Change.from_config(entry) for entry in config.get("timeline", ()))
 
 
 def resolve(tables: Sequence[ChangeTable], where: str) -> list[dict[str, Any]]:

@@ -209,9 +209,9 @@ def _table(text: str, columns: str | None, lost: Collection[str]) -> Recording:
     delay = next((column for column in _DELAYS if column in taken), "")
     if lost and (not delay or _LOSS in taken):
         raise ValueError(f"--lost: it is for values of {' or '.join(_DELAYS)}; expected such a column, and no {_LOSS}")
-    found: dict[str, dict[float, list[float]]] = {column: defaultdict(list) for column in taken if column != TIME}
+    values_of: dict[str, dict[float, list[float]]] = {column: defaultdict(list) for column in taken if column != TIME}
     if lost:
-        found[_LOSS] = defaultdict(list)
+        values_of[_LOSS] = defaultdict(list)
     times: list[float] = []
     delays: Counter[str] = Counter()
     for line, cells in lines:
@@ -221,14 +221,14 @@ def _table(text: str, columns: str | None, lost: Collection[str]) -> Recording:
             if times[-1] < times[max(0, len(times) - 2)]:
                 raise ValueError("its time is before that of the line before; sort the lines")
             for column, value in _values(row, taken, delay, lost):
-                found[column][times[-1] - times[0]].append(value)
+                values_of[column][times[-1] - times[0]].append(value)
             delays.update([row[taken[delay][0]]] if delay else [])
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from None
-    if not any(found.values()):
-        raise ValueError(f"no line has a value of {', '.join(found)}")
+    if not any(values_of.values()):
+        raise ValueError(f"no line has a value of {', '.join(values_of)}")
     last_s = times[-1] - max((time_s for time_s in times if time_s < times[-1]), default=times[-1] - 1)
-    samples = {column: list(_holding(column, values, last_s)) for column, values in found.items() if values}
+    samples = {column: list(_holding(column, values, last_s)) for column, values in values_of.items() if values}
     remarks = [*_doubtful_unit(times, taken[TIME][0], columns or TIME), *_doubtful_delays(delay, delays, lost)]
     if times[-1] - times[0] > LONGEST_S and remarks:
         raise ValueError(remarks[0])
@@ -299,18 +299,19 @@ def _holding(column: str, values: Mapping[float, Sequence[float]], last_s: float
 
 def _taken(header: Sequence[str], columns: str | None) -> dict[str, tuple[str, float]]:
     """Return for each column of the trace its name in the file, and the factor of its unit."""
-    pairs = [pair.partition("=")[::2] for pair in next(csv.reader([columns]), [])] if columns is not None else []
+    given = next(csv.reader([columns or ""]), [])
+    pairs = [(column.strip(), source) for column, _, source in (pair.partition("=") for pair in given)]
     taken: dict[str, tuple[str, float]] = {}
-    for ours, theirs in pairs or [(name, name) for name in header if name in (TIME, *VALUES)]:
-        name, _, unit = theirs.partition(":") if theirs not in header else (theirs, "", "")
-        if ours.strip() not in (TIME, *VALUES):
-            raise ValueError(f"--columns: {ours!r}: expected one of {', '.join((TIME, *VALUES))}, as in {_EXAMPLE}")
+    for column, source in pairs or [(name, name) for name in header if name in (TIME, *VALUES)]:
+        name, _, unit = source.partition(":") if source not in header else (source, "", "")
+        if column not in (TIME, *VALUES):
+            raise ValueError(f"--columns: {column!r}: expected one of {', '.join((TIME, *VALUES))}, as in {_EXAMPLE}")
         if name not in header:
             near = did_you_mean(name, header)
-            raise ValueError(f"--columns: {ours}: no column {name!r} in the file; it has {', '.join(header)}{near}")
-        if ours.strip() in taken or header.count(name) > 1:
-            raise ValueError(f"two columns for {ours.strip()}; name one, and rename columns of the same name")
-        taken[ours.strip()] = name, _factor(ours.strip(), unit)
+            raise ValueError(f"--columns: {column}: no column {name!r} in the file; it has {', '.join(header)}{near}")
+        if column in taken or header.count(name) > 1:
+            raise ValueError(f"two columns for {column}; name one, and rename columns of the same name")
+        taken[column] = name, _factor(column, unit)
     if TIME not in taken or len(taken) < 2:
         raise ValueError(f"--columns: expected {TIME} and at least one of {', '.join(VALUES)}")
     return taken

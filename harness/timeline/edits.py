@@ -1,7 +1,7 @@
 """The effect of a change on a network. Pure.
 
 A rate changes the queues in which the profile has its rates: the site's `up` and `down` on a uniform profile, or if the
-change names a site, else the paths. A factor scales every rate at the place. Buffers keep their size in bytes.
+change names a site, else the paths. A factor scales every rate in its scope. Buffers keep their size in bytes.
 
 Background traffic is constant and does not yield to other traffic: its rate is subtracted, and no packets are sent.
 """
@@ -24,6 +24,7 @@ from wanbench.netprofiles.units import Quantity
 
 Pair = tuple[int, int]
 Value = Quantity | float
+OF_WORKERS = ("slow", "kill")  # the changes of workers, not of the network
 _NS_PER_MS, _MIN_DELAY_PER_JITTER = 1e6, 3
 _BITS = 8
 _BY_KEY = {value.key: value for value in TRACED.values()}
@@ -40,29 +41,33 @@ class TimelineError(ValueError):
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a change, by site numbers. With `directed` it is only the paths, not the sites at their ends."""
+class Scope:
+    """What a change affects: workers, or sites and paths by site numbers.
 
-    sites: tuple[int, ...]
-    pairs: tuple[Pair, ...]
+    With `directed` it is only the paths, not the sites at their ends.
+    """
+
+    sites: tuple[int, ...] = ()
+    pairs: tuple[Pair, ...] = ()
     directed: bool = False
+    ranks: tuple[int, ...] = ()
 
 
-def place_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> Place:
+def scope_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> Scope:
     """Return the sites and directed paths that `where` names.
 
     Raises:
         TimelineError: there is no such site, path or worker, or the site has no worker.
     """
     if where is None:
-        return Place(tuple(range(len(network.sites))), tuple(sorted(network.links)))
+        return Scope(tuple(range(len(network.sites))), tuple(sorted(network.links)))
     if isinstance(where, int):
         site = _site_of_worker(where, network)
     elif ends_of(where)[1] is not None:
         return _paths(where, network, profile)
     else:
         site = _site(where, network, profile)
-    return Place((site,), tuple(sorted(pair for pair in network.links if site in pair)))
+    return Scope((site,), tuple(sorted(pair for pair in network.links if site in pair)))
 
 
 def ranks_of(where: str | int | None, network: EmulatedNetwork, profile: Profile) -> tuple[int, ...]:
@@ -76,7 +81,7 @@ def ranks_of(where: str | int | None, network: EmulatedNetwork, profile: Profile
     return tuple(rank for rank, at in enumerate(network.site_of) if at == site)
 
 
-def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
+def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Scope:
     first, arrow, second = ends_of(where)
     names, both = (first, second or ""), arrow == "<->"
     if not second or ("->" in second and second == _without_quotes(second)):
@@ -88,7 +93,7 @@ def _paths(where: str, network: EmulatedNetwork, profile: Profile) -> Place:
     )
     if a == b:
         raise TimelineError(f"where: {where!r} is not a path; name two different sites")
-    return Place((), ((a, b), (b, a)) if both else ((a, b),), directed=True)
+    return Scope(pairs=((a, b), (b, a)) if both else ((a, b),), directed=True)
 
 
 def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
@@ -96,7 +101,8 @@ def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
     try:
         site = profile.site(name).name
     except ValueError:
-        raise TimelineError(f"where: no site {name!r}{_hint(name, network)}") from None
+        sites = f"; expected one of {', '.join(network.sites)}, or a worker's number"
+        raise TimelineError(f"where: no site {name!r}{did_you_mean(name, network.sites) or sites}") from None
     if site not in network.sites:
         raise TimelineError(f"where: no worker is at {name!r}; expected one of {', '.join(network.sites)}")
     return network.sites.index(site)
@@ -104,10 +110,6 @@ def _site(name: str, network: EmulatedNetwork, profile: Profile) -> int:
 
 def _without_quotes(name: str) -> str:
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
-
-
-def _hint(name: str, network: EmulatedNetwork) -> str:
-    return did_you_mean(name, network.sites) or f"; expected one of {', '.join(network.sites)}, or a worker's number"
 
 
 def _check_rank(rank: int, network: EmulatedNetwork) -> None:
@@ -130,25 +132,29 @@ def _site_of_worker(rank: int, network: EmulatedNetwork) -> int:
 Edit = Callable[[EmulatedNetwork], EmulatedNetwork]
 
 
-def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool, scale: float) -> Edit:
+def edit_of(change: Change, point: Point | None, scope: Scope, *, uniform: bool, scale: float) -> Edit:
     """Return a function that applies `change`, or one line of its trace, to a network.
 
     Args:
         uniform: whether the profile is uniform.
         scale: factor on rates (`payload_scale`).
 
-    The function raises TimelineError if the network has nothing that it could change.
+    The function raises TimelineError if the network has nothing that it could change, or cannot have the new value.
+    Slow and killed workers do not change the network.
     """
     values = dict(_values(change, point))
 
     def edit(network: EmulatedNetwork) -> EmulatedNetwork:
-        for kind, value in values.items():
-            if kind == "traffic" and not isinstance(value, float):
-                network = _loaded(network, place, value, scale)
-            elif kind == "rate":
-                network = _rated(network, value, place, uniform, scale)
-            else:
-                network = _impaired(network, kind, value, place)
+        try:
+            for kind, value in values.items():
+                if kind == "traffic" and not isinstance(value, float):
+                    network = _loaded(network, scope, value, scale)
+                elif kind == "rate":
+                    network = _rated(network, value, scope, uniform, scale)
+                else:
+                    network = _impaired(network, kind, value, scope)
+        except (ValueError, OverflowError) as error:
+            raise TimelineError(str(error)) from None
         return network
 
     return edit
@@ -156,6 +162,8 @@ def edit_of(change: Change, point: Point | None, place: Place, *, uniform: bool,
 
 def _values(change: Change, point: Point | None) -> Iterator[tuple[str, Value]]:
     """Yield what is changed, and its new value. A number is a factor."""
+    if change.kind in OF_WORKERS:
+        return
     if change.kind == "cut":
         yield LOSS.key, Ratio(1.0)
     elif point is not None:
@@ -183,13 +191,13 @@ def _problem(link: Link) -> str | None:
     return burst_problem(link.loss, link.loss_burst) if link.loss < 1 else None
 
 
-def _links(network: EmulatedNetwork, place: Place, make: Callable[[Link], Link]) -> EmulatedNetwork:
-    if not place.pairs:
+def _links(network: EmulatedNetwork, scope: Scope, make: Callable[[Link], Link]) -> EmulatedNetwork:
+    if not scope.pairs:
         raise TimelineError("there is no path between sites that it could change; place workers at two sites or more")
-    return dataclasses.replace(network, links={**network.links, **{p: make(network.links[p]) for p in place.pairs}})
+    return dataclasses.replace(network, links={**network.links, **{p: make(network.links[p]) for p in scope.pairs}})
 
 
-def _impaired(network: EmulatedNetwork, kind: str, value: Value, place: Place) -> EmulatedNetwork:
+def _impaired(network: EmulatedNetwork, kind: str, value: Value, scope: Scope) -> EmulatedNetwork:
     """Change the delay or another impairment."""
     name = "delay_ns" if kind in (RTT.key, ONE_WAY.key) else _BY_KEY[kind].plain
 
@@ -200,17 +208,17 @@ def _impaired(network: EmulatedNetwork, kind: str, value: Value, place: Place) -
             plain = value.plain // 2 if kind == RTT.key else value.plain
         return dataclasses.replace(link, **{name: plain})
 
-    return _links(network, place, make)
+    return _links(network, scope, make)
 
 
-def _rated(network: EmulatedNetwork, value: Value, place: Place, uniform: bool, scale: float) -> EmulatedNetwork:
+def _rated(network: EmulatedNetwork, value: Value, scope: Scope, uniform: bool, scale: float) -> EmulatedNetwork:
     if isinstance(value, float):
-        return _limits(network, place, lambda per_s: per_s * value, "a factor needs a rate limit")
+        return _limits(network, scope, lambda per_s: per_s * value, "a factor needs a rate limit")
     per_s = value.plain / _BITS * scale
-    if place.directed or not (uniform or len(place.sites) == 1):
-        return _links(network, place, lambda link: dataclasses.replace(link, queue=_at(link.queue, per_s, link)))
+    if scope.directed or not (uniform or len(scope.sites) == 1):
+        return _links(network, scope, lambda link: dataclasses.replace(link, queue=_at(link.queue, per_s, link)))
     slowest = max(network.links.values(), key=lambda link: link.delay_ns, default=None)
-    chosen = set(place.sites)
+    chosen = set(scope.sites)
 
     def ends(queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
         return tuple(_at(queue, per_s, slowest) if site in chosen else queue for site, queue in enumerate(queues))
@@ -225,30 +233,30 @@ def _at(queue: Queue, per_s: float, link: Link | None) -> Queue:
     return queue_of(per_s, 0.0 if link is None else 2 * link.delay_ns / 1e9)
 
 
-def _limits(network: EmulatedNetwork, place: Place, make: Callable[[float], float], why: str) -> EmulatedNetwork:
-    """Change every rate at a place. Raises: TimelineError, which begins with `why`, if there is none."""
-    found = False
+def _limits(network: EmulatedNetwork, scope: Scope, make: Callable[[float], float], why: str) -> EmulatedNetwork:
+    """Change every rate in a scope. Raises: TimelineError, which begins with `why`, if there is none."""
+    limited = False
 
     def changed(queue: Queue, here: bool) -> Queue:
-        nonlocal found
+        nonlocal limited
         if queue.rate_bytes_per_s is None or not here:
             return queue
-        found = True
+        limited = True
         return Queue(make(queue.rate_bytes_per_s), queue.buffer_bytes)
 
-    sites, pairs = set(place.sites), set(place.pairs)
+    sites, pairs = set(scope.sites), set(scope.pairs)
     up = tuple(changed(queue, site in sites) for site, queue in enumerate(network.up))
     down = tuple(changed(queue, site in sites) for site, queue in enumerate(network.down))
     links = {
         pair: dataclasses.replace(link, queue=changed(link.queue, pair in pairs))
         for pair, link in network.links.items()
     }
-    if not found:
+    if not limited:
         raise TimelineError(f"{why}, and this place has none; name another place, or set a rate there first")
     return dataclasses.replace(network, up=up, down=down, links=links)
 
 
-def _loaded(network: EmulatedNetwork, place: Place, value: Quantity, scale: float) -> EmulatedNetwork:
+def _loaded(network: EmulatedNetwork, scope: Scope, value: Quantity, scale: float) -> EmulatedNetwork:
     taken = value.plain / _BITS * scale
 
     def less(per_s: float) -> float:
@@ -257,4 +265,4 @@ def _loaded(network: EmulatedNetwork, place: Place, value: Quantity, scale: floa
             raise TimelineError(f"traffic of {mbit:g} Mbit/s needs the whole rate of {limit:g} Mbit/s; expected less")
         return per_s - taken
 
-    return _limits(network, place, less, "background traffic needs a rate limit to share")
+    return _limits(network, scope, less, "background traffic needs a rate limit to share")

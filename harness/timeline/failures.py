@@ -10,29 +10,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from wanbench.harness.timeline.changes import Change
 
 _NS = 1e9
-Place = str | int
-
-
-@dataclass(frozen=True)
-class FailureRates:
-    """How often machines fail.
-
-    Attributes:
-        mtbf_s: mean time from the start, or a repair, to the next failure, in seconds. mttr_s: mean time to repair.
-    """
-
-    mtbf_s: float
-    mttr_s: float
+Machine = str | int
 
 
 def failures(
-    rates: FailureRates,
-    machines: Mapping[Place, Sequence[int]],
+    mtbf_s: float,
+    mttr_s: float,
+    machines: Mapping[Machine, Sequence[int]],
     *,
     seed: int,
     until_s: float,
@@ -41,37 +29,40 @@ def failures(
     """Return the kills that happen before `until_s`, in order.
 
     Args:
+        mtbf_s: mean time from the start, or a repair, to the next failure, in seconds. mttr_s: mean time to repair.
         machines: the workers of each machine, by its name in a timeline: a worker's number, or a site.
         settled_s: a worker that returned is sure to have a model again after so many seconds.
     """
     workers = {rank for ranks in machines.values() for rank in ranks}
-    drawn = sorted(failure for place in machines for failure in _of_one(rates, place, seed, until_s))
+    drawn = sorted(failure for machine in machines for failure in _failures_of(machine, mtbf_s, mttr_s, seed, until_s))
     until: dict[int, float] = {}
     kills = []
-    for begin, end, _, place in drawn:
+    for begin, end, _, machine in drawn:
         down = {rank for rank, repaired in until.items() if repaired + settled_s > begin}
-        if workers - down - set(machines[place]):
-            until.update(dict.fromkeys(machines[place], end))
-            kills.append(_kill(place, begin, end))
+        if workers - down - set(machines[machine]):
+            until.update(dict.fromkeys(machines[machine], end))
+            kills.append(_kill(machine, begin, end))
     return tuple(kills)
 
 
-def _of_one(rates: FailureRates, place: Place, seed: int, until_s: float) -> Iterator[tuple[float, float, str, Place]]:
+def _failures_of(
+    machine: Machine, mtbf_s: float, mttr_s: float, seed: int, until_s: float
+) -> Iterator[tuple[float, float, str, Machine]]:
     """Yield begin and end of each failure of one machine, in seconds, with what sorts and names it."""
-    drawing = random.Random(f"failures {seed} {place}")
-    now = drawing.expovariate(1 / rates.mtbf_s)
+    drawing = random.Random(f"failures {seed} {machine}")
+    now = drawing.expovariate(1 / mtbf_s)
     while now < until_s:
-        end = now + drawing.expovariate(1 / rates.mttr_s)
-        yield now, end, str(place), place
-        now = end + drawing.expovariate(1 / rates.mtbf_s)
+        end = now + drawing.expovariate(1 / mttr_s)
+        yield now, end, str(machine), machine
+        now = end + drawing.expovariate(1 / mtbf_s)
 
 
-def _kill(place: Place, begin_s: float, end_s: float) -> Change:
+def _kill(machine: Machine, begin_s: float, end_s: float) -> Change:
     begin_ns = round(begin_s * _NS)
     return Change(
         kind="kill",
         value=True,
-        where=place,
+        where=machine,
         at_ns=begin_ns,
         at_step=None,
         for_ns=max(1, round(end_s * _NS) - begin_ns),

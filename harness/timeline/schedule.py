@@ -9,21 +9,30 @@ For programs, times count from the start of their processes. The steps of a prog
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import SpecError
-from wanbench.harness.spec.refusals import explained
+from wanbench.harness.spec.refusals import validated
 from wanbench.harness.spec.tables import Table
 from wanbench.harness.spec.timeline import ChangeTable
 from wanbench.harness.timeline.changes import Change, Span, resolve
-from wanbench.harness.timeline.edits import Edit, TimelineError, check_plausible, edit_of, place_of, ranks_of
+from wanbench.harness.timeline.edits import (
+    OF_WORKERS,
+    Edit,
+    Scope,
+    TimelineError,
+    check_plausible,
+    edit_of,
+    ranks_of,
+    scope_of,
+)
 from wanbench.netprofiles import FileError, Profile
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
@@ -53,36 +62,6 @@ class WorkerCommand:
     message: Mapping[str, Any]
 
 
-class _Worker(Protocol):
-    """The part of `harness.testbeds.base.WorkerHandle` that `CommandedWorkers` needs."""
-
-    def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None: ...
-
-
-class CommandedWorkers:
-    """Workers that obey commands, for a player.
-
-    Args:
-        workers: workers by rank.
-        done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
-            workers' messages fills it. An entry is missing if its program or training had already ended.
-    """
-
-    def __init__(self, workers: Sequence[_Worker], done_ns: Mapping[tuple[int, int], int]) -> None:
-        self._workers, self._done_ns = workers, done_ns
-
-    def send(self, command: WorkerCommand) -> None:
-        """Send a command to its workers. Raises: WorkerDied."""
-        for rank in command.ranks:
-            self._workers[rank].send(dict(command.message))
-
-    def completed_ns(self, command: WorkerCommand) -> int | None:
-        """When the last worker had obeyed a command, or None if all had already ended."""
-        due_ns = command.message["due_ns"]
-        times = [self._done_ns.get((rank, due_ns)) for rank in command.ranks]
-        return max((ns for ns in times if ns is not None), default=None)
-
-
 @dataclass(frozen=True)
 class Moment:
     """A time at which something changes.
@@ -101,7 +80,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _TimedSpan:
     """A span whose times are known, in nanoseconds since all workers began."""
 
     begin_ns: int
@@ -117,7 +96,7 @@ class _Known:
 class Schedule:
     """The changes of the network, and the commands to workers.
 
-    Slow workers are listed too, but they slow down by their own clocks (`rep.train.Stragglers`).
+    Slow workers are listed too, but they slow down by their own clocks (`rep.train.straggler_events`).
 
     Args:
         changes: changes of the cell.
@@ -134,22 +113,23 @@ class Schedule:
     ) -> None:
         self.network = network
         self.changes = tuple(changes)
-        self._profile = profile
-        self._edits: dict[int, list[tuple[Span, Edit]]] = {}
-        self._places: dict[int, Hashable] = {}
+        self._edits: list[list[tuple[Span, Edit]]] = []
+        self._scopes: list[Scope] = []
         self._latest: tuple[dict[int, int], ResolvedSchedule] | None = None
         for index, change in enumerate(changes):
             try:
-                if change.kind in ("slow", "kill"):
-                    self._places[index] = ranks_of(change.where, network, profile)
-                    self._edits[index] = [(span, _unchanged) for span in change.spans()]
-                    continue
-                place = self._places[index] = place_of(change.where, network, profile)
+                if change.kind in OF_WORKERS:
+                    scope = Scope(ranks=ranks_of(change.where, network, profile))
+                else:
+                    scope = scope_of(change.where, network, profile)
+                self._scopes.append(scope)
                 uniform = profile.name == "uniform"
-                self._edits[index] = [
-                    (span, _refusing(edit_of(change, span.point, place, uniform=uniform, scale=scale)))
-                    for span in change.spans()
-                ]
+                self._edits.append(
+                    [
+                        (span, edit_of(change, span.point, scope, uniform=uniform, scale=scale))
+                        for span in change.spans()
+                    ]
+                )
             except (ValueError, OverflowError) as error:
                 raise TimelineError(f"timeline.{index}: {error}") from None
 
@@ -163,14 +143,14 @@ class Schedule:
 
         Each change is checked alone, and all changes together at their known times, unless there are too many.
         """
-        for index, edits in self._edits.items():
+        for index, edits in enumerate(self._edits):
             for _, edit in edits:
                 try:
                     check_plausible(edit(self.network))
                 except TimelineError as error:
                     raise TimelineError(f"timeline.{index}: {error}") from None
         self._check_kills()
-        if sum(2 * len(edits) for edits in self._edits.values()) > MAX_MOMENTS:
+        if sum(2 * len(edits) for edits in self._edits) > MAX_MOMENTS:
             raise TimelineError(f"timeline: more than {MAX_MOMENTS} changes; expected fewer, e.g. a shorter trace")
         resolved = self.resolved({})
         for time in resolved.times if len(self._edits) > 1 and len(resolved.times) <= _MAX_TOGETHER else ():
@@ -179,9 +159,9 @@ class Schedule:
             except TimelineError as error:
                 raise TimelineError(f"timeline: changes together at {time / _NS:g} s: {error}") from None
 
-    def alone(self) -> Iterator[tuple[int, EmulatedNetwork]]:
+    def networks_alone(self) -> Iterator[tuple[int, EmulatedNetwork]]:
         """Yield the network in each state of each change alone, with the number of the change."""
-        return ((index, edit(self.network)) for index, edits in self._edits.items() for _, edit in edits)
+        return ((index, edit(self.network)) for index, edits in enumerate(self._edits) for _, edit in edits)
 
     def restarts(self) -> list[int]:
         """Return how often each worker's program is started again."""
@@ -215,11 +195,11 @@ class Schedule:
 
     def ranks(self, change: int) -> tuple[int, ...]:
         """Return the workers that a change names."""
-        return ranks_of(self.changes[change].where, self.network, self._profile)
+        return self._scopes[change].ranks
 
-    def state(self, change: int) -> tuple[str, Hashable]:
+    def state(self, change: int) -> tuple[str, Scope]:
         """The state that a change sets: it is back to normal when the last change with the same state has ended."""
-        return self.changes[change].kind, self._places[change]
+        return self.changes[change].kind, self._scopes[change]
 
     def resolved(self, steps: Mapping[int, int]) -> ResolvedSchedule:
         """Return the schedule of all changes whose times are known.
@@ -228,19 +208,22 @@ class Schedule:
             steps: when each awaited step ended, if it has; nanoseconds since all workers began.
         """
         if self._latest is None or self._latest[0] != steps:  # called often, and slow for a long trace
-            self._latest = dict(steps), ResolvedSchedule(self, self._known(steps))
+            self._latest = dict(steps), ResolvedSchedule(self, self._timed(steps))
         return self._latest[1]
 
-    def _known(self, steps: Mapping[int, int]) -> dict[int, list[_Known]]:
-        known: dict[int, list[_Known]] = {}
-        for index, edits in self._edits.items():
-            change = self.changes[index]
+    def alone(self, change: int, steps: Mapping[int, int]) -> ResolvedSchedule:
+        """Return the schedule of one change only, if its times are known. Arguments as in `resolved`."""
+        return ResolvedSchedule(self, {index: spans for index, spans in self._timed(steps).items() if index == change})
+
+    def _timed(self, steps: Mapping[int, int]) -> dict[int, list[_TimedSpan]]:
+        timed: dict[int, list[_TimedSpan]] = {}
+        for index, (change, edits) in enumerate(zip(self.changes, self._edits, strict=True)):
             at = change.at_ns if change.at_step is None else steps.get(change.at_step)
             if at is None:
                 continue
             dark = {span.begin_ns for span in change.outages()}
-            known[index] = [
-                _Known(
+            timed[index] = [
+                _TimedSpan(
                     at + span.begin_ns,
                     None if span.end_ns is None else at + span.end_ns,
                     index,
@@ -249,21 +232,21 @@ class Schedule:
                 )
                 for span, edit in edits
             ]
-        return known
+        return timed
 
 
 class ResolvedSchedule:
     """The changes whose times are known. `Schedule.resolved` creates it.
 
     Args:
-        known: the disjoint spans of each change, in order. Changes are in the order of the spec.
+        spans: the disjoint spans of each change, in order. Changes are in the order of the spec.
     """
 
-    def __init__(self, schedule: Schedule, known: Mapping[int, Sequence[_Known]]) -> None:
-        self._schedule, self._known = schedule, known
-        spans = list(self._spans())
-        ends = {span.end_ns for span in spans if span.end_ns is not None}
-        self.times: tuple[int, ...] = tuple(sorted({span.begin_ns for span in spans} | ends))
+    def __init__(self, schedule: Schedule, spans: Mapping[int, Sequence[_TimedSpan]]) -> None:
+        self._schedule, self._spans_of = schedule, spans
+        begins = {span.begin_ns for span in self._spans()}
+        ends = {span.end_ns for span in self._spans() if span.end_ns is not None}
+        self.times: tuple[int, ...] = tuple(sorted(begins | ends))
 
     def after(self, time_ns: int) -> int | None:
         """The time of the next change, or None if there is none."""
@@ -281,17 +264,17 @@ class ResolvedSchedule:
         """The changes that begin or end at a time, as readable text. The network is not computed and can be invalid."""
         return tuple(self._texts.get(time_ns, ()))
 
-    def _spans(self) -> Iterator[_Known]:
-        return (span for spans in self._known.values() for span in spans)
+    def _spans(self) -> Iterator[_TimedSpan]:
+        return (span for spans in self._spans_of.values() for span in spans)
 
-    def _holding(self, time_ns: int) -> Iterator[_Known]:
-        for spans in self._known.values():
+    def _holding(self, time_ns: int) -> Iterator[_TimedSpan]:
+        for spans in self._spans_of.values():
             count = bisect_right(spans, time_ns, key=lambda span: span.begin_ns)
             if count and spans[count - 1].holds(time_ns):
                 yield spans[count - 1]
 
     def _commands(self, time_ns: int) -> Iterator[WorkerCommand]:
-        for index, spans in self._known.items():
+        for index, spans in self._spans_of.items():
             change = self._schedule.changes[index]
             for span in spans if change.kind == "kill" else ():
                 message: dict[str, Any] = {"cmd": "restart", "due_ns": time_ns}
@@ -310,7 +293,7 @@ class ResolvedSchedule:
         """
         begins, ends = self._bounds()
         texts: dict[int, dict[str, None]] = {}
-        for index, spans in self._known.items():
+        for index, spans in self._spans_of.items():
             change, state = self._schedule.changes[index], self._schedule.state(index)
             text, ending, end_ns = change.text, _ending(change), None
             for span in spans:
@@ -324,11 +307,11 @@ class ResolvedSchedule:
                     texts.setdefault(end_ns, {})[ending] = None
         return texts
 
-    def _bounds(self) -> tuple[dict[Hashable, list[int]], dict[Hashable, list[int]]]:
+    def _bounds(self) -> tuple[dict[tuple[str, Scope], list[int]], dict[tuple[str, Scope], list[int]]]:
         """Return the start and end times of all changes of each state, in order."""
-        begins: dict[Hashable, list[int]] = {}
-        ends: dict[Hashable, list[int]] = {}
-        for index, spans in self._known.items():
+        begins: dict[tuple[str, Scope], list[int]] = {}
+        ends: dict[tuple[str, Scope], list[int]] = {}
+        for index, spans in self._spans_of.items():
             state = self._schedule.state(index)
             begins.setdefault(state, []).extend(span.begin_ns for span in spans)
             ends.setdefault(state, []).extend(span.end_ns for span in spans if span.end_ns is not None)
@@ -339,15 +322,15 @@ class ResolvedSchedule:
     def cut_off(self, time_ns: int) -> list[str]:
         """The places where nothing gets through at a time, as readable text: "tokyo since 5 s"."""
         return [
-            f"{self._schedule.changes[span.change].place} since {round(self._dark_since(span) / _NS, 2):g} s"
+            f"{self._schedule.changes[span.change].where_text} since {round(self._dark_since(span) / _NS, 2):g} s"
             for span in self._holding(time_ns)
             if span.dark
         ]
 
-    def _dark_since(self, last: _Known) -> int:
+    def _dark_since(self, last: _TimedSpan) -> int:
         """The start of the outage that includes this span, which can cover several lines of a trace."""
         begin = last.begin_ns
-        for span in reversed(self._known[last.change]):
+        for span in reversed(self._spans_of[last.change]):
             if span.dark and span.end_ns == begin:
                 begin = span.begin_ns
         return begin
@@ -356,7 +339,7 @@ class ResolvedSchedule:
         """Return the disjoint outages (begin, end) of each directed path, in order."""
         outages: dict[tuple[int, int], list[tuple[int, int | None]]] = {}
         lossy = ResolvedSchedule(
-            self._schedule, {i: spans for i, spans in self._known.items() if _is_lossy(self._schedule.changes[i])}
+            self._schedule, {i: spans for i, spans in self._spans_of.items() if _is_lossy(self._schedule.changes[i])}
         )
         open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
         for time in lossy.times:
@@ -372,24 +355,7 @@ class ResolvedSchedule:
 
 def _ending(change: Change) -> str:
     """The end of a change as readable text."""
-    return f"{change.place}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
-
-
-def _unchanged(network: EmulatedNetwork) -> EmulatedNetwork:
-    """Return the same network: a slow or killed worker does not change it."""
-    return network
-
-
-def _refusing(edit: Edit) -> Edit:
-    """Return the same edit, which raises TimelineError for every arithmetic error."""
-
-    def refusing(network: EmulatedNetwork) -> EmulatedNetwork:
-        try:
-            return edit(network)
-        except (ValueError, OverflowError) as error:
-            raise TimelineError(str(error)) from None
-
-    return refusing
+    return f"{change.where_text}: {_ENDS.get(change.kind, f'{change.kind} as before')}"
 
 
 def _is_lossy(change: Change) -> bool:
@@ -405,12 +371,9 @@ def read_timeline(path: Path) -> list[dict[str, Any]]:
     """Read the changes that a TOML file lists, as part of a cell. Raises: SpecError."""
     try:
         data = parse_toml(read_text(path, "TOML"))
-        tables = _File.model_validate(data).timeline
     except FileError as error:
         raise SpecError(f"{path}: {error}") from None
-    except ValidationError as error:
-        raise SpecError("\n".join(explained(error, _File, data, str(path)))) from None
-    return resolve(tables, str(path))
+    return resolve(validated(_File, data, str(path)).timeline, str(path))
 
 
 def schedule_for_program(

@@ -70,7 +70,7 @@ def test_counted_losses_are_the_packets_that_do_not_arrive(lab):
     stats = here.emulator.stats()
     assert 400 - 45 < len(got) < 400 + 45  # five standard deviations
     assert stats.drops["loss"] == 500 - len(got)
-    assert stats.paths[0].packets == len(got)
+    assert stats.paths[0]["packets"] == len(got)
 
 
 def test_losses_come_in_bursts_as_the_chain_says(lab):
@@ -135,7 +135,7 @@ def test_an_update_in_mid_flow_reorders_and_loses_nothing(lab):
     assert [number for number, _ in got] == list(range(400))
     assert got[0][1] > 99
     assert sum(stats.drops.values()) == 0
-    assert [(path.src, path.dst, path.packets) for path in stats.paths] == [("s0", "s1", 400)]
+    assert [(path["src"], path["dst"], path["packets"]) for path in stats.paths] == [("s0", "s1", 400)]
 
 
 def test_a_cut_loses_only_packets_sent_during_it(lab):

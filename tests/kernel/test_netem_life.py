@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,10 @@ def test_new_places_replace_the_previous_ones(netem_lab):
 
 
 def test_a_worker_that_is_not_attached_is_named():
-    with NetemEmulator() as here, pytest.raises(EmulatorError, match=r"^netem: apply: worker 0 is not attached$"):
+    with (
+        closing(NetemEmulator()) as here,
+        pytest.raises(EmulatorError, match=r"^netem: apply: worker 0 is not attached$"),
+    ):
         here.apply(network())
 
 

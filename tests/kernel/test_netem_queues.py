@@ -159,8 +159,8 @@ def test_every_queue_counts_its_own_drops(netem_lab):
     arrived, stats = len(received.result()), here.emulator.stats()
     assert stats.drops == {"up": 0, "path": 0, "down": 1600 - arrived, "loss": 0, "refused": 0}
     assert stats.drops["down"] > 50
-    assert [site.down_dropped for site in stats.sites] == [0, 0, 1600 - arrived]
-    assert [(path.src, path.dst, path.packets, path.bytes) for path in stats.paths] == [
+    assert [site["down_dropped"] for site in stats.sites] == [0, 0, 1600 - arrived]
+    assert [tuple(path[key] for key in ("src", "dst", "packets", "bytes")) for path in stats.paths] == [
         ("s0", "s2", 800, 1_200_000),
         ("s1", "s2", 800, 1_200_000),
     ]
@@ -174,4 +174,4 @@ def test_a_reset_starts_a_new_period(netem_lab):
     assert here.emulator.stats(reset=True).packets == 20
     one_way(here, 0, 1, 5, nbytes=64, gap_s=0.001)
     stats = here.emulator.stats()
-    assert (stats.packets, [path.packets for path in stats.paths]) == (5, [5])
+    assert (stats.packets, [path["packets"] for path in stats.paths]) == (5, [5])

@@ -64,9 +64,9 @@ def test_segments_are_cut_to_the_rate_of_their_path(relay_lab, mbit):
     """At 30 Mbit/s, 0.25 ms is less than a packet."""
     here = relay_lab(network(delay_ms=1, path_mbit=mbit, buffer_ms=2000))
     assert transfer(here)["RetransSegs"] == 0
-    (path,) = (path for path in here.emulator.stats().paths if path.src == "s0")
-    assert path.packets >= NBYTES // 1448
-    assert path.bytes == pytest.approx(NBYTES * 1500 / 1448, rel=0.01), "every packet counts with its headers"
+    (path,) = (path for path in here.emulator.stats().paths if path["src"] == "s0")
+    assert path["packets"] >= NBYTES // 1448
+    assert path["bytes"] == pytest.approx(NBYTES * 1500 / 1448, rel=0.01), "every packet counts with its headers"
 
 
 @pytest.mark.parametrize(

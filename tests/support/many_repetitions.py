@@ -14,7 +14,7 @@ from on_relay import planned
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.plan.repetition import Repetition
-from wanbench.harness.rep.sources import code_hash, known_before
+from wanbench.harness.rep.sources import code_hash, sources_before
 from wanbench.harness.results.claims import SharedRun, Watch
 from wanbench.harness.results.columns import empty
 from wanbench.harness.results.store import RunFolder
@@ -54,7 +54,7 @@ def plan(repetitions: int) -> Plan:
 
 def row_of(repetition: Repetition) -> dict[str, Any]:
     """What `measure` returns for a repetition, at once."""
-    measured = {"status": "ok", "step_time_s": 0.01 * repetition.workers, "sources": known_before(repetition.inputs)}
+    measured = {"status": "ok", "step_time_s": 0.01 * repetition.workers, "sources": sources_before(repetition.inputs)}
     return {**empty(), **repetition.columns, **measured}
 
 
@@ -66,7 +66,7 @@ def finished(folder: RunFolder, made: Plan) -> None:
             row: Any = {
                 **row_of(cell.repetition(rep)),
                 "run": folder.name,
-                "code": code_hash(known_before(cell.inputs)),
+                "code": code_hash(sources_before(cell.inputs)),
             }
             folder.finish(cell, rep, folder.begin(cell, rep), row)
 
@@ -78,7 +78,7 @@ def executed(folder: RunFolder, made: Plan, monkeypatch) -> None:
     folder.prepare("", made.to_json(), {"schema": 1})
     todo = pending(list(made.cells), REPEATS, folder, "here")
     with closing(SharedRun(folder.path, Watch(folder.path))) as shared:
-        session.execute(todo, shared, 2, HOST, Reporter(len(todo)), draw=False)
+        session.execute(todo, shared, 2, HOST, Reporter(len(todo)))
 
 
 @contextmanager

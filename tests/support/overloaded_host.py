@@ -45,7 +45,7 @@ def relay_stats(network: EmulatedNetwork, turn_every_ms: float, monkeypatch: pyt
             arrives = next(sent)
         for segment in switch.release(clock.ms * MS, 10_000):
             meter.delivered(segment, clock.ms * MS)
-    stats = EmulatorStats.from_json(meter.report(reset=False))
+    stats = EmulatorStats(**meter.report(reset=False))
     monkeypatch.undo()
     return stats
 

@@ -23,7 +23,7 @@ from wanbench.harness.cli import main
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.repetition import Repetition
-from wanbench.harness.rep.sources import known_before
+from wanbench.harness.rep.sources import sources_before
 from wanbench.harness.results import claims
 from wanbench.harness.results.columns import empty
 from wanbench.harness.run import session, together
@@ -72,7 +72,7 @@ class Measuring:
         if outcome == "failed":
             raise RepFailed(str(token))
         reason = {} if outcome == "ok" else {"reason": str(token)}
-        row = {**empty(), **columns, "sources": known_before(repetition.inputs)}
+        row = {**empty(), **columns, "sources": sources_before(repetition.inputs)}
         return {**row, "status": outcome, "step_time_s": float(token), **reason}
 
 

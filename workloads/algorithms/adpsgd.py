@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
 from wanbench.workloads.algorithms.gossip import ring
-from wanbench.workloads.algorithms.inbox import Inbox, left, note
+from wanbench.workloads.algorithms.inbox import Inbox, has_ended, note
 from wanbench.workloads.comm.base import Work
 
 
@@ -77,7 +77,7 @@ class ADPSGD(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        self._sends = [work for work in self._sends if not left(work)]
+        self._sends = [work for work in self._sends if not has_ended(work)]
         if not self._active:
             for inbox in self._inboxes:
                 self._serve(inbox, 0.0)
@@ -111,11 +111,11 @@ class ADPSGD(Algorithm):
 
     def _serve(self, inbox: Inbox, wait_s: float | None) -> bool:
         """Answer one message; False if there is none."""
-        theirs, w = inbox.take(wait_s), self.replica.w
-        if theirs is None:
+        received, w = inbox.take(wait_s), self.replica.w
+        if received is None:
             return False
         self._sends.append(self.replica.comm.send(w, inbox.peer))
-        w.add_(theirs).mul_(0.5)
+        w.add_(received).mul_(0.5)
         return True
 
     def _take_answer(self) -> None:

@@ -31,9 +31,10 @@ from dataclasses import Field, dataclass, field
 from typing import ClassVar
 
 from wanbench.netprofiles import Delay
-from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica, Setting, at_least, between
-from wanbench.workloads.algorithms.server import WHEN_LOST, Client, Desk, Letter, refuse_gloo
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least, between
+from wanbench.workloads.algorithms.server import Desk, Letter, Mail
 from wanbench.workloads.comm.base import BackgroundComm, Vector, Work
+from wanbench.workloads.comm.meter import background_of
 from wanbench.workloads.state import Stateful
 
 
@@ -105,19 +106,6 @@ class Pace:
         self.due_ns = now_ns + steps * self.step_ns + self.beyond_ns
 
 
-@dataclass(frozen=True)
-class Terms:
-    """When workers send, and what is merged together.
-
-    Attributes:
-        period: H. dynamic: whether slower workers make fewer steps per round. max_wait_ns: the longest wait of a group.
-    """
-
-    period: int
-    dynamic: bool
-    max_wait_ns: int = 0
-
-
 class UpdateServer:
     """Merges the updates of workers until all have written their last letter.
 
@@ -125,13 +113,14 @@ class UpdateServer:
     without a vector says in how many steps the first update follows.
 
     Args:
+        algorithm: that of this rank, with the vector, its steps, and a lock that is held while the vector changes.
         workers: their ranks.
-        outer: the vector and its steps.
-        lock: held while the vector changes.
+        max_wait_ns: the longest wait of a group.
     """
 
-    def __init__(self, workers: Collection[int], outer: DelayedNesterov, lock: threading.Lock, terms: Terms) -> None:
-        self.workers, self.outer, self.lock, self._terms = frozenset(workers), outer, lock, terms
+    def __init__(self, algorithm: Served, workers: Collection[int], max_wait_ns: int = 0) -> None:
+        self.workers, self._algorithm, self._max_wait_ns = frozenset(workers), algorithm, max_wait_ns
+        self.outer, self.lock = algorithm._outer, algorithm._lock
         self._paces: dict[int, Pace] = {}
 
     @property
@@ -166,7 +155,7 @@ class UpdateServer:
                     desk.answer(letter.source, self.outer.theta, steps)
         self.ended(desk)
         for worker in sorted(self.workers):
-            desk.answer(worker, self.outer.theta, self._terms.period)
+            desk.answer(worker, self.outer.theta, self._algorithm.period)
         desk.drain()
 
     def _group(self, desk: Desk) -> list[Letter]:
@@ -189,9 +178,9 @@ class UpdateServer:
         """Until when to wait for further updates of a group; None if it has none yet."""
         if not group:
             return None
-        first_ns, limit_ns = group[0].arrived_ns, self._terms.max_wait_ns
-        others = desk.sources - {letter.source for letter in group}
-        due = (self._paces[source].due_ns for source in others if source in self._paces)
+        first_ns, limit_ns = group[0].arrived_ns, self._max_wait_ns
+        awaited = desk.sources - {letter.source for letter in group}
+        due = (self._paces[source].due_ns for source in awaited if source in self._paces)
         soon = any(abs(due_ns - first_ns) <= limit_ns for due_ns in due)
         return first_ns + limit_ns if soon else desk.comm.now()
 
@@ -206,14 +195,13 @@ class UpdateServer:
 
     def _steps_of(self, worker: int) -> int:
         """H_k of the next round."""
-        if not self._terms.dynamic:
-            return self._terms.period
+        period, own = self._algorithm.period, self._paces[worker].step_ns
+        if not self._algorithm.dynamic or not own:
+            return period
         fastest = min(pace.step_ns for pace in self._paces.values())
-        own = self._paces[worker].step_ns
-        return max(1, round(self._terms.period * fastest / own)) if own else self._terms.period
+        return max(1, round(period * fastest / own))
 
 
-@dataclass
 class Served(Algorithm):
     """The worker's side: local steps from the server's theta, whose change is sent to it.
 
@@ -221,20 +209,19 @@ class Served(Algorithm):
     """
 
     server = True
-    when_lost = WHEN_LOST
+    when_lost = (
+        "the others shrink: they go on from the mean of their models, with a new server beside the lowest rank, whose "
+        "momentum begins at zero. A worker that returns takes that model"
+    )
     state: ClassVar[tuple[str, ...]] = ("_outer", "_theta")
 
     period: int
+    dynamic: bool
 
     @property
     def promises(self) -> Promises:
         """All workers end with the server's theta, which depends on when messages arrive."""
         return Promises(agrees=True, repeats=False)
-
-    @property
-    def period_steps(self) -> int:
-        """H."""
-        return self.period
 
     def operations(self, world_size: int) -> int:
         """On a server's rank: what it expects from each worker, two answers under way to each, and its own messages."""
@@ -242,7 +229,11 @@ class Served(Algorithm):
 
     def check(self, setting: Setting) -> None:
         super().check(setting)
-        refuse_gloo(self.kind, setting)
+        if setting.collective == "gloo":
+            raise AlgorithmError(
+                f"algorithm '{self.kind}' waits for messages of any worker, which 'gloo' cannot; "
+                "use collective 'direct'"
+            )
 
     @property
     @abstractmethod
@@ -262,7 +253,7 @@ class Served(Algorithm):
         self._theta, self._delta = replica.w.clone(), replica.w.clone()
         self._lock = threading.Lock()
         self._outer = self._make_outer()
-        self._client = Client(replica.comm, self._server_rank)
+        self._mail = Mail(background_of(replica.comm))
         self._serving: Work | None = None
         self._greeted = False
         self._serve()
@@ -282,7 +273,7 @@ class Served(Algorithm):
         self._steps += 1
         if not self._greeted:
             self._greeted = True
-            self._client.write(None, self._goal - self._steps, self._step_s)
+            self._mail.post(self._server_rank, None, self._goal - self._steps, self._step_s)
         if self._steps == self._goal:
             self._send(last=False)
 
@@ -293,7 +284,7 @@ class Served(Algorithm):
             CommError: a peer is gone.
         """
         self._send(last=True)
-        self._client.drain()
+        self._mail.drain()
         if self._serving is not None:
             self._serving.wait()
         self._serving, self._greeted = None, False
@@ -309,22 +300,22 @@ class Served(Algorithm):
     @property
     def _step_s(self) -> float:
         """Compute time of this round in seconds per step."""
-        return (self._client.comm.now() - self._began_ns) / NS / self._steps
+        return (self._mail.comm.now() - self._began_ns) / NS / self._steps
 
     def _serve(self) -> None:
         """Run the server of this rank, unless it runs already: it ends with `finish`."""
         if self._serving is None and self.replica.comm.rank == self._server_rank:
-            self._serving = self._client.comm.background(self._make_server().run)
+            self._serving = self._mail.comm.background(self._make_server().run)
 
     def _begin(self, steps: int) -> None:
         self._goal, self._steps = steps, 0
-        self._began_ns = self._client.comm.now()
+        self._began_ns = self._mail.comm.now()
 
     def _send(self, *, last: bool) -> None:
         w = self.replica.w
         change = self._delta.copy_(self._theta).add_(w, alpha=-1.0) if self._steps else None
-        self._client.write(change, self._steps, self._step_s if self._steps else 0.0, last=last)
-        (steps, *_) = self._client.wait_for_answer(self._theta)
+        self._mail.post(self._server_rank, change, self._steps, self._step_s if self._steps else 0.0, last=last)
+        (steps, *_) = self._mail.wait_for_answer(self._server_rank, self._theta)
         w.copy_(self._theta)
         self._begin(round(steps))
 
@@ -353,6 +344,7 @@ class AsyncLocalSGD(Served):
     kind = "async-local-sgd"
     source = "Liu et al., Asynchronous Local-SGD Training for Language Modeling, 2024 (arXiv 2401.09135)"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "beta", "every": "N", "spread": "c"}  # noqa: RUF012
+    tried: ClassVar = {"period": (10, 50)}  # few: the law does not describe it, so each has to be simulated
     examples = ({"period": 4}, {"period": 1, "max_wait": "5ms", "dynamic": False, "spread": 0.2})
     without_a_peer = "a worker that cannot reach rank 0 waits; the others continue"
 
@@ -389,5 +381,4 @@ class AsyncLocalSGD(Served):
         )
 
     def _make_server(self) -> UpdateServer:
-        terms = Terms(self.period, self.dynamic, Delay.parse(self.max_wait).ns)
-        return UpdateServer(range(self.replica.comm.world_size), self._outer, self._lock, terms)
+        return UpdateServer(self, range(self.replica.comm.world_size), Delay.parse(self.max_wait).ns)

@@ -142,6 +142,7 @@ class Algorithm(Parameters, Stateful):
         examples: sets of parameters with which it is tested; the first also where one is enough.
         promises: the properties it claims; override as a property if they depend on parameters.
         state: names of the attributes that a checkpoint must hold besides w and m (see `Stateful`).
+        tried: the values that advice tries for parameters, beside its usual ones; () for the default alone.
         least_workers: minimum number of workers.
         without_a_peer: for users: what steps do when a message from an unreachable peer is due.
         when_lost: for users: how training goes on when a worker is lost for good, or returns.
@@ -155,6 +156,7 @@ class Algorithm(Parameters, Stateful):
     error: ClassVar[type[ValueError]] = AlgorithmError
     source: ClassVar[str] = "training alone; the unit of scalability"
     examples: ClassVar[Sequence[Mapping[str, object]]] = ({},)
+    tried: ClassVar[Mapping[str, Sequence[object]]] = {}
     least_workers: ClassVar[int] = 1
     without_a_peer: ClassVar[str] = "steps wait"
     when_lost: ClassVar[str] = (
@@ -256,9 +258,9 @@ class Algorithm(Parameters, Stateful):
             return
         with_it = f"algorithm '{self.kind}': compression: '{compressor.kind}'"
         if compressor.gathers and setting.collective not in GATHERING:
-            known = ", ".join(GATHERING)
             raise AlgorithmError(
-                f"{with_it} needs an all_gather, which collective '{setting.collective}' lacks; use one of {known}"
+                f"{with_it} needs an all_gather, which collective '{setting.collective}' lacks; use one of "
+                f"{', '.join(GATHERING)}"
             )
         if compressor.needs_shapes and not any(len(shape) > 1 for shape in setting.shapes):
             raise AlgorithmError(
@@ -277,13 +279,16 @@ class Algorithm(Parameters, Stateful):
 
     @property
     def delay_steps(self) -> int:
-        """D: local steps between a gradient and the step at whose end its average is applied."""
-        return 0
+        """D: local steps between a gradient and the step at whose end its average is applied.
+
+        By default parameter `delay`, or 0 without one.
+        """
+        return int(getattr(self, "delay", 0))
 
     @property
     def period_steps(self) -> int:
-        """p: steps from one synchronisation to the next."""
-        return 1
+        """p: steps from one synchronisation to the next; by default parameter `period`, or 1 without one."""
+        return int(getattr(self, "period", 1))
 
     @property
     def in_flight(self) -> int:

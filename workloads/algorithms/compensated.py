@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
@@ -30,14 +31,6 @@ class Answer:
     to_m: float
 
 
-@dataclass
-class Item:
-    """A synchronisation in flight, and its age in steps."""
-
-    answers: list[Answer]
-    age: int = 0
-
-
 class Compensated(Algorithm):
     """Takes local steps, and adds the difference to the workers' average D steps after each block of p steps."""
 
@@ -45,8 +38,6 @@ class Compensated(Algorithm):
     symbols = {"delay": "t (D = t - 1 in Eq. 3)", "period": "p"}  # noqa: RUF012
 
     state = ("_averagers",)
-    delay = 0
-    period = 1
 
     @property
     def promises(self) -> Promises:
@@ -58,16 +49,6 @@ class Compensated(Algorithm):
             keeps_mean=not self.rounds_mean,
             lawful=self.in_one_all_reduce,
         )
-
-    @property
-    def delay_steps(self) -> int:
-        """D: parameter `delay`, or 0 without one."""
-        return self.delay
-
-    @property
-    def period_steps(self) -> int:
-        """p: parameter `period`, or 1 without one."""
-        return self.period
 
     @property
     def two_tensors(self) -> bool:
@@ -100,7 +81,7 @@ class Compensated(Algorithm):
         self._averagers = [self.averager(replica.w, stream) for stream in range(streams)]
         self._block: list[Part] = []
         self._block_steps = 0
-        self._items: deque[Item] = deque()
+        self._in_flight: deque[list[Answer]] = deque()  # of each block, an answer for each part
         self._spare: list[Vector] = []
 
     def gradient(self, g: Vector) -> Vector:
@@ -135,21 +116,19 @@ class Compensated(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        for item in self._items:
-            item.age += 1
+        for answer in chain(*self._in_flight):
+            answer.exchange.age += 1
+            if not self.model_space:
+                answer.to_w, answer.to_m = self.sgd.respond(answer.to_w, answer.to_m)
         if self.model_space:
             self._block[0].own.add_(self.replica.w).add_(self._before, alpha=-1.0)
             self._spare.append(self._before)
-        else:
-            for answer in [answer for item in self._items for answer in item.answers]:
-                answer.to_w, answer.to_m = self.sgd.respond(answer.to_w, answer.to_m)
         if self._block_steps == self.period_steps:
             self._issue()
-        for item in self._items:
-            for answer in item.answers:
-                answer.exchange.proceed(item.age, self.delay_steps)
-        while self._items and self._items[0].age >= self.delay_steps:
-            self._apply(self._items.popleft())
+        for answer in chain(*self._in_flight):
+            answer.exchange.proceed(self.delay_steps)
+        while self._in_flight and self._in_flight[0][0].exchange.age >= self.delay_steps:
+            self._apply(self._in_flight.popleft())
 
     def finish(self) -> None:
         """Issue a partial block, then apply everything in flight at its current age. A new block begins.
@@ -159,8 +138,8 @@ class Compensated(Algorithm):
         """
         if self._block_steps:
             self._issue()
-        while self._items:
-            self._apply(self._items.popleft())
+        while self._in_flight:
+            self._apply(self._in_flight.popleft())
 
     def _issue(self) -> None:
         if self.period_steps > 1 and self._estimates:
@@ -170,11 +149,11 @@ class Compensated(Algorithm):
         for part, averager in zip(self._block, self._averagers, strict=True):
             answers.append(Answer(averager.begin(part.own), part.to_w, part.to_m))
             self._spare.append(part.own)
-        self._items.append(Item(answers))
+        self._in_flight.append(answers)
         self._block, self._block_steps = [], 0
 
-    def _apply(self, item: Item) -> None:
-        for answer, averager in zip(item.answers, self._averagers, strict=True):
+    def _apply(self, answers: list[Answer]) -> None:
+        for answer, averager in zip(answers, self._averagers, strict=True):
             delta = answer.exchange.delta()
             if answer.to_w:
                 self.replica.w.add_(delta, alpha=answer.to_w)

@@ -46,11 +46,6 @@ class OuterSteps(Algorithm):
     decay = 1.0
 
     @property
-    def period_steps(self) -> int:
-        """The number of local steps in a round."""
-        return self.period
-
-    @property
     def promises(self) -> Promises:
         """All replicas continue from theta."""
         return Promises(agrees=True, lawful=self.in_one_all_reduce)

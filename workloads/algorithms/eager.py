@@ -19,11 +19,10 @@ from wanbench.workloads.compression.averaging import Exchange
 
 @dataclass
 class Round:
-    """An outer gradient that was sent: its average in flight, the part of it already applied, and its age in steps."""
+    """An outer gradient that was sent: its average in flight, and the part of it that was already applied."""
 
     exchange: Exchange
     applied: Vector | None
-    age: int = 0
 
 
 @dataclass
@@ -95,8 +94,8 @@ class EagerDiLoCo(OuterSteps):
         """
         self._steps += 1
         for sent in self._rounds:
-            sent.age += 1
-            sent.exchange.proceed(sent.age, self.delay_steps)
+            sent.exchange.age += 1
+            sent.exchange.proceed(self.delay_steps)
         if self._steps == self.period:
             self._end_round()
 

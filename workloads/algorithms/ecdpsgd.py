@@ -87,7 +87,7 @@ class ECDPSGD(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        self._receive()
+        self.finish()
         self._t += 1
         w = self.replica.w.add_(self._x, alpha=-1.0)
         for rank in self._peers:
@@ -103,9 +103,6 @@ class ECDPSGD(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        self._receive()
-
-    def _receive(self) -> None:
         if self._own is None:
             return
         messages = {**self._neighbours.wait(), self.replica.comm.rank: self._own}

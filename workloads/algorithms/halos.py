@@ -19,12 +19,11 @@ was sent. All workers continue from the x_g that then results.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from wanbench.workloads.algorithms.async_local_sgd import DelayedNesterov, Served, Terms, UpdateServer
+from wanbench.workloads.algorithms.async_local_sgd import DelayedNesterov, Served, UpdateServer
 from wanbench.workloads.algorithms.base import Promises, at_least, between
 from wanbench.workloads.algorithms.server import Desk, Letter
 from wanbench.workloads.comm.base import Vector
@@ -33,26 +32,13 @@ GLOBAL = 0
 
 
 class RegionServer(UpdateServer):
-    """The server of a region that is not that of rank 0, or the only one.
+    """The server of a region that is not that of rank 0, or the only one."""
 
-    Args:
-        merges: K, updates from a merge to the next drift; 0 if there is no global server.
-        mixing: alpha.
-    """
-
-    def __init__(
-        self,
-        workers: Collection[int],
-        outer: DelayedNesterov,
-        lock: threading.Lock,
-        terms: Terms,
-        *,
-        merges: int,
-        mixing: float,
-    ) -> None:
-        super().__init__(workers, outer, lock, terms)
-        self._merges, self._mixing = merges, mixing
-        self._begin = outer.theta.clone()  # y: the next drift begins there
+    def __init__(self, algorithm: HALoS, workers: Collection[int]) -> None:
+        super().__init__(algorithm, workers)
+        self._merges = algorithm.merges if len(algorithm.servers) > 1 else 0  # with one region, nothing is merged
+        self._mixing = algorithm.mixing
+        self._begin = self.outer.theta.clone()  # y: the next drift begins there
         self._updates = 0
         self._under_way = False
 
@@ -110,27 +96,12 @@ class RegionServer(UpdateServer):
 
 
 class GlobalServer(RegionServer):
-    """The server of the region of rank 0, which also merges the drifts of all regions.
+    """The server of the region of rank 0, which also merges the drifts of all regions."""
 
-    Args:
-        regions: the ranks of the other regions' servers.
-        global_outer: x_g and its steps.
-    """
-
-    def __init__(
-        self,
-        workers: Collection[int],
-        outer: DelayedNesterov,
-        lock: threading.Lock,
-        terms: Terms,
-        *,
-        merges: int,
-        mixing: float,
-        regions: Sequence[int],
-        global_outer: DelayedNesterov,
-    ) -> None:
-        super().__init__(workers, outer, lock, terms, merges=merges, mixing=mixing)
-        self._regions, self._global = regions, global_outer
+    def __init__(self, algorithm: HALoS, workers: Collection[int]) -> None:
+        super().__init__(algorithm, workers)
+        self._regions = [rank for rank in algorithm.servers if rank != GLOBAL]
+        self._global = algorithm._global
 
     @property
     def peers(self) -> Collection[int]:
@@ -185,6 +156,7 @@ class HALoS(Served):
     kind = "halos"
     source = "Kim et al., HALoS: Hierarchical Asynchronous Local SGD over Slow Networks, ICML 2025 (arXiv 2506.04531)"
     symbols = {"period": "H", "merges": "K", "local_every": "N", "global_every": "N_g", "mixing": "alpha"}  # noqa: RUF012
+    tried: ClassVar = {"period": (8,)}  # few: the law does not describe it, so each has to be simulated
     examples = (
         {"period": 4, "merges": 2},
         {"period": 2, "merges": 2, "local_every": 1, "local_lr": 0.7, "global_lr": 0.7, "mixing": 1.0},
@@ -211,7 +183,7 @@ class HALoS(Served):
     @property
     def evaluated(self) -> Vector:
         """On rank 0 the global model, or that of the only region; elsewhere the last one received."""
-        if self.replica.comm.rank != GLOBAL or len(self._servers) == 1:
+        if self.replica.comm.rank != GLOBAL or len(self.servers) == 1:
             return super().evaluated
         with self._lock:
             return self._global.theta.clone()
@@ -222,7 +194,7 @@ class HALoS(Served):
         return self.replica.site_of or [0] * self.replica.comm.world_size
 
     @property
-    def _servers(self) -> list[int]:
+    def servers(self) -> list[int]:
         """The ranks of all regions' servers; rank 0 is the first."""
         return [self._sites.index(site) for site in dict.fromkeys(self._sites)]
 
@@ -237,19 +209,7 @@ class HALoS(Served):
         return DelayedNesterov(w, lr=self.local_lr * n, momentum=self.local_momentum, every=n)
 
     def _make_server(self) -> UpdateServer:
-        sites, rank, regions = self._sites, self.replica.comm.rank, self._servers
+        sites, rank = self._sites, self.replica.comm.rank
         workers = [peer for peer, site in enumerate(sites) if site == sites[rank]]
-        terms, one = Terms(self.period, self.dynamic), len(regions) == 1
-        merges = 0 if one else self.merges
-        if rank != GLOBAL or one:
-            return RegionServer(workers, self._outer, self._lock, terms, merges=merges, mixing=self.mixing)
-        return GlobalServer(
-            workers,
-            self._outer,
-            self._lock,
-            terms,
-            merges=merges,
-            mixing=self.mixing,
-            regions=[each for each in regions if each != GLOBAL],
-            global_outer=self._global,
-        )
+        is_global = rank == GLOBAL and len(self.servers) > 1
+        return GlobalServer(self, workers) if is_global else RegionServer(self, workers)

@@ -22,7 +22,7 @@ def arrives(work: Work, wait_s: float | None) -> bool:
     return work.wait_for(wait_s)
 
 
-def left(work: Work) -> bool:
+def has_ended(work: Work) -> bool:
     """True if a send has ended; its work is then closed. Raises: CommError: the peer is gone."""
     if not work.done():
         return False

@@ -38,14 +38,6 @@ from wanbench.workloads.compression.base import Compressor
 
 
 @dataclass
-class Round:
-    """A round that was sent, and its age in steps."""
-
-    exchange: Exchange
-    age: int = 0
-
-
-@dataclass
 class OLCO3(Algorithm):
     """Delayed, sparse and compressed local SGD (a reconstruction).
 
@@ -78,11 +70,6 @@ class OLCO3(Algorithm):
     def delay_steps(self) -> int:
         """D = s p."""
         return self.staleness * self.period
-
-    @property
-    def period_steps(self) -> int:
-        """p."""
-        return self.period
 
     @property
     def promises(self) -> Promises:
@@ -126,7 +113,7 @@ class OLCO3(Algorithm):
         super().start(replica)
         self._anchor, self._begin, self._delta = replica.w.clone(), replica.w.clone(), replica.w.clone()
         self._averager = self.averager(replica.w)
-        self._rounds: deque[Round] = deque()
+        self._rounds: deque[Exchange] = deque()  # in flight
         self._steps = 0
 
     def stepped(self) -> None:
@@ -136,9 +123,9 @@ class OLCO3(Algorithm):
             CommError: a peer is gone.
         """
         self._steps += 1
-        for sent in self._rounds:
-            sent.age += 1
-            sent.exchange.proceed(sent.age, self.delay_steps)
+        for exchange in self._rounds:
+            exchange.age += 1
+            exchange.proceed(self.delay_steps)
         if self._steps == self.period:
             self._next_round(self.staleness)
 
@@ -154,15 +141,15 @@ class OLCO3(Algorithm):
         w = self.replica.w
         if self._steps:
             delta = self._delta.copy_(self._begin).add_(w, alpha=-1.0)
-            self._rounds.append(Round(self._averager.begin(delta)))
+            self._rounds.append(self._averager.begin(delta))
             self._steps = 0
         while len(self._rounds) > under_way:
-            exchange = self._rounds.popleft().exchange
+            exchange = self._rounds.popleft()
             self._anchor.add_(exchange.wait(), alpha=-1.0)
             self._averager.done(exchange)
         w.copy_(self._anchor)
-        for sent in self._rounds:
-            w.add_(sent.exchange.own, alpha=-1.0)
+        for exchange in self._rounds:
+            w.add_(exchange.own, alpha=-1.0)
         if self._averager.residual is not None:
             w.add_(self._averager.residual, alpha=-1.0)
         self._begin.copy_(w)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Promises, Replica, at_least
 from wanbench.workloads.algorithms.gossip import exponential, turns
-from wanbench.workloads.algorithms.inbox import Inbox, left, note
+from wanbench.workloads.algorithms.inbox import Inbox, has_ended, note
 from wanbench.workloads.algorithms.sgp import FOREVER, PushSum
 from wanbench.workloads.comm.base import Vector, Work
 
@@ -52,11 +52,6 @@ class OSGP(PushSum):
         return Promises(repeats=False, goes_on=self.wait_s is not None)
 
     @property
-    def delay_steps(self) -> int:
-        """D."""
-        return self.delay
-
-    @property
     def in_flight(self) -> int:
         """One round, whatever D is."""
         return 1
@@ -91,7 +86,7 @@ class OSGP(PushSum):
             self._end_round()
         if not self._round_in_flight():
             self._push()
-        self._leaving = [work for work in self._leaving if not left(work)]
+        self._leaving = [work for work in self._leaving if not has_ended(work)]
         self._debias()
 
     def finish(self) -> None:
@@ -130,7 +125,7 @@ class OSGP(PushSum):
         self._owed.update(self._due)
 
     def _round_in_flight(self) -> bool:
-        self._sends = [work for work in self._sends if not left(work)]
+        self._sends = [work for work in self._sends if not has_ended(work)]
         return bool(self._sends) or any(self._owed[peer] for peer in self._due)
 
     def _end_round(self) -> None:

@@ -43,11 +43,6 @@ class OverlapLocalSGD(Algorithm):
         """D = p."""
         return self.period
 
-    @property
-    def period_steps(self) -> int:
-        """p."""
-        return self.period
-
     def start(self, replica: Replica) -> None:
         super().start(replica)
         self._anchor, self._velocity = replica.w.clone(), replica.w.clone().zero_()

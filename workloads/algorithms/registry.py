@@ -130,18 +130,6 @@ def from_environment(environment: Mapping[str, str]) -> Algorithm:
         raise AlgorithmError(f"{ALGORITHM}={kind}: {error}") from None
 
 
-def expand(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return one parameter set per combination of the parameters given as lists; the last varies fastest.
-
-    Raises:
-        AlgorithmError: a list is empty, or `create` refuses one of the sets.
-    """
-    sets = alternatives(kind, params)
-    for one in sets:
-        create(kind, one)
-    return sets
-
-
 def alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the combinations of the lists in a table; a nested table, as for `compression`, has its own lists.
 
@@ -151,8 +139,8 @@ def alternatives(kind: str, params: Mapping[str, object]) -> list[dict[str, obje
     axes: dict[str, list[object]] = {}
     for name, value in params.items():
         axes[name] = []
-        for one in value if isinstance(value, list) else [value]:
-            axes[name] += alternatives(kind, one) if isinstance(one, Mapping) else [one]
+        for item in value if isinstance(value, list) else [value]:
+            axes[name] += alternatives(kind, item) if isinstance(item, Mapping) else [item]
         if not axes[name]:
             raise AlgorithmError(f"algorithm '{kind}': {name} = []; expected a value or a list with at least one")
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
@@ -165,12 +153,12 @@ def _load(kind: str) -> type[Algorithm]:
     except (ImportError, ValueError) as error:
         hint = "is its folder on PYTHONPATH?"
         raise AlgorithmError(f"algorithm '{kind}': cannot import '{module}' ({error}); {hint}") from error
-    found: object = getattr(loaded, name, None)
-    if found is None:
+    cls: object = getattr(loaded, name, None)
+    if cls is None:
         near = did_you_mean(name, [key for key, value in vars(loaded).items() if isinstance(value, type)])
         raise AlgorithmError(f"algorithm '{kind}': module '{module}' has no '{name}'{near}")
-    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
         raise AlgorithmError(
             f"algorithm '{kind}': '{name}' is not a subclass of wanbench.workloads.algorithms.base.Algorithm"
         )
-    return found
+    return cls

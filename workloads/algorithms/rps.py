@@ -39,9 +39,9 @@ class Mean:
             ends.append(ends[-1] + size + (rank < extra))
         self._shares = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
         self._peers = [rank for rank in range(comm.world_size) if rank != comm.rank]
-        mine = self._shares[comm.rank]
-        self._given = {peer: like.new_zeros(mine.stop - mine.start) for peer in self._peers}
-        self._means = {peer: like.new_zeros(ends[peer + 1] - ends[peer]) for peer in self._peers}
+        lengths = [share.stop - share.start for share in self._shares]
+        self._given = {peer: like.new_zeros(lengths[comm.rank]) for peer in self._peers}
+        self._means = {peer: like.new_zeros(lengths[peer]) for peer in self._peers}
 
     def replace(self, v: Vector) -> None:
         """Average `v`, shape (numel,), in place. Waits for both exchanges.
@@ -63,12 +63,12 @@ class Mean:
     def _of(self, own: Vector, arrived: Mapping[int, Sequence[slice]]) -> Vector:
         """The mean over the blocks that arrived, added in the order of ranks, not of arrival."""
         total, count = own.clone().zero_(), own.clone().zero_()
-        one = own.clone().fill_(1.0)
+        ones = own.clone().fill_(1.0)
         for rank in range(self._comm.world_size):
             runs, vector = (arrived[rank], self._given[rank]) if rank != self._comm.rank else ([slice(None)], own)
             for run in runs:
                 total[run].add_(vector[run])
-                count[run].add_(one[run])
+                count[run].add_(ones[run])
         return total.div_(count)
 
 

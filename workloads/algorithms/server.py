@@ -9,26 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.workloads.algorithms.base import AlgorithmError, Setting
-from wanbench.workloads.algorithms.inbox import left
-from wanbench.workloads.comm.base import BackgroundComm, Comm, Vector, Work
-from wanbench.workloads.comm.meter import background_of
+from wanbench.workloads.algorithms.inbox import has_ended
+from wanbench.workloads.comm.base import BackgroundComm, Vector, Work
 
-WHEN_LOST = (
-    "the others shrink: they go on from the mean of their models, with a new server beside the lowest rank, whose "
-    "momentum begins at zero. A worker that returns takes that model"
-)
 VALUES = 3
 """Numbers in a note."""
 _NOTES, _VECTORS, _ANSWERS = 1, 2, 3  # tags
-
-
-def refuse_gloo(kind: str, setting: Setting) -> None:
-    """Refuse a collective that cannot wait for the first of several messages. Raises: AlgorithmError."""
-    if setting.collective == "gloo":
-        raise AlgorithmError(
-            f"algorithm '{kind}' waits for messages of any worker, which 'gloo' cannot; use collective 'direct'"
-        )
 
 
 @dataclass(frozen=True)
@@ -50,8 +36,8 @@ class Letter:
     last: bool
 
 
-class Writer:
-    """Sends letters and answers, and knows which have not left yet."""
+class Mail:
+    """Sends letters and waits for answers; knows what has not left yet."""
 
     def __init__(self, comm: BackgroundComm) -> None:
         self.comm = comm
@@ -63,6 +49,13 @@ class Writer:
         self._send(dst, vector, _VECTORS)
         self._send(dst, _numbers(values, numel, last), _NOTES)
 
+    def wait_for_answer(self, src: int, into: Vector) -> tuple[float, ...]:
+        """Fill `into` with the next answer of a rank's desk; return its note's numbers. Raises: CommError."""
+        note = _numbers(())
+        for work in [self.comm.recv(part, src, _ANSWERS) for part in (into, note)]:
+            work.wait()
+        return tuple(float(value) for value in note[2:])
+
     def drain(self) -> None:
         """Wait until everything has been sent."""
         for work in self._sends:
@@ -70,12 +63,12 @@ class Writer:
         self._sends = []
 
     def _send(self, dst: int, vector: Vector | None, tag: int) -> None:
-        self._sends = [work for work in self._sends if not left(work)]
+        self._sends = [work for work in self._sends if not has_ended(work)]
         if vector is not None:
             self._sends.append(self.comm.send(vector, dst, tag))
 
 
-class Desk(Writer):
+class Desk(Mail):
     """Takes the letters of several ranks in the order of their arrival, and answers them.
 
     Args:
@@ -126,30 +119,6 @@ class Desk(Writer):
     def _expect(self, source: int) -> None:
         self._notes[source] = _numbers(())
         self._receives[source] = self.comm.recv(self._notes[source], source, _NOTES)
-
-
-class Client(Writer):
-    """A worker's view of its server.
-
-    Args:
-        comm: the worker's.
-        server: the rank of the server.
-    """
-
-    def __init__(self, comm: Comm, server: int) -> None:
-        super().__init__(background_of(comm))
-        self._server = server
-
-    def write(self, vector: Vector | None, *values: float, last: bool = False) -> None:
-        """Write to the server; returns at once."""
-        self.post(self._server, vector, *values, last=last)
-
-    def wait_for_answer(self, into: Vector) -> tuple[float, ...]:
-        """Fill `into` with the next answer, and return the numbers of its note. Raises: CommError."""
-        note = _numbers(())
-        for work in [self.comm.recv(part, self._server, _ANSWERS) for part in (into, note)]:
-            work.wait()
-        return tuple(float(value) for value in note[2:])
 
 
 def _numbers(values: tuple[float, ...], numel: int = -1, last: bool = False) -> Any:

@@ -24,7 +24,7 @@ from typing import Any
 from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least
 from wanbench.workloads.algorithms.gossip import exponential
-from wanbench.workloads.algorithms.inbox import arrives, left
+from wanbench.workloads.algorithms.inbox import arrives, has_ended
 from wanbench.workloads.comm.base import Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
 
@@ -160,7 +160,7 @@ class SGP(PushSum):
         arriving, self._arriving = self._arriving, []
         late = [share for share in arriving if not self._added(share, self.wait_s)]
         self._late = [share for share in [*self._late, *late] if not self._added(share, 0.0)]
-        self._leaving = [work for work in self._leaving if not self._left(work)]
+        self._leaving = [work for work in self._leaving if not self._has_left(work)]
 
     def _added(self, share: tuple[Vector, Work], wait_s: float | None) -> bool:
         """Add a share; False if it does not arrive in time."""
@@ -171,9 +171,9 @@ class SGP(PushSum):
         self._y.add_(vector)
         return True
 
-    def _left(self, work: Work) -> bool:
+    def _has_left(self, work: Work) -> bool:
         """True if a send has ended. Without a limit, a step waits for it."""
         if self.wait_s is not None:
-            return left(work)
+            return has_ended(work)
         work.wait()
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from wanbench.workloads.algorithms.base import Algorithm, Compression, at_least, between
 from wanbench.workloads.algorithms.diloco import OuterSteps
@@ -36,6 +37,7 @@ class SparseLoCo(OuterSteps):
     source = "Sarfi, Therien, Lidin and Belilovsky, Communication Efficient LLM Pre-training with SparseLoCo, 2025"
     when_lost = f"{Algorithm.when_lost}. The outer model is kept, residuals are not"
     symbols = {"period": "H", "outer_lr": "alpha", "decay": "beta"}  # noqa: RUF012
+    tried: ClassVar = {"compression": ()}  # its own; without, it is `diloco` without momentum
     examples = ({"period": 4}, {"period": 4, "compression": {"kind": "chunk-topk", "chunk": 4, "kept": 1}})
 
     period: int = field(metadata=at_least(1))

@@ -24,15 +24,6 @@ from wanbench.workloads.compression.base import Shapes
 
 
 @dataclass
-class Sync:
-    """The average of a fragment in flight, and its age in steps."""
-
-    fragment: int
-    exchange: Exchange
-    age: int = 0
-
-
-@dataclass
 class StreamingDiLoCo(Algorithm):
     """DiLoCo in fragments: spreads the traffic and hides latency.
 
@@ -82,11 +73,6 @@ class StreamingDiLoCo(Algorithm):
             self.refuse("delay", self.delay, f"less than period = {self.period}")
 
     @property
-    def delay_steps(self) -> int:
-        """D = tau."""
-        return self.delay
-
-    @property
     def period_steps(self) -> int:
         """H / P: steps from one message to the next."""
         return self.period // self.fragments
@@ -118,7 +104,7 @@ class StreamingDiLoCo(Algorithm):
         self._outers = [Outer(part, self.outer_lr, self.momentum) for part in parts]
         self._averagers: list[Averager] = [self.averager(part, stream) for stream, part in enumerate(parts)]
         self._deltas = [part.clone() for part in parts]
-        self._syncs: deque[Sync] = deque()
+        self._in_flight: deque[tuple[int, Exchange]] = deque()  # fragments, and their averages
         self._steps = 0
 
     @property
@@ -132,17 +118,17 @@ class StreamingDiLoCo(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        for sync in self._syncs:
-            sync.age += 1
+        for _, exchange in self._in_flight:
+            exchange.age += 1
         self._steps += 1
         turn, between_turns = divmod(self._steps, self.period_steps)
         if not between_turns:
             fragment = (turn - 1) % self.fragments
             delta = self._deltas[fragment].copy_(self._outers[fragment].theta)
             delta.add_(self.replica.w[self._slices[fragment]], alpha=-1.0)
-            self._syncs.append(Sync(fragment, self._averagers[fragment].begin(delta)))
-        while self._syncs and self._syncs[0].age >= self.delay:
-            self._apply(self._syncs.popleft())
+            self._in_flight.append((fragment, self._averagers[fragment].begin(delta)))
+        while self._in_flight and self._in_flight[0][1].age >= self.delay:
+            self._apply(*self._in_flight.popleft())
 
     def finish(self) -> None:
         """Apply the fragments in flight.
@@ -150,10 +136,10 @@ class StreamingDiLoCo(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        while self._syncs:
-            self._apply(self._syncs.popleft())
+        while self._in_flight:
+            self._apply(*self._in_flight.popleft())
 
-    def _apply(self, sync: Sync) -> None:
-        theta = self._outers[sync.fragment].step(sync.exchange.wait())
-        self.replica.w[self._slices[sync.fragment]].mul_(self.mixing).add_(theta, alpha=1 - self.mixing)
-        self._averagers[sync.fragment].done(sync.exchange)
+    def _apply(self, fragment: int, exchange: Exchange) -> None:
+        theta = self._outers[fragment].step(exchange.wait())
+        self.replica.w[self._slices[fragment]].mul_(self.mixing).add_(theta, alpha=1 - self.mixing)
+        self._averagers[fragment].done(exchange)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import groupby
 
 # A receiver averages a chunk when all of it has arrived. More chunks overlap better, and cost more processor time.
 LARGEST_BYTES = 512 << 10
@@ -71,11 +72,10 @@ class Blocks:
     def runs(self, arrived: Sequence[bool]) -> list[slice]:
         """Return the elements of the blocks that have arrived, with neighbouring blocks joined."""
         runs: list[slice] = []
-        begin: int | None = None
-        for block, complete in enumerate([*arrived, False]):
-            if complete and begin is None:
-                begin = block * self._block
-            elif not complete and begin is not None:
-                runs.append(slice(begin, min(block * self._block, self._numel)))
-                begin = None
+        begin = 0
+        for complete, blocks in groupby(arrived):
+            end = begin + len(list(blocks))
+            if complete:
+                runs.append(slice(begin * self._block, min(end * self._block, self._numel)))
+            begin = end
         return runs

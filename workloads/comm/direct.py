@@ -34,7 +34,7 @@ import torch
 
 from wanbench.workloads.comm.base import CommError, Vector, Work, nbytes_of
 from wanbench.workloads.comm.blocks import LARGEST_BYTES
-from wanbench.workloads.comm.mailbox import Mailbox, Outbox
+from wanbench.workloads.comm.mailbox import Mailbox
 from wanbench.workloads.comm.mesh import ABORT, GATHER, HOP, LEAVE, MESSAGE, SCATTER, SHARE, WHOLE, Frame, Head, Mesh
 from wanbench.workloads.comm.tensors import MEAN, Reduction, bytes_of, chunks_of, described, reduce
 from wanbench.workloads.comm.work import DirectWork
@@ -268,7 +268,7 @@ class DirectComm:
         self.peers = [(mesh.rank + hop) % mesh.world_size for hop in range(1, mesh.world_size)]
         self._operations: dict[int, Operation] = {}
         self._held: dict[int, Held] = {}  # by operation
-        self._mailbox, self._outbox = Mailbox(mesh.names), Outbox()
+        self._mailbox = Mailbox(mesh.names)
         self._departed: set[int] = set()
         self._failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
@@ -403,7 +403,7 @@ class DirectComm:
         work = DirectWork(f"send to rank {self.names[dst]}", self.timeout_s, give_up=self.give_up)
         tensor = cast(torch.Tensor, vector)
         payload, about = memoryview(bytes(bytes_of(tensor))), described(about, [tensor])
-        number = self._outbox.add(work, dst, tag)
+        number = self._mailbox.number(work, dst, tag)
         if number is not None and dst == self.rank:
             self._mailbox.arrived(dst, tag, number, bytearray(payload), about)
             work.complete()
@@ -502,7 +502,7 @@ class DirectComm:
             self._hold(head, peer, Part(whole, head.last, about))
             self._use(head.kind, head.sequence, head.chunk, peer)
         elif head.kind == ABORT:
-            raise CommError(_text(whole) or f"rank {self.names[peer]} gave up without a reason")
+            raise CommError(whole.decode(errors="ignore") or f"rank {self.names[peer]} gave up without a reason")
         elif head.kind == LEAVE:
             self._has_left(peer)
         else:
@@ -514,7 +514,6 @@ class DirectComm:
             self._departed.add(peer)
             held = self._held
             stuck = any(running.needs(peer, held.get(number, {})) for number, running in self._operations.items())
-        self._outbox.lose(peer, self._goodbye(peer))
         self._mailbox.lose(peer, self._goodbye(peer))
         if stuck:
             raise CommError(self._goodbye(peer))
@@ -598,14 +597,5 @@ class DirectComm:
         for work in pending:
             work.complete(reason)
         for peer in (self.rank, *self.peers):
-            self._outbox.lose(peer, reason)
             self._mailbox.lose(peer, reason)
         return True
-
-
-def _text(body: bytearray) -> str:
-    """The reason of a peer that gives up; empty if it is no text."""
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return ""

@@ -90,6 +90,7 @@ class HierarchicalComm(DirectComm):
 
     def __init__(self, mesh: Mesh, inside: DirectComm, across: DirectComm | None, *, timeout_s: float) -> None:
         self._inside, self._across = inside, across
+        self._parts = [inside] if across is None else [inside, across]
         self._order = threading.RLock()  # operations go on in the order in which they were issued
         self._collecting: deque[_Pending] = deque()
         self._averaging: deque[_Pending] = deque()
@@ -136,9 +137,8 @@ class HierarchicalComm(DirectComm):
     def give_up(self, reason: str) -> None:
         """Fail all pending operations, here and at the peers. The first reason is kept."""
         super().give_up(reason)
-        for comm in (self._inside, self._across):
-            if comm is not None:
-                comm.give_up(reason)
+        for comm in self._parts:
+            comm.give_up(reason)
         with self._order:  # also those that wait only for an earlier one
             waiting = [*self._collecting, *self._averaging]
             self._collecting.clear()
@@ -148,17 +148,15 @@ class HierarchicalComm(DirectComm):
 
     def leave(self) -> None:
         """Say goodbye to all ranks, as `DirectComm` does."""
-        self._inside.leave()
-        if self._across is not None:
-            self._across.leave()
+        for comm in self._parts:
+            comm.leave()
         super().leave()
 
     def close(self) -> None:
         """Close all connections."""
         super().close()
-        self._inside.close()
-        if self._across is not None:
-            self._across.close()
+        for comm in self._parts:
+            comm.close()
 
     @torch.inference_mode()  # so that tensors made in this mode can be changed, too
     def _collected(self, pending: _Pending, error: str | None) -> None:

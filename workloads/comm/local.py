@@ -169,13 +169,13 @@ class LocalComm(MemoryComm):
         return len(self._works)
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
-        """See `MemoryComm`. `vector` belongs to the operation and is NaN until `wait` returns."""
+        """As in `MemoryComm`; `vector` belongs to the operation and is NaN until `wait` returns."""
         given = vector.clone()
         vector.mul_(float("nan"))
         return self._collective(given, [vector], gathers=False)
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
-        """See `MemoryComm`. Lost blocks are NaN in the receiver's vector."""
+        """As in `MemoryComm`. Lost blocks are NaN in the receiver's vector."""
         for vector in receives.values():
             vector.fill_(float("nan"))
         return super().exchange(sends, receives, terms)

@@ -15,36 +15,6 @@ from wanbench.workloads.comm.tensors import described
 from wanbench.workloads.comm.work import DirectWork, first_ended
 
 
-class Outbox:
-    """The messages that one rank sends. It numbers them by receiver and tag."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._numbers: Counter[tuple[int, int]] = Counter()
-        self._sending: dict[int, WeakSet[DirectWork]] = defaultdict(WeakSet)  # by receiver
-        self._gone: dict[int, str] = {}
-
-    def add(self, work: DirectWork, receiver: int, tag: int) -> int | None:
-        """Return the number of the next message; None if the receiver is gone, and `work` has failed."""
-        with self._lock:
-            reason = self._gone.get(receiver)
-            if reason is None:
-                number = self._numbers[receiver, tag]
-                self._numbers[receiver, tag] += 1
-                self._sending[receiver].add(work)
-                return number
-        work.complete(reason)
-        return None
-
-    def lose(self, receiver: int, reason: str) -> None:
-        """Fail the messages to a receiver that have not left, and all later ones. The first reason is kept."""
-        with self._lock:
-            reason = self._gone.setdefault(receiver, reason)
-            sending = list(self._sending.pop(receiver, ()))
-        for work in sending:  # those that have left have ended
-            work.complete(reason)
-
-
 @dataclass(frozen=True)
 class _Receive:
     """A receive that waits, for a message of one of the `sources` with this tag."""
@@ -57,7 +27,9 @@ class _Receive:
 
 
 class Mailbox:
-    """The messages that one rank receives. It fills each receive with the next message of its source and tag.
+    """The messages that one rank sends and receives.
+
+    It numbers those that it sends by receiver and tag, and fills each receive with the next one of its source and tag.
 
     Args:
         names: by rank, what messages call it.
@@ -68,10 +40,24 @@ class Mailbox:
         self._changed = threading.Condition()  # a receive has ended
         self._lock = threading.Lock()
         # By source and tag, then by number: the bytes, and what the sender says about them.
-        self._bodies: dict[tuple[int, int], dict[int, tuple[bytearray, str]]] = {}
+        self._bodies: dict[tuple[int, int], dict[int, tuple[bytearray, str]]] = defaultdict(dict)
         self._taken: Counter[tuple[int, int]] = Counter()
         self._waiting: list[_Receive] = []
+        self._numbers: Counter[tuple[int, int]] = Counter()
+        self._sending: dict[int, WeakSet[DirectWork]] = defaultdict(WeakSet)  # by receiver
         self._gone: dict[int, str] = {}
+
+    def number(self, work: DirectWork, receiver: int, tag: int) -> int | None:
+        """Return the number of the next message to send; None if the receiver is gone, and `work` has failed."""
+        with self._lock:
+            reason = self._gone.get(receiver)
+            if reason is None:
+                number = self._numbers[receiver, tag]
+                self._numbers[receiver, tag] += 1
+                self._sending[receiver].add(work)
+                return number
+        work.complete(reason)
+        return None
 
     def receive(self, work: DirectWork, tensor: torch.Tensor, sources: Collection[int], tag: int, about: str) -> None:
         """Fill `tensor` with the next message from any of the sources; `work` ends then, with its `source`.
@@ -91,25 +77,30 @@ class Mailbox:
     def arrived(self, source: int, tag: int, number: int, body: bytearray, about: str) -> None:
         """Take a message, the `number`-th of its source and tag. Numbers can arrive in any order."""
         with self._lock:
-            self._bodies.setdefault((source, tag), {})[number] = body, about
+            self._bodies[source, tag][number] = body, about
         self._match()
 
-    def lose(self, source: int, reason: str) -> None:
-        """Fail the receives that only this source, or only lost ones, could have ended."""
+    def lose(self, peer: int, reason: str) -> None:
+        """Fail all messages to a peer that have not left, and the receives that only lost peers could have ended.
+
+        Later ones fail too. The first reason is kept.
+        """
         with self._lock:
-            self._gone[source] = reason
+            self._gone.setdefault(peer, reason)
+            sending = list(self._sending.pop(peer, ()))
+        for work in sending:  # those that have left have ended
+            work.complete(reason)
         self._match()
 
     def _match(self) -> None:
         ended: list[tuple[_Receive, int | None, tuple[bytearray, str]]] = []
         with self._lock:
             for receive in list(self._waiting):
-                source = next((peer for peer in receive.sources if self._has(peer, receive.tag)), None)
-                if source is not None:
-                    key = source, receive.tag
-                    number = self._taken[key]
+                keys = [(peer, receive.tag) for peer in receive.sources]
+                key = next((key for key in keys if self._taken[key] in self._bodies[key]), None)
+                if key is not None:
+                    ended.append((receive, key[0], self._bodies[key].pop(self._taken[key])))
                     self._taken[key] += 1
-                    ended.append((receive, source, self._bodies[key].pop(number)))
                 elif all(peer in self._gone for peer in receive.sources):
                     ended.append((receive, None, (bytearray(), "")))
                 else:
@@ -124,9 +115,6 @@ class Mailbox:
         if ended:
             with self._changed:
                 self._changed.notify_all()
-
-    def _has(self, source: int, tag: int) -> bool:
-        return self._taken[source, tag] in self._bodies.get((source, tag), ())
 
     @torch.inference_mode()
     def _fill(self, receive: _Receive, source: int, body: bytearray, about: str) -> str | None:

@@ -35,9 +35,6 @@ class View:
 class Membership(Protocol):
     """A worker's view of who takes part."""
 
-    def first(self) -> View:
-        """Return the epoch in which the worker starts. One that was started again calls `regroup(None)` instead."""
-
     def changes(self) -> bool:
         """Whether the epoch has ended, so that `regroup` is due. Never blocks; asked at the beginning of a step."""
 

@@ -25,14 +25,11 @@ class Fabric(Protocol):
     """The clock and the network between the workers. All times are integer nanoseconds of one clock.
 
     A flight is the fabric's record of an operation in progress; only the fabric reads it.
-
-    Attributes:
-        together: a lock, held while an operation is issued and while its result is collected.
     """
 
     @property
     def together(self) -> AbstractContextManager[object]:
-        """See the class."""
+        """Held while an operation is issued and while its result is collected."""
 
     def now(self) -> int:
         """The time."""

@@ -58,7 +58,6 @@ class Head(NamedTuple):
     nbytes: int
 
 
-_NO_HEAD = Head(0, True, 0, 0, 0, 0)
 _IGNORED = Head(HOP + 1, True, 0, 0, 0, 0)
 
 BufferFor = Callable[[Head, int], memoryview]
@@ -108,7 +107,7 @@ class _Connection:
     header: bytearray = field(default_factory=lambda: bytearray(_HEADER.size))
     filled: int = 0
     body: memoryview | None = None
-    head: Head = _NO_HEAD
+    head: Head = _IGNORED
     pace: float | None = None
     writing: bool = False
     broken: str = ""  # why nothing can be sent any more
@@ -171,7 +170,7 @@ class Mesh:
         self._inbox: deque[tuple[_Connection, Frame]] = deque()
         self._closing = False
         self._closing_lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._serve, name="mesh", daemon=True)
 
     def start(self, buffer_for: BufferFor, arrived: Arrived, lost: Callable[[str], None]) -> None:
         """Start the I/O thread. It runs all three callbacks."""
@@ -183,7 +182,6 @@ class Mesh:
                 _use_up_unpaced(connection.sock)
             self._selector.register(connection.sock, selectors.EVENT_READ, connection)
         self._selector.register(self._wake, selectors.EVENT_READ, None)
-        self._thread = threading.Thread(target=self._serve, name="mesh", daemon=True)
         self._thread.start()
 
     def send_all(self, frames: Iterable[tuple[int, Frame]]) -> None:
@@ -203,7 +201,7 @@ class Mesh:
 
     def say_goodbye(self, timeout_s: float) -> None:
         """Send LEAVE behind all frames, and return when the peers have everything, or after `timeout_s`."""
-        if self._closing or not self._runs():
+        if self._closing:
             return
         deadline = time.monotonic() + timeout_s
         flushed = threading.Semaphore(0)
@@ -212,13 +210,12 @@ class Mesh:
             self._inbox.append((connection, frame))
         self._wake_up()
         missing = len(self._connections)
-        while missing and self._runs() and time.monotonic() < deadline:
+        while missing and self._thread.is_alive() and time.monotonic() < deadline:
             missing -= flushed.acquire(timeout=_GOODBYE_POLL_S)
-        while self._runs() and time.monotonic() < deadline and any(map(_unacknowledged, self._connections.values())):
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            if not any(map(_unacknowledged, self._connections.values())):
+                return
             time.sleep(_GOODBYE_POLL_S)
-
-    def _runs(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
         """Stop the thread and close every connection; calling it again does nothing."""
@@ -227,7 +224,7 @@ class Mesh:
                 return
             self._closing = True
             os.eventfd_write(self._wake, 1)
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join()
         for connection in self._connections.values():
             connection.sock.close()

@@ -1,6 +1,6 @@
 """The `ring` collective: each worker sends to the next one only, over plain TCP.
 
-An all-reduce of N workers takes 2(N-1) hops. At place p of the ring, with piece p of N to begin with::
+An all-reduce of N workers takes 2(N-1) hops. At position p of the ring, with piece p of N to begin with::
 
     hop 0 to N-2       send a piece to the next worker, which adds its own numbers to it      (reduce-scatter)
     hop N-1 to 2N-3    send a complete piece to the next worker, which keeps it               (all-gather)
@@ -58,18 +58,14 @@ class RingComm(DirectComm):
 
         Args:
             name: what messages call it.
-            pieces: by place in the ring.
+            pieces: by position in the ring.
             adding: 0 or N - 1.
             reduction: how a sum is computed.
         """
         work = self._begin(_Turns(self, name, [chunks_of(piece) for piece in pieces], adding, reduction))
-        work.then(self._tell)
+        # Tell all ranks of a failure: only the next one would see it.
+        work.then(lambda error: None if error is None else self.give_up(error))
         return work
-
-    def _tell(self, error: str | None) -> None:
-        """Tell all ranks of a failure: only the next one would see it."""
-        if error is not None:
-            self.give_up(error)
 
 
 class _Turns(Operation):
@@ -77,7 +73,7 @@ class _Turns(Operation):
 
     Args:
         comm, name: as for `Operation`.
-        chunks: of each piece, by place in the ring.
+        chunks: of each piece, by position in the ring.
         adding: the number of hops as sums.
         reduction: how a sum is computed.
     """
@@ -85,19 +81,19 @@ class _Turns(Operation):
     kind = HOP
 
     def __init__(self, comm: RingComm, name: str, chunks: Sequence[Chunks], adding: int, reduction: Reduction) -> None:
-        count, place = comm.world_size, comm.ring.index(comm.rank)
-        places = [(place - 1 - hop) % count for hop in range(adding + count - 1)]  # of the pieces that arrive
-        self._before, self._next = comm.ring[place - 1], comm.ring[(place + 1) % count]
-        self._arriving = [chunk for piece in places for chunk in chunks[piece]]
-        super().__init__(comm, name, {self._next: chunks[place]}, {self._before: self._arriving}, reduction.name)
+        count, own = comm.world_size, comm.ring.index(comm.rank)
+        positions = [(own - 1 - hop) % count for hop in range(adding + count - 1)]  # of the pieces that arrive
+        self._before, self._next = comm.ring[own - 1], comm.ring[(own + 1) % count]
+        self._arriving = [chunk for piece in positions for chunk in chunks[piece]]
+        super().__init__(comm, name, {self._next: chunks[own]}, {self._before: self._arriving}, reduction.name)
         self.receivers = set(comm.peers)  # it needs all ranks, also those to which this one sends nothing
         self._reduction, self._workers = reduction, count
-        self._begun_by = [comm.ring[piece] for piece in places for _ in chunks[piece]]
-        self._ahead = len(chunks[place])  # chunk n that arrives is sent on as chunk n + ahead
-        self._count = self._ahead + sum(len(chunks[piece]) for piece in places[:-1])  # of the chunks that it sends
+        self._begun_by = [comm.ring[piece] for piece in positions for _ in chunks[piece]]
+        self._ahead = len(chunks[own])  # chunk n that arrives is sent on as chunk n + ahead
+        self._count = self._ahead + sum(len(chunks[piece]) for piece in positions[:-1])  # of the chunks that it sends
         self.unsent = {(HOP, self._next, number) for number in range(self._count)}
-        self._added = sum(len(chunks[piece]) for piece in places[:adding])  # chunks that arrive as sums
-        self._summed = self._added - len(chunks[places[adding - 1]]) if adding else 0  # the first complete sum
+        self._added = sum(len(chunks[piece]) for piece in positions[:adding])  # chunks that arrive as sums
+        self._summed = self._added - len(chunks[positions[adding - 1]]) if adding else 0  # the first complete sum
         self._taken: set[int] = set()
 
     def first(self) -> Iterable[Send]:

@@ -70,7 +70,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 @torch.inference_mode()  # so that tensors made in this mode can be changed, too
-def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduction: Reduction = MEAN) -> None:
+def reduce(own: torch.Tensor, rank: int, received: Mapping[int, bytearray], reduction: Reduction = MEAN) -> None:
     """Replace a chunk by its reduction over all ranks.
 
     It goes in the order of ranks, so every rank that computes it gets the same bits.
@@ -78,12 +78,12 @@ def reduce(own: torch.Tensor, rank: int, others: Mapping[int, bytearray], reduct
     Args:
         own: the chunk of this rank.
         rank: this rank.
-        others: the bytes of the chunk of every other rank.
+        received: the bytes of the chunk of every other rank.
     """
     if not own.numel():
         return
-    world_size = len(others) + 1
-    parts = [own if peer == rank else torch.frombuffer(others[peer], dtype=own.dtype) for peer in range(world_size)]
+    world_size = len(received) + 1
+    parts = [own if peer == rank else torch.frombuffer(received[peer], dtype=own.dtype) for peer in range(world_size)]
     total = parts[0].to(torch.float32) if reduction.wide and own.dtype in HALF else parts[0].clone()
     for part in parts[1:]:
         reduction.accumulate(total, part.to(total.dtype))

@@ -7,26 +7,19 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError, Work
 
 Ended = Callable[[str | None], None]
 Late = Callable[[float], Sequence[int]]
 _PATIENCE_S, _PATIENCE_SHARE = 1.0, 0.5
 
 
-def _nobody(patience_s: float) -> Sequence[int]:
-    return ()
-
-
-class Timed(Protocol):
+class Timed(Work, Protocol):
     """A Work that knows when it ended."""
 
     @property
     def ended_ns(self) -> int | None:
         """When it ended; None if that is unknown."""
-
-    def done(self) -> bool:
-        """True once it has ended."""
 
 
 def first_ended(works: Mapping[int, Timed]) -> int | None:
@@ -41,8 +34,8 @@ class DirectWork:
     Args:
         name: what messages call it.
         timeout_s: the limit of `wait`.
-        late: returns the ranks that it waits for. It can first wait for some seconds, at most those of its argument,
-            for a rank that knows better.
+        late: returns the ranks that it waits for, as far as known. It can first wait for some seconds, at most those of
+            its argument, for a rank that knows better.
         give_up: called with the reason when `wait` reaches the limit `timeout_s`. Otherwise this rank would fail alone,
             and the others would blame it.
     """
@@ -51,12 +44,12 @@ class DirectWork:
         self,
         name: str,
         timeout_s: float,
-        late: Late = _nobody,
+        late: Late = lambda patience_s: (),
         give_up: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.name = name
         self.source: int | None = None  # of a message, the rank that sent it
-        self.timeout_s, self._late, self._give_up = timeout_s, late, give_up
+        self.timeout_s, self.late, self._give_up = timeout_s, late, give_up
         self._event = threading.Event()
         self._error: str | None = None
         self._lock = threading.Lock()
@@ -69,10 +62,6 @@ class DirectWork:
         late = ", ".join(map(str, self.late(min(_PATIENCE_S, _PATIENCE_SHARE * limit_s))))
         waits = f"; it waits for rank{'s' * (',' in late)} {late}" if late else ""
         return f"direct: {self.name} did not end within its timeout of {limit_s:g} s{waits}"
-
-    def late(self, patience_s: float = 0.0) -> Sequence[int]:
-        """The ranks that this waits for, as far as known."""
-        return self._late(patience_s)
 
     def ends_within(self, seconds: float) -> bool:
         """Wait for at most `seconds`; return whether it has ended, with success or not."""
@@ -128,7 +117,7 @@ class DirectWork:
             self.ended_ns = time.monotonic_ns()
             self._event.set()
             callbacks, self._then = self._then, []  # they refer to whoever refers to this
-            self._late = _nobody
+            self.late = lambda patience_s: ()
         for callback in callbacks:
             callback(error)
 

@@ -39,19 +39,21 @@ class Exchange:
 
     Attributes:
         own: c, this worker's contribution to the mean, or the whole vector to be sent while that is unknown.
+        age: its age in steps, which an algorithm counts.
     """
 
     def __init__(self, rounds: _Rounds, count: int) -> None:
         self._rounds, self._count, self._waited = rounds, count, 0
         self._work, self.own = next(rounds)
         self._mean: Vector | None = None
+        self.age = 0
 
-    def proceed(self, age: int, delay: int) -> None:
-        """Begin the next round if it is due at `age` of `delay` steps; r rounds share the delay evenly.
+    def proceed(self, delay: int) -> None:
+        """Begin the next round if it is due at this age; r rounds share the `delay` steps evenly.
 
         It can stall. All ranks do this at the same steps, so operations have the same order everywhere.
         """
-        while self._waited + 1 < self._count and age * self._count >= (self._waited + 1) * delay:
+        while self._waited + 1 < self._count and self.age * self._count >= (self._waited + 1) * delay:
             self._wait()
 
     def wait(self) -> Vector:
@@ -134,51 +136,33 @@ class Averager(Stateful):
             own, mean = self._vector().copy_(v), self._vector().copy_(v)
             yield self._comm.all_reduce(mean), own
             return mean
-        own = u = self._compressor.load(v)
+        compressor = self._compressor
+        own = u = compressor.load(v)
         if self.residual is not None and not isinstance(u, Phantom):
             own = u = self._vector().copy_(u).add_(self.residual, alpha=self._decay)
             self.residual.zero_()
-        rounds = self._compressed(u)
-        number = 0
+        rounds: Rounds | SizedRounds
+        if isinstance(u, Phantom):
+            # The sizes are those of this vector: DGC's change during its warm-up.
+            sizes = compressor.messages(u.numel(), self._shapes, u.element_size())
+            rounds = compressor.sized_rounds(u, self._comm, sizes)
+        else:
+            rounds = compressor.rounds(cast("torch.Tensor", u), self._comm)
+        vectors = 1  # that a worker compresses; afterwards it restores one from every message that it receives
         while True:
-            self._process(number)
+            self._processing(vectors * nbytes_of(self._like) * compressor.ns_per_byte / 1e9)
             try:
                 work, sent = next(rounds)
             except StopIteration as end:
                 return cast(Vector, end.value)
-            if sent is not None:
-                own = sent
-                self._keep(u, sent)
+            own = own if sent is None else sent
+            if sent is not None and not isinstance(u, Phantom):
+                compressor.sent(cast("torch.Tensor", sent))
+                if self.residual is not None:  # keeps what was not sent
+                    self.residual.add_(u).add_(sent, alpha=-1.0)
+                    self._spare.append(u)
             yield work, own
-            number += 1
-
-    def _compressed(self, u: Vector) -> Rounds | SizedRounds:
-        assert self._compressor is not None
-        if isinstance(u, Phantom):
-            # The sizes are those of this vector: DGC's change during its warm-up.
-            sizes = self._compressor.messages(u.numel(), self._shapes, u.element_size())
-            return self._compressor.sized_rounds(u, self._comm, sizes)
-        return self._compressor.rounds(cast("torch.Tensor", u), self._comm)
-
-    def _process(self, round_number: int) -> None:
-        """Let simulated time pass for what precedes a round, or follows the last one.
-
-        A worker compresses its vector once, and restores a vector from every message that it receives.
-        """
-        compressor = self._compressor
-        if compressor is None or not compressor.ns_per_byte:
-            return
-        vectors = self._comm.world_size if compressor.gathers and round_number else 1
-        self._processing(vectors * nbytes_of(self._like) * compressor.ns_per_byte / 1e9)
-
-    def _keep(self, u: Vector, sent: Vector) -> None:
-        """Add the part of `u` that was not `sent` to the residual."""
-        if self._compressor is None or isinstance(u, Phantom):
-            return
-        self._compressor.sent(cast("torch.Tensor", sent))
-        if self.residual is not None:
-            self.residual.add_(u).add_(sent, alpha=-1.0)
-            self._spare.append(u)
+            vectors = self._comm.world_size if compressor.gathers else 1
 
     def _vector(self) -> Vector:
         return self._spare.pop() if self._spare else self._like.clone()

@@ -38,7 +38,6 @@ class Message:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the message."""
         return self.numel * self.bytes_each
 
 

@@ -16,20 +16,20 @@ def pack(codes: torch.Tensor, bits: int) -> torch.Tensor:
     Widths that divide 8 are quick; other numbers are cut into single bits first.
     """
     if 8 % bits:
-        places = torch.arange(bits, dtype=codes.dtype)
-        return pack(((codes[:, None] >> places) & 1).to(torch.uint8).view(-1), 1)
-    each, codes = 8 // bits, codes.to(torch.uint8)
-    padded = torch.cat([codes, codes.new_zeros(-codes.numel() % each)]).view(-1, each)
+        shifts = torch.arange(bits, dtype=codes.dtype)
+        return pack(((codes[:, None] >> shifts) & 1).to(torch.uint8).view(-1), 1)
+    per_byte, codes = 8 // bits, codes.to(torch.uint8)
+    padded = torch.cat([codes, codes.new_zeros(-codes.numel() % per_byte)]).view(-1, per_byte)
     packed = padded[:, 0].clone()
-    for place in range(1, each):
-        packed |= padded[:, place] << (bits * place)
+    for column in range(1, per_byte):
+        packed |= padded[:, column] << (bits * column)
     return packed
 
 
 def unpack(packed: torch.Tensor, bits: int, numel: int) -> torch.Tensor:
     """Return `numel` codes from bytes, uint8 if their width divides 8, else int64; the inverse of `pack`."""
     if 8 % bits:
-        places = torch.arange(bits)
-        return (unpack(packed, 1, numel * bits).view(numel, bits).long() << places).sum(dim=1)
-    places = torch.arange(0, 8, bits, dtype=torch.uint8)
-    return ((packed[:, None] >> places) & ((1 << bits) - 1)).view(-1)[:numel]
+        shifts = torch.arange(bits)
+        return (unpack(packed, 1, numel * bits).view(numel, bits).long() << shifts).sum(dim=1)
+    shifts = torch.arange(0, 8, bits, dtype=torch.uint8)
+    return ((packed[:, None] >> shifts) & ((1 << bits) - 1)).view(-1)[:numel]

@@ -77,16 +77,14 @@ class PowerSGD(Compressor):
             yield work, v.clone()
             return self._moved(first)
         yield work, None
-        left = _cut(first, [(matrix.shape[0], q.shape[1]) for matrix, q in zip(matrices, factors, strict=True)])
-        left = [torch.linalg.qr(p).Q for p in left]
-        mean_whole = first[sum(p.numel() for p in left) :]
-        own = [matrix.T @ p for matrix, p in zip(matrices, left, strict=True)]
-        second = _flat(own, v)
-        c = self._join(parts, left, own, torch.cat([*whole, v[:0]]))
-        yield comm.all_reduce(second), c
-        right = _cut(second, [q.shape for q in own])
-        self._factors = right
-        return self._moved(self._join(parts, left, right, mean_whole))
+        sizes = [(matrix.shape[0], q.shape[1]) for matrix, q in zip(matrices, factors, strict=True)]
+        ps = [torch.linalg.qr(p).Q for p in _cut(first, sizes)]
+        mean_whole = first[sum(p.numel() for p in ps) :]
+        own_qs = [matrix.T @ p for matrix, p in zip(matrices, ps, strict=True)]
+        second = _flat(own_qs, v)
+        yield comm.all_reduce(second), self._join(parts, ps, own_qs, torch.cat([*whole, v[:0]]))
+        self._factors = _cut(second, [q.shape for q in own_qs])
+        return self._moved(self._join(parts, ps, self._factors, mean_whole))
 
     def _moved(self, mean: torch.Tensor) -> torch.Tensor:
         """Return D + b for the mean D, shape (numel,); without momentum D."""
@@ -98,20 +96,14 @@ class PowerSGD(Compressor):
     def _join(
         self,
         parts: Sequence[tuple[int, int, int]],
-        left: Sequence[torch.Tensor],
-        right: Sequence[torch.Tensor],
+        ps: Sequence[torch.Tensor],
+        qs: Sequence[torch.Tensor],
         whole: torch.Tensor,
     ) -> torch.Tensor:
         """Join matrices and whole tensors to a flat vector."""
-        products, used, found = iter(zip(left, right, strict=True)), 0, []
-        for _, rows, columns in parts:
-            if self._low(rows, columns):
-                p, q = next(products)
-                found.append((p @ q.T).reshape(-1))
-            else:
-                found.append(whole[used : used + rows * columns])
-                used += rows * columns
-        return torch.cat(found)
+        products = (p @ q.T for p, q in zip(ps, qs, strict=True))
+        rest = iter(torch.split(whole, [n * m for _, n, m in parts if not self._low(n, m)]))
+        return torch.cat([next(products if self._low(n, m) else rest).reshape(-1) for _, n, m in parts])
 
     def _begin(self, matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(self._seed)
@@ -139,8 +131,6 @@ def _flat(matrices: Sequence[torch.Tensor], like: torch.Tensor) -> torch.Tensor:
 
 def _cut(flat: torch.Tensor, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
     """Return copies of the leading parts of `flat` in these shapes."""
-    found, at = [], 0
-    for rows, columns in shapes:
-        found.append(flat[at : at + rows * columns].view(rows, columns).clone())
-        at += rows * columns
-    return found
+    sizes = [rows * columns for rows, columns in shapes]
+    parts = torch.split(flat[: sum(sizes)], sizes)
+    return [part.view(*shape).clone() for part, shape in zip(parts, shapes, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,14 @@ class Levels(Gathered):
     """Codes -s .. s in units of norm / s, with one norm per bucket; rounded up or down at random, without bias.
 
     A code takes the smallest of 2, 4 or 8 bits that holds 2 s + 1 values (the QSGD paper's Elias code takes fewer).
+
+    Attributes:
+        levels: s, the number of levels above 0.
+        bucket: the largest number of elements that share a norm.
     """
+
+    levels: int
+    bucket: int
 
     state = ("_generator",)
     feedback = False
@@ -28,25 +36,17 @@ class Levels(Gathered):
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
         self._generator = torch.Generator().manual_seed(torch_seed(seed, "levels", rank))
 
-    def most(self) -> int:
-        """s, the number of levels above 0."""
-        raise NotImplementedError
-
-    def bucket_of(self, numel: int) -> int:
-        """Number of elements that share a norm."""
-        raise NotImplementedError
-
+    @abstractmethod
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
-        """The norm of each bucket, shape (buckets,), from elements of shape (buckets, bucket)."""
-        raise NotImplementedError
+        """Return the norm of each bucket, shape (buckets,), from elements of shape (buckets, bucket)."""
 
     @property
     def bits(self) -> int:
         """Bits of a code."""
-        return next(bits for bits in (2, 4, 8) if 2 * self.most() + 1 <= 1 << bits)
+        return next(bits for bits in (2, 4, 8) if 2 * self.levels + 1 <= 1 << bits)
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
-        norms = -(-numel // self.bucket_of(numel))
+        norms = -(-numel // min(self.bucket, numel))
         return [Message(norms * _NORM_BYTES + packed_bytes(numel, self.bits), 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
@@ -54,21 +54,21 @@ class Levels(Gathered):
 
     def quantise(self, v: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         """Return the message for `v`; an element is rounded away from 0 if its draw in [0, 1) is below its fraction."""
-        numel, bucket = v.numel(), self.bucket_of(v.numel())
+        numel, bucket = v.numel(), min(self.bucket, v.numel())
         buckets = torch.cat([v, v.new_zeros(-numel % bucket)]).view(-1, bucket)
         norms = self.norms(buckets).to(torch.float32)
-        unit = norms.to(v.dtype)[:, None] / self.most()
-        scaled = (buckets.abs() / unit.clamp(min=torch.finfo(v.dtype).tiny)).view(-1)[:numel].clamp(max=self.most())
+        unit = norms.to(v.dtype)[:, None] / self.levels
+        scaled = (buckets.abs() / unit.clamp(min=torch.finfo(v.dtype).tiny)).view(-1)[:numel].clamp(max=self.levels)
         level = scaled.floor()
         level += draws < scaled - level
-        codes = (level * v.sign() + self.most()).to(torch.uint8)
+        codes = (level * v.sign() + self.levels).to(torch.uint8)
         return torch.cat([norms.view(torch.uint8), pack(codes, self.bits)])
 
     def decode(self, message: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        numel, bucket = like.numel(), self.bucket_of(like.numel())
+        numel, bucket = like.numel(), min(self.bucket, like.numel())
         head = -(-numel // bucket) * _NORM_BYTES
-        unit = message[:head].clone().view(torch.float32).to(like.dtype) / self.most()
-        codes = unpack(message[head:], self.bits, numel).to(like.dtype) - self.most()
+        unit = message[:head].clone().view(torch.float32).to(like.dtype) / self.levels
+        codes = unpack(message[head:], self.bits, numel).to(like.dtype) - self.levels
         return codes.mul_(unit.repeat_interleave(bucket)[:numel])
 
 
@@ -89,12 +89,6 @@ class QSGD(Levels):
 
     levels: int = field(default=7, metadata=between(1, 127))
     bucket: int = field(default=512, metadata=at_least(1))
-
-    def most(self) -> int:
-        return self.levels
-
-    def bucket_of(self, numel: int) -> int:
-        return min(self.bucket, numel)
 
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
         return buckets.square().sum(dim=1).sqrt()

@@ -36,11 +36,11 @@ def kinds() -> list[str]:
 def find(kind: str) -> type[Compressor]:
     """Return the class of a kind; imports torch. Raises: CompressorError."""
     if kind not in BUILT_IN:
-        known = ", ".join([NONE, *BUILT_IN])
-        raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, BUILT_IN)} (known: {known})")
+        listed = ", ".join([NONE, *BUILT_IN])
+        raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, BUILT_IN)} (known: {listed})")
     module, _, name = BUILT_IN[kind].partition(":")
-    found: type[Compressor] = getattr(importlib.import_module(f"wanbench.workloads.compression.{module}"), name)
-    return found
+    cls: type[Compressor] = getattr(importlib.import_module(f"wanbench.workloads.compression.{module}"), name)
+    return cls
 
 
 def create(value: object) -> Compressor | None:

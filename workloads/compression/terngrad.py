@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +21,8 @@ class TernGrad(Levels):
 
     kind = "terngrad"
     source = "Wen, Xu, Yan, Wu, Wang, Chen and Li, TernGrad, NeurIPS 2017"
-
-    def most(self) -> int:
-        return 1
-
-    def bucket_of(self, numel: int) -> int:
-        return numel
+    levels = 1
+    bucket = sys.maxsize
 
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
         return buckets.abs().amax(dim=1)

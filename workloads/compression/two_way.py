@@ -79,13 +79,13 @@ class TwoWay(Gathered):
         peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
         given = [self.encode(piece) for piece in pieces]
         sends = [comm.send(given[peer], peer) for peer in peers]
-        mine = [given[comm.rank].clone() for _ in range(comm.world_size)]
-        receives = [comm.recv(mine[peer], peer) for peer in peers]
+        received = [given[comm.rank].clone() for _ in range(comm.world_size)]
+        receives = [comm.recv(received[peer], peer) for peer in peers]
         c = torch.cat([self.decode(message, piece) for message, piece in zip(given, pieces, strict=True)])
         yield AllOf([*receives, *sends]), c
         owned = pieces[comm.rank]
-        mean = self.decode(mine[0], owned)
-        for message in mine[1:]:
+        mean = self.decode(received[0], owned)
+        for message in received[1:]:
             mean.add_(self.decode(message, owned))
         answer = self._answer(mean.div_(comm.world_size))
         sends = [comm.send(answer, peer) for peer in peers]

@@ -48,14 +48,14 @@ class StepTime:
         """Return the duration of step number `step` in nanoseconds, at least 1."""
         if self._sigma == 0:
             return max(1, round(self._mean_ns))
-        block, place = divmod(step, STRATA)
+        block, number = divmod(step, STRATA)
         if block != self._order[0]:
             order = list(range(STRATA))
             stream(self._seed, "step_time order", self._rank, block).shuffle(order)
             self._order = block, order
         inside = stream(self._seed, "step_time", self._rank, step).random()
         # inv_cdf is not defined at 0, which random() can return.
-        quantile = max((self._order[1][place] + inside) / STRATA, 1e-12)
+        quantile = max((self._order[1][number] + inside) / STRATA, 1e-12)
         z = NormalDist().inv_cdf(quantile)
         # The mean of a lognormal is exp(mu + sigma^2 / 2). Without the correction, more variation would make steps
         # longer.

@@ -7,7 +7,7 @@ scalars, and `SGD.step` from zero is one step of the response on vectors. AdamW 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -43,6 +43,32 @@ class Optimizer(Protocol):
         """The optimiser's own vectors, each like `w`, which belong to a model besides w and m."""
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_Rule = tuple[Callable[[Any], bool], str]
+_SHARE: _Rule = lambda value: _is_number(value) and 0 <= value < 1, "a number from 0 to below 1"
+_ABOVE_0: _Rule = lambda value: _is_number(value) and value > 0, "a number above 0"
+_RULES: Mapping[str, _Rule] = {
+    "lr": _ABOVE_0,
+    "weight_decay": (lambda value: _is_number(value) and value >= 0, "a number of 0 or more"),
+    "schedule": (lambda value: value in ("constant", "cosine"), "'constant' or 'cosine'"),
+    "warmup_steps": (_is_count, "a whole number, 0 or more"),
+    "total_steps": (lambda value: value is None or _is_count(value), "a whole number, 0 or more"),
+    "momentum": _SHARE,
+    "nesterov": (lambda value: isinstance(value, bool), "true or false"),
+    "beta1": _SHARE,
+    "beta2": _SHARE,
+    "eps": _ABOVE_0,
+}
+"""Of each setting: what it must be, and how messages say so."""
+
+
 @dataclass(frozen=True)
 class OptimizerConfig:
     """The settings that all optimisers take from a spec's `[train]` table.
@@ -70,16 +96,11 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         _require(self.optimizer == self.kind, "optimizer", self.optimizer, f"'{self.kind}'")
-        _require(_is_number(self.lr) and self.lr > 0, "lr", self.lr, "a number above 0")
-        in_range = _is_number(self.weight_decay) and self.weight_decay >= 0
-        _require(in_range, "weight_decay", self.weight_decay, "a number of 0 or more")
-        known = self.schedule in ("constant", "cosine")
-        _require(known, "schedule", self.schedule, "'constant' or 'cosine'")
-        _require(_is_count(self.warmup_steps), "warmup_steps", self.warmup_steps, "a whole number, 0 or more")
-        total = self.total_steps
-        _require(total is None or _is_count(total), "total_steps", total, "a whole number, 0 or more")
-        known = self.schedule != "cosine" or total is not None
-        _require(known, "total_steps", total, "a number of steps, because schedule is 'cosine'")
+        for name, (is_right, expected) in _RULES.items():
+            if name in self.__dataclass_fields__:
+                _require(is_right(getattr(self, name)), name, getattr(self, name), expected)
+        is_known = self.schedule != "cosine" or self.total_steps is not None
+        _require(is_known, "total_steps", None, "a number of steps, because schedule is 'cosine'")
 
     def lr_at(self, step: int) -> float:
         """Return the learning rate of a step; steps count from 0."""
@@ -114,9 +135,6 @@ class SGDConfig(OptimizerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_range = _is_number(self.momentum) and 0 <= self.momentum < 1
-        _require(in_range, "momentum", self.momentum, "a number from 0 to below 1")
-        _require(isinstance(self.nesterov, bool), "nesterov", self.nesterov, "true or false")
         _require(not self.nesterov or self.momentum > 0, "nesterov", self.nesterov, "momentum above 0 with it")
 
 
@@ -142,13 +160,6 @@ class AdamWConfig(OptimizerConfig):
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("beta1", "beta2"):
-            value = getattr(self, name)
-            _require(_is_number(value) and 0 <= value < 1, name, value, "a number from 0 to below 1")
-        _require(_is_number(self.eps) and self.eps > 0, "eps", self.eps, "a number above 0")
 
 
 def configured(train: Mapping[str, Any], total_steps: int | None) -> SGDConfig | AdamWConfig:
@@ -282,9 +293,7 @@ class AdamW:
         """Update parameters `w` and first moment `m`, each of shape (numel,), in place; `g` is not changed."""
         if isinstance(w, Phantom):
             return
-        self._step(cast("torch.Tensor", w), cast("torch.Tensor", m), cast("torch.Tensor", g))
-
-    def _step(self, w: torch.Tensor, m: torch.Tensor, g: torch.Tensor) -> None:
+        w, m, g = (cast("torch.Tensor", vector) for vector in (w, m, g))
         b1, b2 = self.config.beta1, self.config.beta2
         self._v = g.new_zeros(g.numel()) if self._v is None else self._v
         self._steps += 1
@@ -293,14 +302,6 @@ class AdamW:
         self._v.mul_(b2).addcmul_(g, g, value=1 - b2)
         root = (self._v / (1 - b2**self._steps)).sqrt_().add_(self.config.eps)
         w.addcdiv_(m, root, value=-self.lr / (1 - b1**self._steps))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _require(ok: bool, name: str, value: object, expected: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,6 @@ class Task(ABC):
             place.
         slow: the times when compute takes longer; None if it never does.
         shapes: shapes of the parameter tensors in `w`, in order; () if its size is scaled.
-        numel: number of elements of `w` and of the gradient, after payload scaling.
         compute_ns: compute time so far, in nanoseconds on the clock. For emulated compute this is the emulated time;
             any further time of a step is overhead.
     """
@@ -35,11 +35,6 @@ class Task(ABC):
     w: Vector
     slow: Slowdowns | None = None
     shapes: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def numel(self) -> int:
-        """The number of elements of the flat vectors."""
-        return self.w.numel()
 
     @property
     @abstractmethod
@@ -125,7 +120,12 @@ class LearningTask(Task):
         w = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self._g = torch.zeros_like(w)
         self.w: Vector = w
-        _become_views(parameters, w, self._g)
+        sizes = [parameter.numel() for parameter in parameters]
+        for parameter, values, gradient in zip(
+            parameters, torch.split(w, sizes), torch.split(self._g, sizes), strict=True
+        ):
+            parameter.data = values.view(parameter.shape)
+            parameter.grad = gradient.view(parameter.shape)
         self._overlap = Overlap(parameters, buckets, self._g, clock) if emulated is None else None
         self._batches = _endless(learner)
         self._compute_ns = 0
@@ -136,11 +136,7 @@ class LearningTask(Task):
         return self._compute_ns if self._emulated is None else self._emulated.compute_ns
 
     def gradient(self, step: int, ready: Ready | None = None) -> tuple[Vector, float | None]:
-        """See `Task.gradient`.
-
-        Raises:
-            LearnerError: there are no more batches, or the loss is not one number.
-        """
+        """As `Task.gradient`. Raises: LearnerError: there are no more batches, or the loss is not one number."""
         began_ns = self._clock.now()
         self._g.zero_()
         if self._overlap is not None:
@@ -200,8 +196,10 @@ class Overlap:
         self._missing: list[set[int]] = []
         self._handed_over = 0
         self.in_ready_ns = 0
-        for index, parameter in enumerate(parameters):
-            parameter.register_post_accumulate_grad_hook(self._hook(index))  # type: ignore[no-untyped-call]
+        for number, bucket in enumerate(buckets):
+            for index in range(bucket.first, bucket.last + 1):
+                complete = partial(self._complete, number, index)
+                parameters[index].register_post_accumulate_grad_hook(complete)  # type: ignore[no-untyped-call]
 
     def begin(self, ready: Ready | None) -> None:
         """Prepare for a forward pass; `ready` will be called with each bucket of its backward pass."""
@@ -216,15 +214,9 @@ class Overlap:
             missing.clear()
         self._hand_over()
 
-    def _hook(self, index: int) -> Callable[[torch.Tensor], None]:
-        bucket = next(i for i, b in enumerate(self._buckets) if b.first <= index <= b.last)
-
-        def complete(parameter: torch.Tensor) -> None:
-            del parameter
-            self._missing[bucket].discard(index)
-            self._hand_over()
-
-        return complete
+    def _complete(self, bucket: int, index: int, _: torch.Tensor) -> None:
+        self._missing[bucket].discard(index)
+        self._hand_over()
 
     def _hand_over(self) -> None:
         if self._ready is None:
@@ -242,15 +234,6 @@ def _slices(g: Vector, ready: Ready | None) -> Callable[[Bucket], None] | None:
     if ready is None:
         return None
     return lambda bucket: ready(g[bucket.start : bucket.stop])
-
-
-def _become_views(parameters: Sequence[torch.Tensor], w: torch.Tensor, g: torch.Tensor) -> None:
-    start = 0
-    for parameter in parameters:
-        stop = start + parameter.numel()
-        parameter.data = w[start:stop].view(parameter.shape)
-        parameter.grad = g[start:stop].view(parameter.shape)
-        start = stop
 
 
 def _endless(learner: Learner) -> Iterator[tuple[Any, Any]]:

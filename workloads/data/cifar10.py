@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data import datasets
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import ByteImages, WorkloadError, endless
 
 if TYPE_CHECKING:
     import torch
@@ -28,24 +26,6 @@ _EVALUATED_AT_ONCE = 250
 _EXPECTED = f"expected the folder {FOLDER} of the python version of CIFAR-10"
 
 
-@dataclass(frozen=True)
-class Cifar10:
-    """All images and labels.
-
-    Attributes:
-        train, test: images, uint8, shape (images, 3, 32, 32).
-        train_labels: classes 0 to 9. test_labels: classes as a tensor, int64.
-        mean, std: mean and standard deviation of each channel of the training images, from 0 to 255; shape (3, 1, 1).
-    """
-
-    train: torch.Tensor
-    test: torch.Tensor
-    train_labels: tuple[int, ...]
-    test_labels: torch.Tensor
-    mean: torch.Tensor
-    std: torch.Tensor
-
-
 def check(folder: Path) -> None:
     """Check the names of the files in `folder`, and the smallest file. Raises: WorkloadError."""
     if not folder.is_dir():
@@ -59,7 +39,7 @@ def check(folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def read(folder: Path) -> Cifar10:
+def read(folder: Path) -> ByteImages:
     """Read all images of a folder. Raises: WorkloadError: they are missing, or in another format."""
     import numpy as np
     import torch
@@ -69,13 +49,14 @@ def read(folder: Path) -> Cifar10:
     train = torch.from_numpy(np.concatenate(images)).view(-1, 3, SIDE, SIDE)
     test_images, test_labels = _unpickled(folder / TEST_FILE)
     mean, std = _statistics(train)
-    return Cifar10(
+    return ByteImages(
         train=train,
         test=torch.from_numpy(test_images.copy()).view(-1, 3, SIDE, SIDE),
         train_labels=tuple(label for part in labels for label in part),
         test_labels=torch.tensor(test_labels),
         mean=mean,
         std=std,
+        at_once=_EVALUATED_AT_ONCE,
     )
 
 
@@ -93,32 +74,21 @@ def _statistics(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def batches(
-    data: Cifar10, batch_size: int, random: Random, indices: Sequence[int]
+    data: ByteImages, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield endless batches, with images randomly shifted by up to 4 pixels and mirrored (He et al. 2016, sec. 4.2)."""
     import torch
     from torch.nn.functional import pad
 
     labels = torch.tensor(data.train_labels)
-    for chosen in datasets.endless(batch_size, random, indices):
-        padded = pad(_normal(data, data.train[chosen]), [_PADDING] * 4)
+    for chosen in endless(batch_size, random, indices):
+        padded = pad(data.normalised(data.train[chosen]), [_PADDING] * 4)
         images = []
         for image in padded:
-            top, left = random.randrange(2 * _PADDING + 1), random.randrange(2 * _PADDING + 1)
-            cut = image[:, top : top + SIDE, left : left + SIDE]
+            y, x = random.randrange(2 * _PADDING + 1), random.randrange(2 * _PADDING + 1)
+            cut = image[:, y : y + SIDE, x : x + SIDE]
             images.append(cut.flip(2) if random.random() < 0.5 else cut)
         yield torch.stack(images), labels[chosen]
-
-
-def accuracy(module: torch.nn.Module, data: Cifar10) -> float:
-    """Return the share of test images with the right predicted class."""
-    return datasets.accuracy(
-        module, lambda part: _normal(data, data.test[part]), data.test_labels, at_once=_EVALUATED_AT_ONCE
-    )
-
-
-def _normal(data: Cifar10, images: torch.Tensor) -> torch.Tensor:
-    return (images.float() - data.mean) / data.std
 
 
 class _OnlyArrays(pickle.Unpickler):
@@ -128,9 +98,9 @@ class _OnlyArrays(pickle.Unpickler):
         import numpy as np
         from numpy._core import multiarray
 
-        known = {"_reconstruct": multiarray._reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}
-        if module.split(".")[0] == "numpy" and name in known:
-            return known[name]
+        allowed = {"_reconstruct": multiarray._reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}
+        if module.split(".")[0] == "numpy" and name in allowed:
+            return allowed[name]
         if (module, name) == ("_codecs", "encode"):
             return lambda text, encoding: text.encode(encoding)
         raise pickle.UnpicklingError(f"it uses {module}.{name}")
@@ -142,8 +112,8 @@ def _unpickled(path: Path) -> tuple[Any, list[int]]:
 
     wrong = f"workload.data: {path}: not a batch of CIFAR-10"
     try:
-        found = _OnlyArrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-        images, labels = found[b"data"], found[b"labels"]
+        batch = _OnlyArrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        images, labels = batch[b"data"], batch[b"labels"]
     except OSError as error:
         raise WorkloadError(f"workload.data: {path}: cannot be read: {error.strerror}") from None
     except Exception as error:  # a broken pickle can raise anything

@@ -13,8 +13,44 @@ from wanbench.workloads.seeding import stream
 if TYPE_CHECKING:
     import torch
 
+
+class WorkloadError(ValueError):
+    """A workload does not exist or is invalid. One line names the key, the value and what was expected."""
+
+
 TEST_SAMPLES = 360
 """One in five of the 1797 digits is held out."""
+
+
+@dataclass(frozen=True)
+class ByteImages:
+    """The images and labels of a data set whose pixels are bytes.
+
+    Attributes:
+        train, test: images, uint8, shape (images, channels, side, side).
+        train_labels: classes, counted from 0. test_labels: classes as a tensor, int64.
+        mean, std: mean and standard deviation of each channel of the training images, from 0 to 255; shape
+            (channels, 1, 1).
+        at_once: how many images are evaluated at a time.
+    """
+
+    train: torch.Tensor
+    test: torch.Tensor
+    train_labels: tuple[int, ...]
+    test_labels: torch.Tensor
+    mean: torch.Tensor
+    std: torch.Tensor
+    at_once: int
+
+    def normalised(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images as floats, with the mean 0 and the variance 1 of the training images."""
+        return (images.float() - self.mean) / self.std
+
+    def accuracy(self, module: torch.nn.Module) -> float:
+        """Return the share of test images with the right predicted class."""
+        return accuracy_of(
+            module, lambda part: self.normalised(self.test[part]), self.test_labels, at_once=self.at_once
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +105,7 @@ def batches(
         yield x[chosen], y[chosen]
 
 
-def accuracy(
+def accuracy_of(
     module: torch.nn.Module, images: Callable[[slice], torch.Tensor], labels: torch.Tensor, *, at_once: int
 ) -> float:
     """Return the share of test images with the right predicted class. `images` loads `at_once` images at a time."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data import datasets
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError, accuracy_of, endless
 
 if TYPE_CHECKING:
     import torch
@@ -52,8 +51,9 @@ def check(folder: Path) -> None:
         raise WorkloadError(f"workload.data: {folder}: val/{unknown[0]} is not a class of train; {_EXPECTED}")
     for part, names in classes.items():
         if not _files(folder / part / names[0]):
-            wanted = ", ".join(_SUFFIXES)
-            raise WorkloadError(f"workload.data: {folder / part / names[0]}: no image ({wanted}); {_EXPECTED}")
+            raise WorkloadError(
+                f"workload.data: {folder / part / names[0]}: no image ({', '.join(_SUFFIXES)}); {_EXPECTED}"
+            )
     _pillow()
 
 
@@ -62,13 +62,11 @@ def read(folder: Path) -> Images:
     """Find the files of a folder. Raises: WorkloadError: they are missing, or in another layout."""
     check(folder)
     number = {name: index for index, name in enumerate(_classes(folder, "train"))}
-    found = {
-        part: [
-            (path, number[name]) for name in _classes(folder, part) for path in _files(folder / part / name)
-        ]
+    images = (
+        [(path, number[name]) for name in _classes(folder, part) for path in _files(folder / part / name)]
         for part in PARTS
-    }  # fmt: skip
-    train, test = ([*zip(*found[part], strict=True)] for part in PARTS)
+    )
+    train, test = ([*zip(*labelled, strict=True)] for labelled in images)
     return Images(train[0], train[1], test[0], test[1])
 
 
@@ -78,7 +76,7 @@ def batches(
     """Yield endless batches: a random part of each image, resized and randomly mirrored (Szegedy et al. 2015)."""
     import torch
 
-    for chosen in datasets.endless(batch_size, random, indices):
+    for chosen in endless(batch_size, random, indices):
         x = torch.stack([_random_part(images.train[index], random) for index in chosen])
         yield x, torch.tensor([images.train_labels[index] for index in chosen])
 
@@ -87,10 +85,12 @@ def accuracy(module: torch.nn.Module, images: Images) -> float:
     """Return the share of test images with the right predicted class, from their center."""
     import torch
 
-    def middles(part: slice) -> torch.Tensor:
-        return torch.stack([_middle(path) for path in images.test[part]])
-
-    return datasets.accuracy(module, middles, torch.tensor(images.test_labels), at_once=_EVALUATED_AT_ONCE)
+    return accuracy_of(
+        module,
+        lambda part: torch.stack([_middle(path) for path in images.test[part]]),
+        torch.tensor(images.test_labels),
+        at_once=_EVALUATED_AT_ONCE,
+    )
 
 
 def _classes(folder: Path, part: str) -> list[str]:
@@ -133,8 +133,8 @@ def _random_part(path: Path, random: Random) -> torch.Tensor:
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
-            left, top = random.randint(0, width - w), random.randint(0, height - h)
-            box = (left, top, left + w, top + h)
+            x, y = random.randint(0, width - w), random.randint(0, height - h)
+            box = (x, y, x + w, y + h)
             break
     resized = image.resize((SIDE, SIDE), _pillow().Resampling.BILINEAR, box=box)
     mirrored = random.random() < 0.5
@@ -146,8 +146,8 @@ def _middle(path: Path) -> torch.Tensor:
     image = _opened(path)
     width, height = image.size
     cut = min(width, height) * SIDE / _RESIZED
-    left, top = (width - cut) / 2, (height - cut) / 2
-    box = (left, top, left + cut, top + cut)
+    x, y = (width - cut) / 2, (height - cut) / 2
+    box = (x, y, x + cut, y + cut)
     return _tensor(image.resize((SIDE, SIDE), _pillow().Resampling.BILINEAR, box=box))
 
 

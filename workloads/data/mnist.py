@@ -6,14 +6,12 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data import datasets
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import ByteImages, WorkloadError, endless
 
 if TYPE_CHECKING:
     import torch
@@ -28,24 +26,6 @@ _EVALUATED_AT_ONCE = 500
 _EXPECTED = "expected the four IDX files of MNIST, such as train-images-idx3-ubyte, plain or .gz"
 
 
-@dataclass(frozen=True)
-class Mnist:
-    """All images and labels.
-
-    Attributes:
-        train, test: images, uint8, shape (images, 28, 28).
-        train_labels: classes 0 to 9. test_labels: classes as a tensor, int64.
-        mean, std: mean and standard deviation of the training pixels, from 0 to 255.
-    """
-
-    train: torch.Tensor
-    test: torch.Tensor
-    train_labels: tuple[int, ...]
-    test_labels: torch.Tensor
-    mean: float
-    std: float
-
-
 def check(folder: Path) -> None:
     """Check the files' names, and read the test images and labels, which are small. Raises: WorkloadError."""
     if not folder.is_dir():
@@ -57,7 +37,7 @@ def check(folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def read(folder: Path) -> Mnist:
+def read(folder: Path) -> ByteImages:
     """Read all images of a folder. Raises: WorkloadError: they are missing, or in another format."""
     import numpy as np
     import torch
@@ -70,36 +50,26 @@ def read(folder: Path) -> Mnist:
     values = torch.arange(256, dtype=torch.float64)
     mean = float((share * values).sum())
     std = float((share * (values - mean) ** 2).sum().sqrt())
-    return Mnist(
-        train=torch.from_numpy(train),
-        test=torch.from_numpy(test),
+    return ByteImages(
+        train=torch.from_numpy(train).unsqueeze(1),
+        test=torch.from_numpy(test).unsqueeze(1),
         train_labels=tuple(train_labels.tolist()),
         test_labels=torch.from_numpy(test_labels.astype(np.int64)),
-        mean=mean,
-        std=max(std, 1.0),
+        mean=torch.tensor(mean).view(1, 1, 1),
+        std=torch.tensor(max(std, 1.0)).view(1, 1, 1),
+        at_once=_EVALUATED_AT_ONCE,
     )
 
 
 def batches(
-    data: Mnist, batch_size: int, random: Random, indices: Sequence[int]
+    data: ByteImages, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield endless batches: images of shape (batch_size, 1, 28, 28) with mean 0 and variance 1, and classes."""
     import torch
 
     labels = torch.tensor(data.train_labels)
-    for chosen in datasets.endless(batch_size, random, indices):
-        yield _normal(data, data.train[chosen]), labels[chosen]
-
-
-def accuracy(module: torch.nn.Module, data: Mnist) -> float:
-    """Return the share of test images with the right predicted class."""
-    return datasets.accuracy(
-        module, lambda part: _normal(data, data.test[part]), data.test_labels, at_once=_EVALUATED_AT_ONCE
-    )
-
-
-def _normal(data: Mnist, images: torch.Tensor) -> torch.Tensor:
-    return ((images.float() - data.mean) / data.std).unsqueeze(1)
+    for chosen in endless(batch_size, random, indices):
+        yield data.normalised(data.train[chosen]), labels[chosen]
 
 
 def _file(folder: Path, part: str, kind: str) -> Path:

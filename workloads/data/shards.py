@@ -47,7 +47,6 @@ class Shards:
         raise ValueError(f"{EXPECTED}, got {text!r}")
 
     def __str__(self) -> str:
-        """Return the text that `parse` reads."""
         return "iid" if self.alpha is None else f"dirichlet:{self.alpha:g}"
 
     def divide(self, labels: Sequence[int], world_size: int, seed: int) -> list[list[int]]:

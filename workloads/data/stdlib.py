@@ -17,8 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data import datasets
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError, endless
 
 if TYPE_CHECKING:
     import torch
@@ -62,12 +61,12 @@ def sources() -> tuple[tuple[str, bytes], ...]:
     """
     root = Path(sysconfig.get_path("stdlib"))
     try:
-        found = tuple((path.relative_to(root).as_posix(), path.read_bytes()) for path in _modules(root))
+        modules = [(path.relative_to(root).as_posix(), path.read_bytes()) for path in _modules(root)]
     except OSError as error:
         raise WorkloadError(f"workload.name: gpt-stdlib: {error.filename}: cannot be read: {error.strerror}") from None
-    if {is_test(name) for name, _ in found} != {False, True}:
+    if {is_test(name) for name, _ in modules} != {False, True}:
         raise WorkloadError(f"workload.name: gpt-stdlib: {root}: expected the source of Python's standard library")
-    return tuple(sorted(found))
+    return tuple(sorted(modules))
 
 
 def _modules(root: Path) -> Iterator[Path]:
@@ -88,10 +87,10 @@ def is_test(name: str) -> bool:
 @lru_cache(maxsize=1)
 def digest() -> str:
     """Return a hash of the whole text, in hexadecimal. Raises: WorkloadError: as `sources`."""
-    found = hashlib.sha256()
+    total = hashlib.sha256()
     for name, content in sources():
-        found.update(f"{name}\0{len(content)}\0".encode() + content)
-    return found.hexdigest()
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -107,7 +106,8 @@ def text() -> Text:
         windows = _windows(content)
         parts[is_test(name)].append(windows)
         if not is_test(name):
-            packages += [number.setdefault(package_of(name), len(number))] * len(windows)
+            package = name.partition("/")[0]  # "json" of "json/decoder.py", "argparse.py" itself
+            packages += [number.setdefault(package, len(number))] * len(windows)
     tests = np.concatenate(parts[True])
     chosen = np.linspace(0, len(tests) - 1, min(TEST_WINDOWS, len(tests))).astype(int)
     return Text(torch.from_numpy(np.concatenate(parts[False])), torch.from_numpy(tests[chosen]).long(), tuple(packages))
@@ -117,7 +117,7 @@ def batches(
     data: Text, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield endless batches of bytes and the bytes that follow each, int64, shape (batch_size, CONTEXT)."""
-    for chosen in datasets.endless(batch_size, random, indices):
+    for chosen in endless(batch_size, random, indices):
         windows = data.train[chosen].long()
         yield windows[:, :-1], windows[:, 1:]
 
@@ -129,11 +129,6 @@ def accuracy(module: torch.nn.Module, data: Text) -> float:
         windows = data.test[start : start + _EVALUATED_AT_ONCE]
         right += int((module(windows[:, :-1]).argmax(dim=2) == windows[:, 1:]).sum())
     return right / data.test[:, 1:].numel()
-
-
-def package_of(name: str) -> str:
-    """Return the first part of a module's name: "json" for "json/decoder.py", "argparse.py" for itself."""
-    return name.partition("/")[0]
 
 
 def _windows(content: bytes) -> Any:

@@ -25,8 +25,8 @@ def register() -> None:
         def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
             """Torch's own, which refuses all groups but gloo's by the name of their backend, for this group as well."""
             own: Any = dist.group.WORLD if group is None else group
-            ours = getattr(own, "name", str)() == NAME
-            (own.monitored_barrier if ours else partial(of_gloo, group))(timeout, wait_all_ranks)
+            is_wan = getattr(own, "name", str)() == NAME
+            (own.monitored_barrier if is_wan else partial(of_gloo, group))(timeout, wait_all_ranks)
 
         dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
 

@@ -6,14 +6,15 @@ import atexit
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import wraps
 from multiprocessing.util import Finalize
 from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, PrefixStore, Store
+from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed import ProcessGroup, ProcessGroupGloo, ReduceOp
 
 from wanbench.workloads.comm.base import CommError
@@ -29,6 +30,52 @@ from wanbench.workloads.group.work import GroupWork
 _BROADCAST_WHOLE_BYTES = 1 << 20
 
 Tensors = Sequence[torch.Tensor]
+
+
+# ------------------------------------------------ what gloo carries: several tensors, sparse ones, those of a GPU
+
+
+def or_gloo(name: str, *, several: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let gloo's method of the same name carry a call whose tensors are sparse or not in this machine's memory.
+
+    Args:
+        name: as which the call is counted.
+        several: whether gloo also carries a call whose first list has several items.
+    """
+
+    def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(self: WanGroup, *arguments: Any, **options: Any) -> Any:
+            if carried(arguments) and not (several and len(arguments[0]) > 1):
+                return method(self, *arguments, **options)
+            if not by_gloo:
+                atexit.register(_report)
+            by_gloo[name] += 1
+            given = [argument for argument in arguments if argument is not None]
+            return getattr(self.gloo(), method.__name__)(*given, **options)
+
+        return call
+
+    return decorated
+
+
+def carried(arguments: Any) -> bool:
+    """Whether all tensors in arguments and in their lists are in this machine's memory, and not sparse."""
+    if isinstance(arguments, torch.Tensor):
+        return arguments.device.type == "cpu" and arguments.layout == torch.strided
+    return not isinstance(arguments, Sequence) or all(map(carried, arguments))
+
+
+by_gloo: Counter[str] = Counter()
+"""The calls that gloo has carried in this process, which are printed at its exit."""
+
+
+def _report() -> None:
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(by_gloo.items()))
+    print(f"wan: carried by gloo, because tensors were sparse, on a GPU or several: {counts}", file=sys.stderr)
+
+
+# ------------------------------------------------ the group
 
 
 def create(options: Any) -> WanGroup:
@@ -56,7 +103,8 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
-        self._store, self._timeout, self._name, self._about = store, timeout, "", ""
+        self._store, self._timeout, self._name = store, timeout, ""
+        self._gloo: ProcessGroupGloo | None = None
         self._coalesced: list[GroupWork] | None = None
         self._collectives: weakref.WeakSet[GroupWork] = weakref.WeakSet()
         self._issued = 0
@@ -68,14 +116,20 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _set_sequence_number_for_group(self) -> None:
         """Connect to all ranks. Torch calls this last."""
         world = list(self.options.global_ranks_in_group) or list(range(self.size()))
-        store = agreed(self._store, self.rank(), world, self._timeout.total_seconds())
-        self._elsewhere = Elsewhere(store, self.rank(), self.size(), self._timeout)
-        self._comm: DirectComm = join(store, self.rank(), world, settings(), self._timeout.total_seconds())
+        self._agreed = agreed(self._store, self.rank(), world, self._timeout.total_seconds())
+        self._comm: DirectComm = join(self._agreed, self.rank(), world, settings(), self._timeout.total_seconds())
         # A process that multiprocessing has started does not run what atexit knows, but this.
         Finalize(None, _leave, args=(weakref.ref(self),), exitpriority=0)
 
     def _get_sequence_number_for_group(self) -> int:
         return self._issued
+
+    def gloo(self) -> ProcessGroupGloo:
+        """The group of gloo, which is formed when it is first needed."""
+        if self._gloo is None:
+            store = PrefixStore("gloo", self._agreed)
+            self._gloo = ProcessGroupGloo(store, self.rank(), self.size(), self._timeout)
+        return self._gloo
 
     def shutdown(self) -> None:
         """Leave the group: the others finish what they have begun."""
@@ -108,20 +162,13 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def _set_group_name(self, name: str) -> None:
         self._name = name
 
-    def _set_group_desc(self, about: str) -> None:
-        self._about = about
-
-    setGroupName, setGroupDesc = _set_group_name, _set_group_desc
+    setGroupName = _set_group_name
 
     def getGroupName(self) -> str:
         """The name that torch gave it."""
         return self._name
 
-    def getGroupDesc(self) -> str:
-        """The description that its maker gave it."""
-        return self._about
-
-    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+    group_name = property(getGroupName)
 
     def get_group_store(self) -> Store:
         """The store of this group."""
@@ -129,18 +176,15 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- reductions
 
+    @or_gloo("allreduce", several=True)  # which reduces each of several tensors with the others
     def allreduce(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
         """Reduce a tensor over all ranks, in place."""
-        check_any("allreduce", tensors)
-        if not carried(tensors) or len(tensors) > 1:  # of several, gloo reduces each with the others
-            return self._elsewhere.group("allreduce").allreduce(list(tensors), opts or AllreduceOptions())
         return self.allreduce_coalesced(tensors, opts)
 
+    @or_gloo("allreduce")
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
         """Reduce tensors over all ranks, each by itself, in place."""
         check_any("allreduce", tensors)
-        if not carried(tensors):
-            return self._elsewhere.group("allreduce").allreduce_coalesced(list(tensors), opts)
         if len({tensor.dtype for tensor in tensors}) > 1:
             raise CommError("wan: allreduce: tensors must all have the same type")
         staging, reduction = Staging(), reduction_of(opts, tensors)
@@ -148,24 +192,20 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         parts = [self._comm.all_reduce(staging.filled(tensor), reduction) for tensor in once.values()]
         return self._work(parts, tensors, staging)
 
+    @or_gloo("reduce")
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce a tensor over all ranks, in place, on the root."""
-        check_root("reduce", opts.rootRank, self.size())
-        check_root_tensor("reduce", opts.rootTensor, tensors)
+        check_root("reduce", opts.rootRank, self.size(), opts.rootTensor, len(tensors))
         tensor = only("reduce", tensors, "tensor list")
-        if not carried(tensors):
-            return self._elsewhere.group("reduce").reduce(list(tensors), opts)
         staging, reduction = Staging(), reduction_of(opts, tensors)
         pieces = [tensor.new_empty(0) for _ in range(self.size())]
         pieces[opts.rootRank] = staging.filled(tensor) if self.rank() == opts.rootRank else staging.given(tensor)
         part = self._comm.reduce_scatter(pieces, reduction, f"reduce to rank {self._comm.names[opts.rootRank]}")
         return self._work([part], tensors, staging)
 
+    @or_gloo("reduce_scatter")
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None, *_: Any) -> Any:
         """Reduce the tensors of each rank over all ranks; each gets its own."""
-        flat = [*outputs, *(tensor for pieces in inputs for tensor in pieces)]
-        if not carried(flat):
-            return self._elsewhere.group("reduce_scatter").reduce_scatter(list(outputs), list(map(list, inputs)), opts)
         staging, reduction = Staging(), reduction_of(opts, outputs)
         parts = []
         for output, given in zip(outputs, inputs, strict=True):
@@ -189,12 +229,10 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- transfers
 
+    @or_gloo("broadcast", several=True)  # which copies one of the root's tensors to all
     def broadcast(self, tensors: Tensors, opts: Any, *_: Any) -> Any:
         """Copy a tensor of the root to all ranks."""
-        check_root("broadcast", opts.rootRank, self.size())
-        check_root_tensor("broadcast", opts.rootTensor, tensors)
-        if not carried(tensors) or len(tensors) > 1:  # of several, gloo copies one of the root to all
-            return self._elsewhere.group("broadcast").broadcast(list(tensors), opts)
+        check_root("broadcast", opts.rootRank, self.size(), opts.rootTensor, len(tensors))
         staging = Staging()
         return self._work([self._broadcast(staging.filled(tensors[0]), opts.rootRank)], tensors, staging)
 
@@ -217,14 +255,12 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             after=first,
         )
 
+    @or_gloo("allgather", several=True)
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None, *_: Any) -> Any:
         """Copy a tensor of each rank to all ranks."""
         check_any("allgather", inputs, "input tensor list")
         if len(inputs) != len(outputs):
             raise CommError("wan: allgather: requires input/output tensor lists to have the same length")
-        if len(inputs) > 1 or not carried([*inputs, *outputs[0]]):
-            into = list(map(list, outputs))
-            return self._elsewhere.group("allgather").allgather(into, list(inputs), opts or AllgatherOptions())
         return self._all_gather(Staging(), outputs, inputs, outputs[0])
 
     def _all_gather(self, staging: Staging, pieces: Sequence[Tensors], inputs: Tensors, outputs: Tensors) -> GroupWork:
@@ -235,11 +271,10 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             parts.append(self._transfer("allgather", staging, sends, into))
         return self._work(parts, outputs, staging)
 
+    @or_gloo("allgather")
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """As `allgather`, for several tensors; `outputs` has a list for each rank."""
         flat = [tensor for parts in outputs for tensor in parts]
-        if not carried([*inputs, *flat]):
-            return self._elsewhere.group("allgather").allgather_coalesced(list(map(list, outputs)), list(inputs), opts)
         return self._all_gather(Staging(), list(zip(*outputs, strict=True)), inputs, flat)
 
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None, *_: Any) -> Any:
@@ -251,20 +286,18 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         """As `all_gather_single`, for several tensors."""
         if not carried([*outputs, *inputs]):
-            into = [list(output.chunk(self.size())) for output in outputs]
-            return self._elsewhere.group("allgather").allgather(into, list(inputs), opts)
+            return self.allgather([output.chunk(self.size()) for output in outputs], inputs, opts)
         staging = Staging()
         pieces = [staging.filled(output).tensor_split(self.size()) for output in outputs]
         return self._all_gather(staging, pieces, inputs, outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @or_gloo("gather")
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Copy a tensor of each rank to the root."""
         check_root("gather", opts.rootRank, self.size())
         given, flat = only("gather", inputs, "input tensor list"), [tensor for parts in outputs for tensor in parts]
-        if not carried([given, *flat]):
-            return self._elsewhere.group("gather").gather(list(map(list, outputs)), list(inputs), opts)
         staging, root = Staging(), opts.rootRank
         into = {}
         if self.rank() == root:
@@ -274,12 +307,11 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         part = self._transfer(f"gather to rank {self._comm.names[root]}", staging, {root: staging.given(given)}, into)
         return self._work([part], flat, staging)
 
+    @or_gloo("scatter")
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
         """Copy a tensor of the root to each rank."""
         check_root("scatter", opts.rootRank, self.size())
         output = only("scatter", outputs, "output tensor list")
-        if not carried([output, *(tensor for parts in inputs for tensor in parts)]):
-            return self._elsewhere.group("scatter").scatter(list(outputs), list(map(list, inputs)), opts)
         staging, root = Staging(), opts.rootRank
         given = {}
         if self.rank() == root:
@@ -290,10 +322,9 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         part = self._transfer(f"scatter from rank {self._comm.names[root]}", staging, sends, {root: output})
         return self._work([part], outputs, staging)
 
+    @or_gloo("alltoall")
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None, *_: Any) -> Any:
         """Copy a tensor of each rank to each rank."""
-        if not carried([*outputs, *inputs]):
-            return self._elsewhere.group("alltoall").alltoall(list(outputs), list(inputs), opts)
         staging = Staging()
         sends = {
             rank: staging.given(tensor) for rank, tensor in by_rank("alltoall", "input", inputs, self.size()).items()
@@ -331,30 +362,25 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- messages
 
+    @or_gloo("send")
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
         """Send a tensor to a rank."""
         (tensor,) = tensors
-        if not carried(tensors):
-            return self._elsewhere.group("send").send(list(tensors), dst, tag)
         part = self._comm.send(Staging().given(tensor), dst, checked(tag))
         return self._message([part], tensors, Staging())
 
-    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
-        """Receive a tensor from a rank."""
-        return self._recv(tensors, src, tag)
-
-    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
-        """Receive a tensor from any rank."""
-        return self._recv(tensors, None, tag)
-
-    def _recv(self, tensors: Tensors, src: int | None, tag: int) -> Any:
+    @or_gloo("recv")
+    def recv(self, tensors: Tensors, src: int | None, tag: int = 0) -> Any:
+        """Receive a tensor from a rank; None: from any."""
         (tensor,) = tensors
-        if not carried(tensors):
-            gloo = self._elsewhere.group("recv")
-            return gloo.recv_anysource(list(tensors), tag) if src is None else gloo.recv(list(tensors), src, tag)
         staging = Staging()
         part = self._comm.recv(staging.filled(tensor), src, checked(tag))
         return self._message([part], tensors, staging)
+
+    @or_gloo("recv")
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
+        """Receive a tensor from any rank."""
+        return self.recv(tensors, None, tag)
 
     # ---------------------------------------------------------------- several operations as one
 
@@ -453,16 +479,12 @@ def checked(tag: int) -> int:
     return tag
 
 
-def check_root(name: str, root: int, size: int) -> None:
-    """Raises: CommError: there is no such rank."""
+def check_root(name: str, root: int, size: int, tensor: int = 0, tensors: int = 1) -> None:
+    """Raises: CommError: there is no such rank, or it has no such tensor."""
     if not 0 <= root < size:
         raise CommError(f"wan: {name}: invalid root rank {root}; expected 0 to {size - 1}")
-
-
-def check_root_tensor(name: str, index: int, tensors: Sequence[torch.Tensor]) -> None:
-    """Raises: CommError: there is no such tensor."""
-    if not 0 <= index < len(tensors):
-        raise CommError(f"wan: {name}: invalid root tensor {index} of {len(tensors)}")
+    if not 0 <= tensor < tensors:
+        raise CommError(f"wan: {name}: invalid root tensor {tensor} of {tensors}")
 
 
 def check_any(name: str, tensors: Sequence[torch.Tensor], what: str = "tensor list") -> None:
@@ -521,35 +543,3 @@ class Staging:
         """Fill the tensors that are not contiguous."""
         for tensor, flat in self._back:
             tensor.copy_(flat.view(tensor.shape))
-
-
-def carried(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether all tensors are in this machine's memory, and not sparse."""
-    return all(tensor.device.type == "cpu" and tensor.layout == torch.strided for tensor in tensors)
-
-
-class Elsewhere:
-    """The gloo group that carries operations on several tensors, or tensors that are sparse or not in this memory.
-
-    It is formed when it is first needed.
-    """
-
-    counts: ClassVar[Counter[str]] = Counter()
-
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
-        self._arguments = PrefixStore("gloo", store), rank, size, timeout
-        self._group: ProcessGroupGloo | None = None
-
-    def group(self, operation: str) -> Any:
-        """The group, for one operation, which is counted."""
-        if not self.counts:
-            atexit.register(_report)
-        self.counts[operation] += 1
-        if self._group is None:
-            self._group = ProcessGroupGloo(*self._arguments)
-        return self._group
-
-
-def _report() -> None:
-    counts = ", ".join(f"{number} {name}" for name, number in sorted(Elsewhere.counts.items()))
-    print(f"wan: carried by gloo, because tensors were sparse, on a GPU or several: {counts}", file=sys.stderr)

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 
 from torch._C._distributed_c10d import PrefixStore, Store
@@ -76,49 +77,49 @@ def join(store: Store, rank: int, world: Sequence[int], settings: Settings, time
         return DirectComm(mesh.Mesh(0, 1, {}, 1, names=world), timeout_s=timeout_s)
     if rank == 0:
         store.set(_TOKEN, secrets.token_hex(mesh.TOKEN_BYTES // 2))
-    connect, one_shot_bytes = _Meeting(store, rank, world, settings, timeout_s).connect, settings.one_shot_bytes
+    connect, one_shot_bytes = partial(_connect, store, rank, world, settings, timeout_s), settings.one_shot_bytes
     if settings.collective == "direct":
         return DirectComm(connect("all", range(len(world))), timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
     sites = [settings.sites[member] for member in world]
     return hierarchical.form(connect, sites, rank, timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
 
 
-class _Meeting:
-    """Where ranks publish the addresses at which they listen."""
+def _connect(
+    store: Store,
+    rank: int,
+    world: Sequence[int],
+    settings: Settings,
+    timeout_s: float,
+    role: str,
+    members: Sequence[int],
+) -> mesh.Mesh:
+    """Connect to the other members, of which this rank is one, and which agree on the role.
 
-    def __init__(self, store: Store, rank: int, world: Sequence[int], settings: Settings, timeout_s: float) -> None:
-        self._store, self._rank, self._world, self._settings = store, rank, world, settings
-        self._timeout_s = timeout_s
-
-    def connect(self, role: str, members: Sequence[int]) -> mesh.Mesh:
-        """Connect to the other members, of which this rank is one, and which agree on the role."""
-        listener = mesh.listen(self._settings.address)
-        host, port = listener.getsockname()[:2]
-        try:
-            self._store.set(f"{role}/{self._rank}", f"{host}:{port}")
-            token, *texts = self._wait_for([_TOKEN, *(f"{role}/{member}" for member in members)])
-        except Exception:
-            listener.close()
-            raise
-        addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
-        names = [self._world[member] for member in members]
-        paces = self._settings.paces
-        return mesh.connect(
-            listener,
-            members.index(self._rank),
-            addresses,
-            connections=self._settings.streams,
-            timeout_s=self._timeout_s,
-            paces={index: mesh.Pace(*paces[name]) for index, name in enumerate(names)} if paces else None,
-            names=names,
-            token=token.encode(),
-        )
-
-    def _wait_for(self, keys: Sequence[str]) -> list[str]:
-        try:
-            self._store.wait(list(keys), timedelta(seconds=self._timeout_s))
-        except RuntimeError as error:
-            absent = [key for key in keys if not self._store.check([key])]
-            ranks = sorted({self._world[int(key.rpartition("/")[2])] for key in absent if key != _TOKEN} or {0})
-            raise CommError(f"wan: ranks {ranks} did not join the group within {self._timeout_s:g} s") from error
-        return [self._store.get(key).decode() for key in keys]
+    Args:
+        store, rank, world, settings, timeout_s: as for `join`. Ranks publish there at which address they listen.
+    """
+    listener = mesh.listen(settings.address)
+    host, port = listener.getsockname()[:2]
+    store.set(f"{role}/{rank}", f"{host}:{port}")
+    keys = [_TOKEN, *(f"{role}/{member}" for member in members)]
+    try:
+        store.wait(keys, timedelta(seconds=timeout_s))
+    except RuntimeError as error:
+        listener.close()
+        absent = [key for key in keys if not store.check([key])]
+        ranks = sorted({world[int(key.rpartition("/")[2])] for key in absent if key != _TOKEN} or {0})
+        raise CommError(f"wan: ranks {ranks} did not join the group within {timeout_s:g} s") from error
+    token, *texts = [store.get(key).decode() for key in keys]
+    addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
+    names = [world[member] for member in members]
+    paces = settings.paces
+    return mesh.connect(
+        listener,
+        members.index(rank),
+        addresses,
+        connections=settings.streams,
+        timeout_s=timeout_s,
+        paces={index: mesh.Pace(*paces[name]) for index, name in enumerate(names)} if paces else None,
+        names=names,
+        token=token.encode(),
+    )

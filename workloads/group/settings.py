@@ -12,7 +12,6 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
 
 from wanbench.workloads.comm.base import CommError
 
@@ -21,8 +20,6 @@ SITES, REPLACES_GLOO = "WAN_SITES", "WAN_REPLACES_GLOO"
 _SIOCGIFADDR = 0x8915
 _ONE_SHOT_BYTES = 16 << 10
 _EXAMPLE = '["paris", "paris", "tokyo"]'
-
-Collective = Literal["direct", "hierarchical"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Settings:
     """
 
     address: str
-    collective: Collective = "direct"
+    collective: str = "direct"
     streams: int = 1
     paces: tuple[tuple[float | None, float | None], ...] = ()
     one_shot_bytes: int = _ONE_SHOT_BYTES
@@ -56,7 +53,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
         raise CommError(f"{COLLECTIVE}=hierarchical: needs {SITES}, the site of each rank, such as {_EXAMPLE}")
     return Settings(
         _own_address(environment),
-        cast(Collective, collective),
+        collective,
         _number(environment, STREAMS, 1, least=1),
         _paces(environment),
         _number(environment, ONE_SHOT, _ONE_SHOT_BYTES, least=0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from wanbench.workloads.comm.meter import JOURNAL_LIMIT, Message
@@ -12,7 +12,7 @@ from wanbench.workloads.wire import MANY, Bounds, Count, Number, Whole
 
 @dataclass(frozen=True)
 class Job:
-    """One repetition, as one worker runs it. All fields are plain JSON.
+    """One repetition, as one worker runs it. All fields are plain JSON, so `Job(**data)` reverses `asdict`.
 
     Attributes:
         rank, world_size: this worker's rank and the number of workers.
@@ -73,10 +73,6 @@ class Job:
     def runs_users_code(self) -> bool:
         """Whether its model or its algorithm is a user's."""
         return "model" in self.workload or ":" in self.kind
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a plain dict; `Job(**data)` reverses it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

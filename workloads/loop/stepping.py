@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,7 @@ INJECT = Path(__file__).parent / "inject"
 _RECORD = struct.Struct("=qqqq")  # end of a step, processor time until then, process, operations until then
 _HOOK = ".hook"
 _open: dict[str, int] = {}
-
-
-def _nothing() -> None:
-    return None
-
-
-_counted: Callable[[], Any] = _nothing  # the optimizer whose steps count, or None
+_counted: weakref.ref[Any] | None = None  # the optimizer whose steps count
 
 
 def step() -> None:
@@ -53,7 +47,7 @@ def stepped_by_optimizer(optimizer: Any) -> None:
     `param_groups` to `<file>.model`.
     """
     global _counted
-    if (_counted() or optimizer) is not optimizer:
+    if _counted is not None and (_counted() or optimizer) is not optimizer:
         return
     _counted = weakref.ref(optimizer)
     path = os.environ.get(STEPS_FILE)

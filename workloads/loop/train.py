@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -59,7 +59,7 @@ def run(
     algorithm = algorithms.create(job.kind, job.params)
     own = job.workload, job.rank, job.world_size, job.seed, clock, job.bucket_bytes, job.train
     task = make_task(*own, phantom=phantom, slow=job.slow)
-    optimizer = make_optimizer(job)
+    optimizer = make(configured(job.train, job.steps))
     if not job.returned:
         warm_up(metered, job, task.w, clock, hooks.windows)
     metered.payload_bytes = metered.messages_sent = metered.stall_ns = 0
@@ -70,40 +70,6 @@ def run(
     finally:
         if membership is not None:
             membership.close()
-
-
-class Copies:
-    """Copies of a worker's model during training, to be evaluated after it.
-
-    They take the memory of the model, with its buffers, for each evaluation. Only rank 0 takes them, unless it can be
-    lost: then all do, and the lowest rank at the end evaluates its own.
-    """
-
-    def __init__(self, job: Job, task: Task, algorithm: Algorithm) -> None:
-        self._job, self._task, self._algorithm = job, task, algorithm
-        self._wanted = job.rank == 0 or job.deadline_s is not None
-        self._taken: list[tuple[int, int, Evaluation]] = []
-
-    def take(self, step: int, now_ns: int) -> None:
-        """Copy the model after `step` steps, if it is to be evaluated then."""
-        job = self._job
-        if job.eval_every and step % job.eval_every == 0 and step < job.steps:
-            self._take(step, now_ns)
-
-    def take_last(self, now_ns: int) -> None:
-        """Copy the model at the end of training."""
-        self._take(self._job.steps, now_ns)
-
-    def _take(self, step: int, now_ns: int) -> None:
-        evaluation = self._task.evaluation(self._algorithm.evaluated) if self._wanted else None
-        if evaluation is not None:
-            self._taken.append((step, now_ns, evaluation))
-
-    def evaluate(self, evaluating: Callable[[], None]) -> Iterator[Evaluated]:
-        """Yield the accuracy of each copy in order; `evaluating` is called before each."""
-        for step, now_ns, evaluation in self._taken:
-            evaluating()
-            yield Evaluated(step, now_ns, evaluation())
 
 
 def warm_up(comm: MeteredComm, job: Job, like: Vector, clock: Clock, windows: Windows | None = None) -> None:
@@ -150,8 +116,9 @@ def train(
 ) -> Outcome:
     """Run `job.steps` steps.
 
-    A worker copies its model at each evaluation, and evaluates the copies after training (`Copies`). So an evaluation
-    costs training a copy of the model, and waits for nothing.
+    A worker copies its model at each evaluation, and evaluates the copies after training. So an evaluation costs
+    training a copy of the model with its buffers, and waits for nothing. Only rank 0 takes copies, unless it can be
+    lost: then all do, and the lowest rank at the end evaluates its own.
 
     Args:
         elastic: lets training go on without workers that are lost. Without it, this raises CommError then.
@@ -208,8 +175,8 @@ class _Training:
         self._first = self._before = self._begin = self._end = self._last = _totals(task, comm, clock)
         self._losses: list[float] = []
         self._opened = [0, 0]
-        self._copies = Copies(job, task, algorithm)
-        self._copies.take(0, self._first.now_ns)
+        self._copies: list[tuple[int, int, Evaluation]] = []
+        self._copy_if_due(0, self._first.now_ns)
         self._spread: float | None = None
         self.made = 0
 
@@ -236,11 +203,22 @@ class _Training:
         if step + 1 == job.window_begin + job.window_steps:
             self._end = after
             self._opened[1] = self._windows()
-        self._copies.take(step + 1, after.now_ns)
+        self._copy_if_due(step + 1, after.now_ns)
         if loss is not None:
             self._losses.append(loss)
         self._hooks.emit(_row(job, step, self._before, after, loss))
         self._before = after
+
+    def _copy_if_due(self, step: int, now_ns: int) -> None:
+        if self._job.eval_every and step % self._job.eval_every == 0 and step < self._job.steps:
+            self._copy(step, now_ns)
+
+    def _copy(self, step: int, now_ns: int) -> None:
+        """Copy the model after `step` steps, if this worker evaluates it and it has an accuracy."""
+        evaluates = self._job.rank == 0 or self._job.deadline_s is not None
+        evaluation = self._task.evaluation(self._algorithm.evaluated) if evaluates else None
+        if evaluation is not None:
+            self._copies.append((step, now_ns, evaluation))
 
     def _windows(self) -> int:
         return 0 if self._hooks.windows is None else self._hooks.windows()
@@ -255,7 +233,11 @@ class _Training:
 
     def outcome(self, epochs: Sequence[Regrouped]) -> Outcome:
         """Evaluate the copies, and return what was measured."""
-        self._copies.take_last(self._last.now_ns)
+        self._copy(self._job.steps, self._last.now_ns)
+        evaluations = []
+        for step, now_ns, evaluation in self._copies if self._comm.rank == 0 else ():
+            self._hooks.evaluating()
+            evaluations.append(Evaluated(step, now_ns, evaluation()))
         journal, self._comm.journal = self._comm.journal or [], None
         tail = self._losses[-max(1, len(self._losses) // 10) :]
         begin, end, first, last = self._begin, self._end, self._first, self._last
@@ -266,7 +248,7 @@ class _Training:
             total=last.sums - first.sums,
             final_loss=sum(tail) / len(tail) if tail else None,
             replica_spread=self._spread,
-            evaluations=[*self._copies.evaluate(self._hooks.evaluating)] if self._comm.rank == 0 else [],
+            evaluations=evaluations,
             messages=journal,
             slowed_ns=[] if self._task.slow is None else self._task.slow.turned_ns,
             tcp_windows=(self._opened[0], self._opened[1]),
@@ -281,11 +263,6 @@ def _spread(w: Vector, comm: MeteredComm) -> float | None:
     comm.all_reduce(mean).wait()
     largest = float(mean.abs().max())
     return float((w - mean).abs().max()) / largest if largest else 0.0
-
-
-def make_optimizer(job: Job) -> Optimizer:
-    """Return the optimiser that `job.train` describes."""
-    return make(configured(job.train, job.steps))
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ BUILTINS: Mapping[str, Builtin] = {
     "digits-cnn": Builtin(
         "a small CNN that really trains on scikit-learn's 8x8 digits; 20 ms per step (assumed)",
         digits_cnn.tensors,
-        digits_cnn.STEP_TIME_S,
-        digits_cnn.DATASET,
+        0.02,  # ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core
+        "digits",
         digits_cnn.make,
         folds=True,
     ),
@@ -72,8 +72,8 @@ BUILTINS: Mapping[str, Builtin] = {
         "a small CNN (28 874 parameters) that really trains on MNIST, in the folder workload.data (default: "
         "data/mnist); 20 ms per step (assumed)",
         mnist_cnn.tensors,
-        mnist_cnn.STEP_TIME_S,
-        mnist_cnn.DATASET,
+        0.02,  # more than ten times what a batch of 32 takes on one core
+        "MNIST",
         mnist_cnn.make,
         mnist.check,
         mnist.FOLDER,
@@ -82,8 +82,8 @@ BUILTINS: Mapping[str, Builtin] = {
         "a small transformer (136 960 parameters) that really trains on the source of Python's standard library, byte "
         "by byte; 80 ms per step (assumed)",
         gpt_stdlib.tensors,
-        gpt_stdlib.STEP_TIME_S,
-        gpt_stdlib.DATASET,
+        0.08,  # ten times what a batch of 8 takes on one core (8 ms)
+        "Python's standard library",
         gpt_stdlib.make,
         digest=stdlib.digest,
     ),
@@ -91,8 +91,8 @@ BUILTINS: Mapping[str, Builtin] = {
         "ResNet-110 (1 727 962 parameters, He et al. 2016) that really trains on CIFAR-10, in the folder "
         "workload.data (default: data/cifar-10-batches-py); 100 ms per step (assumed)",
         resnet110.tensors,
-        resnet110.STEP_TIME_S,
-        resnet110.DATASET,
+        0.1,  # the order of magnitude of a batch on a GPU of 2016; for your own hardware, set step_time
+        "CIFAR-10",
         resnet110.make,
         cifar10.check,
         cifar10.FOLDER,
@@ -102,7 +102,7 @@ BUILTINS: Mapping[str, Builtin] = {
         "workload.data (default: data/imagenet); 300 ms per step (published for a V100: Zhu, Lu, Lin, Han 2019)",
         resnet50.tensors,
         0.3,
-        resnet50.DATASET,
+        "ImageNet",
         resnet50.make,
         imagenet.check,
         imagenet.FOLDER,

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
     from wanbench.workloads.models.learner import Learner
 
-DATASET = "digits"
-STEP_TIME_S = 0.02
-"""Assumed: ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core."""
-
 _SIDE = 8
 _CHANNELS = (1, 16, 32)
 _HIDDEN = 64
@@ -56,9 +52,9 @@ def make(portion: Portion) -> Learner:
     from wanbench.workloads.models.learner import Learner
 
     data = digits() if portion.folds is None else digits(portion.folds, portion.seed % portion.folds)
-    mine = portion.indices(tuple(data.train_y.tolist()))
+    indices = portion.indices(tuple(data.train_y.tolist()))
     module = _module(torch.Generator().manual_seed(torch_seed(portion.seed, "digits-cnn", "init")))
-    samples = batches(data.train_x, data.train_y, portion.batch_size, portion.random(), mine)
+    samples = batches(data.train_x, data.train_y, portion.batch_size, portion.random(), indices)
 
     def accuracy() -> float:
         return float((module(data.test_x).argmax(dim=1) == data.test_y).float().mean())

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
     from wanbench.workloads.models.learner import Learner
 
-DATASET = "Python's standard library"
-STEP_TIME_S = 0.08
-"""Assumed: ten times what a batch of 8 takes on one core (8 ms), so many workers can share a core."""
-
 _BLOCKS = 2
 _WIDTH = 64
 _HEADS = 4
@@ -37,7 +33,7 @@ def tensors() -> tuple[ParameterTensor, ...]:
     blocks = [tensor for block in range(_BLOCKS) for tensor in _block(f"blocks.{block}")]
     return (
         ParameterTensor("tokens.weight", (SYMBOLS, _WIDTH), float(CONTEXT * _WIDTH)),
-        ParameterTensor("places.weight", (CONTEXT, _WIDTH), float(CONTEXT * _WIDTH)),
+        ParameterTensor("positions.weight", (CONTEXT, _WIDTH), float(CONTEXT * _WIDTH)),
         *blocks,
         *_norm("norm"),
         ParameterTensor("head.weight", (SYMBOLS, _WIDTH), float(2 * CONTEXT * SYMBOLS * _WIDTH)),
@@ -93,13 +89,13 @@ def module_of(generator: torch.Generator) -> nn.Module:
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(SYMBOLS, _WIDTH)
-            self.places = nn.Embedding(CONTEXT, _WIDTH)
+            self.positions = nn.Embedding(CONTEXT, _WIDTH)
             self.blocks = nn.ModuleList(_transformer_block() for _ in range(_BLOCKS))
             self.norm = nn.LayerNorm(_WIDTH)
             self.head = nn.Linear(_WIDTH, SYMBOLS, bias=False)
 
         def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-            x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
+            x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
             for block in self.blocks:
                 x = block(x)
             return self.head(self.norm(x))  # type: ignore[no-any-return]

@@ -98,20 +98,15 @@ def _checked(path: str, made: object) -> Learner:
             "(module, batches, loss, evaluate)"
         )
     learner = Learner(*made)
-    if not isinstance(learner.module, torch.nn.Module):
-        raise LearnerError(f"{where}: expected a torch.nn.Module first, got {_described(learner.module)}")
-    if not isinstance(learner.batches, Iterable):
-        raise LearnerError(f"{where}: expected batches second, got {_described(learner.batches)}")
-    if not callable(learner.loss):
-        raise LearnerError(f"{where}: expected a loss function third, got {_described(learner.loss)}")
-    if not (learner.evaluate is None or callable(learner.evaluate)):
-        raise LearnerError(f"{where}: expected a function fourth, got {_described(learner.evaluate)}")
-    _check_parameters(where, learner.module)
-    return learner
-
-
-def _check_parameters(where: str, module: torch.nn.Module) -> None:
-    parameters = trainable(module)
+    for member, is_right, expected in (
+        (learner.module, isinstance(learner.module, torch.nn.Module), "a torch.nn.Module first"),
+        (learner.batches, isinstance(learner.batches, Iterable), "batches second"),
+        (learner.loss, callable(learner.loss), "a loss function third"),
+        (learner.evaluate, learner.evaluate is None or callable(learner.evaluate), "a function fourth"),
+    ):
+        if not is_right:
+            raise LearnerError(f"{where}: expected {expected}, got {_described(member)}")
+    parameters = trainable(learner.module)
     if not parameters:
         raise LearnerError(f"{where}: the module has no trainable parameters")
     for name, parameter in parameters.items():
@@ -119,6 +114,7 @@ def _check_parameters(where: str, module: torch.nn.Module) -> None:
             raise LearnerError(
                 f"{where}: parameter {name!r} is {parameter.dtype} on {parameter.device}; expected torch.float32 on cpu"
             )
+    return learner
 
 
 def _described(value: object) -> str:

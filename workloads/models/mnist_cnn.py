@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
     from wanbench.workloads.models.learner import Learner
 
-DATASET = "MNIST"
-STEP_TIME_S = 0.02
-"""Assumed: more than ten times what a batch of 32 takes on one core, so many workers can share a core."""
-
 _CHANNELS = (8, 16)
 _KERNEL = 5
 _SIDES = (14, 7)
@@ -55,7 +51,7 @@ def make(portion: Portion) -> Learner:
     data = mnist.read(portion.folder)
     module = module_of(torch.Generator().manual_seed(torch_seed(portion.seed, "mnist-cnn", "init")))
     samples = mnist.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
-    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: mnist.accuracy(module, data))
+    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: data.accuracy(module))
 
 
 def module_of(generator: torch.Generator) -> torch.nn.Module:

@@ -11,17 +11,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models.resnet50 import conv
+from wanbench.workloads.models.resnet50 import classifier, conv
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
     from wanbench.workloads.models.residual import ResNet
-
-DATASET = "CIFAR-10"
-STEP_TIME_S = 0.1
-"""Assumed: the order of magnitude of a batch on a GPU of 2016. For your own hardware, set step_time."""
 
 WIDTHS = (16, 32, 64)
 BLOCKS = 18
@@ -32,7 +28,8 @@ IMAGE = 32
 @lru_cache(maxsize=1)
 def tensors() -> tuple[ParameterTensor, ...]:
     """All 329 parameter tensors (1 727 962 elements), in registration order."""
-    return (*conv("conv1", "bn1", WIDTHS[0], 3, 3, IMAGE, products=1), *_stages(), *_classifier())
+    stem = conv("conv1", "bn1", WIDTHS[0], 3, 3, IMAGE, products=1)
+    return (*stem, *_stages(), *classifier(WIDTHS[-1], CLASSES))
 
 
 def _stages() -> Iterator[ParameterTensor]:
@@ -44,11 +41,6 @@ def _stages() -> Iterator[ParameterTensor]:
             yield from conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 3, side)
             yield from conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
             inputs = width
-
-
-def _classifier() -> Iterator[ParameterTensor]:
-    yield ParameterTensor("fc.weight", (CLASSES, WIDTHS[-1]), float(2 * CLASSES * WIDTHS[-1]))
-    yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
 
 
 def network() -> ResNet:
@@ -70,6 +62,5 @@ def make(portion: Portion) -> Learner:
     data = cifar10.read(portion.folder)
     module = network()
     initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet110-cifar10", "init")))
-    mine = portion.indices(data.train_labels)
-    samples = cifar10.batches(data, portion.batch_size, portion.random(), mine)
-    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: cifar10.accuracy(module, data))
+    samples = cifar10.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
+    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: data.accuracy(module))

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
     from wanbench.workloads.models.residual import ResNet
 
-DATASET = "ImageNet"
-
 BLOCKS = (3, 4, 6, 3)
 EXPANSION = 4
 CLASSES = 1000
@@ -41,7 +39,8 @@ BATCH_NORM_OPERATIONS = 5
 @lru_cache(maxsize=1)
 def tensors() -> tuple[ParameterTensor, ...]:
     """All 161 parameter tensors (25 557 032 elements), in registration order."""
-    return (*_stem(), *_stages(), *_classifier())
+    stem = conv("conv1", "bn1", 64, 3, 7, IMAGE // 2, products=1)
+    return (*stem, *_stages(), *classifier(512 * EXPANSION, CLASSES))
 
 
 def conv(
@@ -53,10 +52,6 @@ def conv(
     half = BATCH_NORM_OPERATIONS * outputs * side**2 / 2
     yield ParameterTensor(f"{norm}.weight", (outputs,), half)
     yield ParameterTensor(f"{norm}.bias", (outputs,), half)
-
-
-def _stem() -> Iterator[ParameterTensor]:
-    yield from conv("conv1", "bn1", 64, 3, 7, IMAGE // 2, products=1)
 
 
 def _stages() -> Iterator[ParameterTensor]:
@@ -81,10 +76,10 @@ def _bottleneck(
         yield from conv(f"{name}.downsample.0", f"{name}.downsample.1", width * EXPANSION, inputs, 1, side)
 
 
-def _classifier() -> Iterator[ParameterTensor]:
-    features = 512 * EXPANSION
-    yield ParameterTensor("fc.weight", (CLASSES, features), float(2 * CLASSES * features))
-    yield ParameterTensor("fc.bias", (CLASSES,), 0.0)
+def classifier(features: int, classes: int) -> tuple[ParameterTensor, ...]:
+    """The fully connected layer at the end."""
+    weight = ParameterTensor("fc.weight", (classes, features), float(2 * classes * features))
+    return weight, ParameterTensor("fc.bias", (classes,), 0.0)
 
 
 def network() -> ResNet:

@@ -3,6 +3,7 @@
 Layout
     worker.py      takes commands; container.py: the same in a container
     training.py    runs a job: joins its group, streams rows back; can be killed and started again
+    regrouping.py  finds the workers that are alive when others were lost, or have returned
     program.py     runs a user's program in a worker's network; agent.py: commands of other workers
     forkserver.py  the parent of workers, and of processes that simulate: imports modules once
     isolation.py   a worker's own processes, names and memory; descendants.py: ends what a process has started

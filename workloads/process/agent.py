@@ -33,44 +33,46 @@ def main(arguments: Sequence[str]) -> int:
         if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and rest:
             rest.pop(0)
     if len(rest) < 2:
-        print("wanbench agent: expected HOST COMMAND...", file=sys.stderr)
-        return 255
+        return _refused("expected HOST COMMAND...")
     host, hosts = rest[0].rpartition("@")[2], os.environ.get("WANBENCH_HOSTS", "").split(",")
     if host not in hosts:
-        print(f"wanbench agent: {host}: no such worker; expected one of {', '.join(hosts)}", file=sys.stderr)
-        return 255
+        return _refused(f"{host}: no such worker; expected one of {', '.join(hosts)}")
     try:
         channel = Channel(dial(folder / host, _PATIENCE_S))  # the worker can start later
         channel.send({"command": " ".join(rest[1:])}, fds=[0, 1, 2])
         answer = channel.recv()
     except OSError as error:
-        print(f"wanbench agent: {host}: {error.strerror}", file=sys.stderr)
-        return 255
+        return _refused(f"{host}: {error.strerror}")
     if answer is None or "error" in answer:
-        print(f"wanbench agent: {host}: {answer['error'] if answer else 'the worker ended'}", file=sys.stderr)
-        return 255
+        return _refused(f"{host}: {answer['error'] if answer else 'the worker ended'}")
     return int(answer["code"])
 
 
-def serve(sock: socket.socket, environment: Mapping[str, str], cwd: str) -> None:
-    """Run the commands of all callers, until the socket is shut down."""
-    while True:
-        try:
-            caller, _ = sock.accept()
-        except OSError:
-            return
-        threading.Thread(target=_attend, args=(Channel(caller), environment, cwd), daemon=True).start()
+def _refused(reason: str) -> int:
+    """Print the reason, and return the exit status of an ssh that could not run a command."""
+    print(f"wanbench agent: {reason}", file=sys.stderr)
+    return 255
 
 
-def _attend(channel: Channel, environment: Mapping[str, str], cwd: str) -> None:
+def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> None:
     """Run the command of one caller. It is killed if the caller ends."""
+    channel = Channel(caller)
     descriptors: list[int] = []
     try:
         request = channel.recv()
         if request is None:
             return
         descriptors = [channel.take_fd() for _ in range(3)]
-        process = _start(str(request["command"]), descriptors, environment, cwd)
+        given, out, err = descriptors
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", str(request["command"])],
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            env=dict(environment),
+            cwd=cwd,
+            start_new_session=True,
+        )
         while descriptors:
             os.close(descriptors.pop())
         watching = threading.Thread(target=_watch, args=(channel, process), daemon=True)
@@ -88,21 +90,6 @@ def _attend(channel: Channel, environment: Mapping[str, str], cwd: str) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         channel.close()
-
-
-def _start(
-    command: str, descriptors: Sequence[int], environment: Mapping[str, str], cwd: str
-) -> subprocess.Popen[bytes]:
-    given, out, err = descriptors
-    return subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        stdin=given,
-        stdout=out,
-        stderr=err,
-        env=dict(environment),
-        cwd=cwd,
-        start_new_session=True,
-    )
 
 
 def _watch(channel: Channel, process: subprocess.Popen[bytes]) -> None:

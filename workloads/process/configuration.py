@@ -22,9 +22,9 @@ from typing import NamedTuple
 from wanbench.workloads.process.namespace import IFF_UP, LISTED, ask, attribute, attributes
 
 Change = tuple[str, str]
-"""A place, and what has changed there: "wan0", "qdisc tbf, at the start noqueue"."""
+"""A device or the namespace, and what has changed there: "wan0", "qdisc tbf, at the start noqueue"."""
 Thing = tuple[str, str, str, bytes]
-"""A place ("wan0"), a kind ("qdisc"), words ("tbf"), and values that have no words."""
+"""Its owner ("wan0"), a kind ("qdisc"), words ("tbf"), and values that have no words."""
 
 NAMESPACE = "the namespace"
 _ABSENT = {"device": "down or gone"}
@@ -108,14 +108,14 @@ def first_change(before: Sequence[Thing], now: Sequence[Thing]) -> Change | None
     """Return the first difference; None if there is none."""
     here, there = set(now), set(before)
     gone, new = [thing for thing in before if thing not in here], [thing for thing in now if thing not in there]
-    for place, kind, *_ in (*gone, *new):
-        then, has = _words(gone, place, kind), _words(new, place, kind)
-        return place, f"{kind} {has}, at the start {then if then != has else 'with other values'}"
+    for owner, kind, *_ in (*gone, *new):
+        then, has = _words(gone, owner, kind), _words(new, owner, kind)
+        return owner, f"{kind} {has}, at the start {then if then != has else 'with other values'}"
     return None
 
 
-def _words(things: Sequence[Thing], place: str, kind: str) -> str:
-    words = [words for *of, words, _ in things if of == [place, kind]]
+def _words(things: Sequence[Thing], owner: str, kind: str) -> str:
+    words = [words for *of, words, _ in things if of == [owner, kind]]
     return words[0][:_MOST_SHOWN] if words else _ABSENT.get(kind, "none")
 
 
@@ -131,10 +131,10 @@ def _listed(names: dict[int, str]) -> Iterator[Thing]:
                 index = {_ROUTES: attrs.get(_RTA_OIF, b""), _RULES: b""}.get(table.request, begin[4:8])
                 if table.request == _LINKS:
                     names[_number(index)] = _text(attrs[_IFLA_IFNAME])
-                place = names.get(_number(index)) if index else NAMESPACE
+                owner = names.get(_number(index)) if index else NAMESPACE
                 values = [attribute(kind, attrs[kind]) for kind in sorted(attrs.keys() & table.attributes)]
-                if place is not None:
-                    yield place, table.kind, table.words(begin, attrs), begin[table.begin] + b"".join(values)
+                if owner is not None:
+                    yield owner, table.kind, table.words(begin, attrs), begin[table.begin] + b"".join(values)
 
 
 def _offloads(names: Iterable[str]) -> Iterator[Thing]:

@@ -11,8 +11,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,17 @@ class Channel:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._searched = 0
-        return _message(line)
+        with suppress(ValueError, RecursionError):
+            message = json.loads(line)
+            if isinstance(message, dict):
+                return message
+        raise ControlError(f"control channel: expected a JSON object, got {_shown(line)}")
+
+    def messages(self) -> Iterator[dict[str, Any] | None]:
+        """Yield the next message, and those that were read ahead. Raises: as `recv`."""
+        yield self.recv()
+        while self.pending():
+            yield self.recv()
 
     def pending(self) -> bool:
         """True if a complete message has been read ahead, so `recv` will not block."""
@@ -117,8 +127,8 @@ def failure(error: Exception) -> dict[str, Any]:
     """Return the message that tells of an error."""
     kind = type(error).__name__
     # Our own errors are sentences. A user's KeyError needs its name to be understood.
-    ours = type(error).__module__ != "builtins"
-    return {"error": str(error) if ours else f"{kind}: {error}", "kind": kind}
+    own = type(error).__module__ != "builtins"
+    return {"error": str(error) if own else f"{kind}: {error}", "kind": kind}
 
 
 def listen(path: Path) -> socket.socket:
@@ -151,6 +161,16 @@ def dial(address: Path | tuple[str, int], patience_s: float = 0.0) -> socket.soc
             return sock
 
 
+def attend(listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    """Serve each caller of a socket in a thread of its own, until the socket is shut down."""
+    while True:
+        try:
+            caller, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=serve, args=(caller,), daemon=True).start()
+
+
 @contextmanager
 def short_name(path: Path) -> Iterator[str]:
     """Yield a name for a socket within the limit of 107 bytes, however long the path of its folder."""
@@ -159,16 +179,6 @@ def short_name(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
-
-
-def _message(line: bytes) -> dict[str, Any]:
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        raise ControlError(f"control channel: expected a JSON object, got {_shown(line)}") from None
-    if not isinstance(message, dict):
-        raise ControlError(f"control channel: expected a JSON object, got {_shown(line)}")
-    return message
 
 
 def _shown(line: bytes) -> str:

@@ -18,8 +18,6 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -27,7 +25,7 @@ from wanbench.workloads import imported
 from wanbench.workloads.process import isolation
 from wanbench.workloads.process.control import Channel, ControlError, text
 from wanbench.workloads.process.descendants import adopt_orphans
-from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent
+from wanbench.workloads.process.namespace import NamespaceError, become_namespace_root, die_with_parent, fork
 
 _PID = struct.Struct("i")
 _serving: dict[int, int] = {}  # the child that serves, by the child of this process
@@ -52,13 +50,16 @@ def _serve_requests() -> None:
         if sys.argv[4:] == ["--namespaces"]:
             become_namespace_root()  # one user namespace for all workers, so one emulator can join their networks
         imported.record()
-        _import_everything()
+        for name in sys.argv[3].split(","):  # children inherit every module
+            import_module(name)
     except NamespaceError as error:
         channel.send({"error": f"the workers cannot start: {error}"})
         return
     except ImportError as error:
         channel.send({"error": f"the workers cannot start: {error}; run `make setup`"})
         return
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     gc.freeze()
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -79,52 +80,44 @@ def _serve_requests() -> None:
                 sys.exit(str(error))
 
 
-def _import_everything() -> None:
-    for name in _modules():  # children inherit every module
-        import_module(name)
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)
-
-
-def _modules() -> list[str]:
-    return sys.argv[3].split(",")
-
-
 def _spawn(channel: Channel, request: dict[str, Any], wake: tuple[int, int]) -> None:
     if text(request, "cmd") != "spawn":
         raise ControlError(f"control channel: unknown command {request['cmd']!r}")
-    fd, server = channel.take_fd(), os.getpid()
+    fd = channel.take_fd()
     told, tell = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid:
-        os.close(fd)
-        os.close(tell)
-        number = os.read(told, _PID.size)
-        os.close(told)
-        _serving[pid] = _PID.unpack(number)[0] if number else pid
-        channel.send({"cmd": "spawned", "pid": _serving[pid]})
-        return
-    status = 1
-    try:
-        die_with_parent(server)
+
+    def serve() -> int:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         channel.close()
         for end in (*wake, told):
             os.close(end)
-        status = _serve(socket.socket(fileno=fd), request, tell)
-    finally:
-        os._exit(status)
+        return _serve(socket.socket(fileno=fd), request, tell)
+
+    pid = fork(serve, os.getpid())
+    os.close(fd)
+    os.close(tell)
+    number = os.read(told, _PID.size)
+    os.close(told)
+    _serving[pid] = _PID.unpack(number)[0] if number else pid
+    channel.send({"cmd": "spawned", "pid": _serving[pid]})
 
 
 def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
-    """Serve, in a PID namespace if there are namespaces. Return the exit status."""
+    """Serve, in a PID namespace if there are namespaces, and print any error. Return the exit status."""
 
     def serve() -> int:
         os.close(tell)
         imported.record()  # apart from other children
-        return _guarded(partial(import_module(_modules()[0]).serve_forked, sock, request))
+        try:
+            import_module(sys.argv[3].split(",")[0]).serve_forked(sock, request)
+        except SystemExit:
+            pass
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            return 1
+        return 0
 
     if sys.argv[4:] != ["--namespaces"]:
         return serve()
@@ -133,21 +126,6 @@ def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
     except NamespaceError as error:
         Channel(sock).send({"error": str(error), "kind": type(error).__name__})
         return 1
-
-
-def _guarded(serve: Callable[[], None]) -> int:
-    """Print any error of `serve`. Return the exit status."""
-    try:
-        serve()
-    except SystemExit:
-        pass
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return 0
 
 
 def _report_exits(channel: Channel) -> None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -81,7 +82,9 @@ class Heartbeat:
         self._losses = Losses()
         self._ended = False
         self._programs = _Programs() if programs else None
-        self._meters = (_Meter(THROTTLED, Throttling()), _Meter(SWAPPED, Swapping()))
+        throttled = partial(throttled_ns, counter_files("cpu", "cpu.stat"))
+        swapped = partial(swapped_ns, counter_files("memory", "memory.pressure"))
+        self._meters = _Meter(THROTTLED, throttled), _Meter(SWAPPED, swapped)
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -112,7 +115,7 @@ class Heartbeat:
         now = time.monotonic_ns()
         self._note(meter.read(now) for meter in self._meters)
         if self._programs is not None:
-            self._note(self._programs.still_stopped(now))
+            self._note(Lost(STOPPED, since_ns, now) for since_ns in self._programs.since_ns.values())
 
     def _note(self, losses: Iterable[Lost]) -> None:
         for lost in losses:
@@ -122,13 +125,13 @@ class Heartbeat:
 class _Meter:
     """The growth of a counter of the kernel."""
 
-    def __init__(self, cause: Cause, counter: Throttling | Swapping) -> None:
+    def __init__(self, cause: Cause, counter: Callable[[], int | None]) -> None:
         self._cause, self._counter = cause, counter
-        self._before_ns, self._total_ns = time.monotonic_ns(), counter.total_ns()
+        self._before_ns, self._total_ns = time.monotonic_ns(), counter()
 
     def read(self, now_ns: int) -> Lost:
         """The loss since the last call, which can be empty."""
-        total_ns, begin_ns = self._counter.total_ns(), self._before_ns
+        total_ns, begin_ns = self._counter(), self._before_ns
         grown_ns = 0 if total_ns is None or self._total_ns is None else total_ns - self._total_ns
         self._before_ns, self._total_ns = now_ns, total_ns
         return Lost(self._cause, max(begin_ns, now_ns - grown_ns), now_ns)  # the sum over processors can be longer
@@ -138,6 +141,7 @@ class _Programs:
     """The other processes of this machine, which share its PID namespace, and since when those stopped are.
 
     Attributes:
+        since_ns: of those that are stopped, since when.
         waited_ns: how long the main thread of each has waited for a processor, when it was last read.
     """
 
@@ -145,7 +149,7 @@ class _Programs:
         self.waited_ns: dict[str, int] = {}
         self._machine = os.readlink("/proc/self/ns/pid")
         self._pids: set[str] = set()
-        self._since_ns: dict[str, int] = {}
+        self.since_ns: dict[str, int] = {}
 
     def stopped(self, now_ns: int, *, look: bool) -> Iterator[Lost]:
         """Yield the processes that a signal or a debugger had stopped and that run again, or have ended."""
@@ -154,15 +158,11 @@ class _Programs:
             for pid in self._pids:
                 with suppress(OSError, IndexError, ValueError):
                     self.waited_ns[pid] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
-        for pid in self._pids | set(self._since_ns):
+        for pid in self._pids | set(self.since_ns):
             if _state(pid) in ("T", "t"):
-                self._since_ns.setdefault(pid, now_ns)
-            elif pid in self._since_ns:
-                yield Lost(STOPPED, self._since_ns.pop(pid), now_ns)
-
-    def still_stopped(self, now_ns: int) -> Iterator[Lost]:
-        """Yield those that are stopped now."""
-        yield from (Lost(STOPPED, since_ns, now_ns) for since_ns in self._since_ns.values())
+                self.since_ns.setdefault(pid, now_ns)
+            elif pid in self.since_ns:
+                yield Lost(STOPPED, self.since_ns.pop(pid), now_ns)
 
     def _look(self) -> Iterator[str]:
         this = os.readlink("/proc/self")
@@ -186,30 +186,17 @@ _OWN, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MEMORY_OF_THE_HOST = Path("/proc/pressure/memory")
 
 
-class Throttling:
-    """The time for which the limits of processor time of this process's cgroups held it back."""
+def throttled_ns(files: Sequence[Path]) -> int | None:
+    """The time for which limits of processor time held cgroups back, since they exist, summed over processors.
 
-    def __init__(self) -> None:
-        self._files = [file for folder in _folders("cpu") if (file := folder / "cpu.stat").is_file()]
+    Args:
+        files: `cpu.stat` of this process's cgroup and of those around it.
 
-    def total_ns(self) -> int | None:
-        """Since the cgroups exist, summed over processors; None if the kernel does not count it."""
-        counts = [count for file in self._files if (count := _throttled_ns(file)) is not None]
-        return sum(counts) if counts else None
-
-
-class Swapping:
-    """The time for which some process of this cgroup, or else of the host, waited for memory (PSI)."""
-
-    def __init__(self) -> None:
-        own = (file for folder in _folders("memory") if (file := folder / "memory.pressure").is_file())
-        self._file = next(own, _MEMORY_OF_THE_HOST)
-
-    def total_ns(self) -> int | None:
-        """Since the cgroup exists; None if the kernel does not count it."""
-        with suppress(OSError, ValueError, IndexError):
-            return int(self._file.read_text().splitlines()[0].rpartition("total=")[2]) * 1000
-        return None
+    Returns:
+        None if the kernel does not count it.
+    """
+    counts = [count for file in files if (count := _throttled_ns(file)) is not None]
+    return sum(counts) if counts else None
 
 
 def _throttled_ns(file: Path) -> int | None:
@@ -220,6 +207,21 @@ def _throttled_ns(file: Path) -> int | None:
         if "throttled_time" in counts:
             return int(counts["throttled_time"])
     return None
+
+
+def swapped_ns(files: Sequence[Path]) -> int | None:
+    """The time for which some process of the first of these cgroups, or else of the host, waited for memory (PSI).
+
+    None if the kernel does not count it.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        return int([*files, _MEMORY_OF_THE_HOST][0].read_text().splitlines()[0].rpartition("total=")[2]) * 1000
+    return None
+
+
+def counter_files(controller: str, name: str) -> list[Path]:
+    """The files of this name in the cgroup of this process and in those around it, from the inside out."""
+    return [file for folder in _folders(controller) if (file := folder / name).is_file()]
 
 
 def _folders(controller: str) -> Iterator[Path]:

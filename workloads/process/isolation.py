@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from wanbench.workloads.process.namespace import NamespaceError, die_with_parent, unshare
+from wanbench.workloads.process.namespace import NamespaceError, fork, unshare
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWPID = 0x00020000, 0x04000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_SLAVE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x80000
@@ -44,8 +44,8 @@ def run_inside(work: Callable[[], int], tell: Callable[[int], object]) -> int:
         NamespaceError: the kernel refuses.
     """
     unshare(_CLONE_NEWPID, "new PID namespace")  # of children, the first of which is its process 1
-    first = _fork(_adopt_orphans)
-    worker = _fork(partial(_work_inside, work))
+    first = fork(_adopt_orphans)
+    worker = fork(partial(_work_inside, work))
     tell(worker)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # so the controller sees the end of the worker's connection
     _, status = os.waitpid(worker, 0)
@@ -53,18 +53,6 @@ def run_inside(work: Callable[[], int], tell: Callable[[int], object]) -> int:
     os.waitpid(first, 0)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
-
-
-def _fork(work: Callable[[], int]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        die_with_parent()
-        status = work()
-    finally:
-        os._exit(status)
 
 
 def _work_inside(work: Callable[[], int]) -> int:

@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
@@ -79,6 +79,26 @@ def die_with_parent(parent_pid: int | None = None, sig: int = signal.SIGKILL) ->
         sys.exit("the parent process ended first")
 
 
+def fork(work: Callable[[], int], parent_pid: int | None = None) -> int:
+    """Run `work`, which returns an exit status, in a child that ends with this thread. Return the child's number.
+
+    Args:
+        parent_pid: as for `die_with_parent`.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        die_with_parent(parent_pid)
+        status = work()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
 def cpu_wait_ns() -> int | None:
     """How long this process's threads have waited for a processor; None if the kernel does not report it."""
     try:
@@ -134,7 +154,9 @@ def enter_private_network() -> None:
         bring_up("lo")
     except OSError as error:
         raise NamespaceError(f"new network namespace: lo: {error.strerror}{_remedy(errno.EPERM)}") from error
-    _disable_ipv6()
+    # Neighbour and router discovery would send packets over the emulated network. `lo`, which exists, keeps ::1.
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 
 
 def _remedy(number: int) -> str:
@@ -165,12 +187,6 @@ def bring_up(device: str, attributes: bytes = b"") -> None:
     """Bring a device up, with these attributes. Raises: OSError."""
     link = struct.pack("BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(device), IFF_UP, IFF_UP)
     ask(_RTM_SETLINK, link + attributes)
-
-
-def _disable_ipv6() -> None:
-    # Neighbour and router discovery would send packets over the emulated network. `lo`, which exists, keeps ::1.
-    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
-        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 
 
 def set_tcp(settings: Mapping[str, object], routed: str | None = None) -> dict[str, str]:

@@ -26,7 +26,7 @@ from typing import Any
 from wanbench.workloads import imported
 from wanbench.workloads.loop import stepping
 from wanbench.workloads.process import agent, configuration
-from wanbench.workloads.process.control import Channel, ControlError, dial, listen, text
+from wanbench.workloads.process.control import Channel, ControlError, attend, dial, listen, text
 from wanbench.workloads.process.finished import Counters, FinishedProgram, Processor
 from wanbench.workloads.process.heartbeat import Heartbeat
 from wanbench.workloads.process.isolation import kill_programs
@@ -49,12 +49,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
     with the "due_ns" of the request and "at_ns", the time of the effect.
 
     Args:
-        request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
-            "hook": `workloads.loop.stepping`), cwd, imports (the file for notes of the modules that they import), door
-            (path of the Unix socket; None if the rendezvous crosses the network), port, host (True on the worker whose
-            program opens the rendezvous). Two descriptors per process have arrived with it: its stdout and its stderr.
-            With `stdin` there is another one before, for the first process. With `inherit`, each env is added to the
-            environment of this process. `agent` and `agent_env`: see `_services`.
+        request: as `_Processes` and `_services` describe it.
         counters: a function without arguments, called before and after the program.
 
     Raises:
@@ -67,8 +62,8 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
-        for _, serves in services:
-            threading.Thread(target=serves, daemon=True).start()
+        for service in services:
+            threading.Thread(target=attend, args=service, daemon=True).start()
         if not processes.watch():
             raise SystemExit(0)
     finally:
@@ -98,7 +93,11 @@ class _Processes:
     """The processes of this worker, from their first start until the last one ends.
 
     Args:
-        channel: holds the descriptors for the outputs, which arrived with `request`.
+        channel: holds the descriptors that arrived with `request`: for each process its stdout and its stderr, and
+            before them, with `stdin`, the input of the first process.
+        request: processes (a list of {"argv", "env"}; a timed process also has "steps", the file for its steps, and
+            "hook": `workloads.loop.stepping`), cwd, imports (the file for notes of the modules that they import). With
+            `inherit`, each env is added to the environment of this process.
     """
 
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
@@ -139,13 +138,10 @@ class _Processes:
             readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
             for end in [fd for fd in readable if fd in self._running]:
                 self._ended(end)
-            while self._channel.fileno() in readable:
-                message = self._channel.recv()
+            for message in self._channel.messages() if self._channel.fileno() in readable else ():
                 if message is None:
                     return False
                 self._obey(message)
-                if not self._channel.pending():
-                    break
         return True
 
     def _obey(self, message: dict[str, Any]) -> None:
@@ -235,23 +231,27 @@ def _start(spec: dict[str, Any], cwd: str, given: int, out: int, err: int) -> su
 # ---------------------------------------------------------------- commands of other workers, and the rendezvous
 
 
-def _services(request: dict[str, Any]) -> list[tuple[socket.socket, Callable[[], None]]]:
-    """Open the sockets of this worker. Return each with what serves it.
+_Service = tuple[socket.socket, Callable[[socket.socket], None]]
 
-    `agent` is the path of the socket for commands of other workers (`workloads.process.agent`), which get `agent_env`.
-    A worker that has one runs until it is signalled, unless it has processes.
+
+def _services(request: dict[str, Any]) -> list[_Service]:
+    """Open the sockets of this worker. Return each with what serves a caller.
+
+    `door` is the path of the Unix socket to the rendezvous, None if that crosses the network; `port` is the rendezvous'
+    own, and `host` is true on the worker whose program opens it. `agent` is the path of the socket for commands of
+    other workers (`workloads.process.agent`), which get `agent_env`. A worker that has one runs until it is signalled,
+    unless it has processes.
     """
-    services: list[tuple[socket.socket, Callable[[], None]]] = []
+    services: list[_Service] = []
     if request["door"] is not None:
-        door = _open_door(request)
-        services.append((door, partial(_serve_door, door, request)))
+        services.append((_open_door(request), partial(_join, request)))
     if request.get("agent"):
         sock, environment = listen(Path(request["agent"])), _environment(request, request["agent_env"])
-        services.append((sock, partial(agent.serve, sock, environment, request["cwd"])))
+        services.append((sock, partial(agent.serve, environment, request["cwd"])))
     return services
 
 
-def _close(services: Iterable[tuple[socket.socket, Callable[[], None]]]) -> None:
+def _close(services: Iterable[_Service]) -> None:
     for listener, _ in services:
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
@@ -269,16 +269,7 @@ def _open_door(request: dict[str, Any]) -> socket.socket:
     return sock
 
 
-def _serve_door(door: socket.socket, request: dict[str, Any]) -> None:
-    while True:
-        try:
-            near, _ = door.accept()
-        except OSError:
-            return
-        threading.Thread(target=_join, args=(near, request), daemon=True).start()
-
-
-def _join(near: socket.socket, request: dict[str, Any]) -> None:
+def _join(request: dict[str, Any], near: socket.socket) -> None:
     """Connect both ends, and copy until both sides have finished."""
     far = _dial(request)
     if far is None:

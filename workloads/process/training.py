@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import time
 import traceback
 import zlib
@@ -22,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import FileStore
@@ -36,14 +35,14 @@ from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.membership import Alone, Minority
-from wanbench.workloads.comm.regrouping import Regrouping
 from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Hooks, run
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
 from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.process.heartbeat import Heartbeat
-from wanbench.workloads.process.namespace import die_with_parent
+from wanbench.workloads.process.namespace import fork
+from wanbench.workloads.process.regrouping import Regrouping
 
 ROW_INTERVAL_S = 1.0
 
@@ -92,7 +91,8 @@ class Trainer:
             expect(self._channel, "go")
         # A row that has left is known, even if the trainer is killed next; `run_mortal` sends them in batches.
         rows = RowStream(self._channel, self._job.told_steps, ROW_INTERVAL_S if self._membership is None else 0.0)
-        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), self._evaluating, self._windows)
+        evaluating = partial(self._tell, "evaluating")  # many evaluations are no hang
+        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), evaluating, self._windows)
         try:
             outcome = run(self._job, self._comm, MonotonicClock(), hooks, membership=self._membership)
         finally:
@@ -112,9 +112,6 @@ class Trainer:
             self._tell("warm", now_ns=time.monotonic_ns())
         else:
             self._begun = replace(before, cpu_wait_ns=counted.cpu_wait_ns)  # of this process
-
-    def _evaluating(self) -> None:
-        self._tell("evaluating")  # many evaluations are no hang
 
     def _windows(self) -> int:
         self._tell("warming")  # nor is a long warm-up
@@ -344,38 +341,32 @@ class _Mortal:
 
     def start(self, job: Job) -> None:
         """Fork a trainer."""
-        ours, theirs = socket.socketpair()
-        parent = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
-            ours.close()
-            self._channel.close()
-            self._live(parent, Channel(theirs), job)
-        theirs.close()
-        ours.setblocking(False)  # it can be killed in the middle of a message
-        self._trainer = Channel(ours)
+        near, far = socket.socketpair()
 
-    def _live(self, parent: int, channel: Channel, job: Job) -> NoReturn:
-        """Be the trainer."""
-        status = 1
+        def train() -> int:
+            near.close()
+            self._channel.close()
+            return self._live(Channel(far), job)
+
+        self._pid = fork(train, os.getpid())
+        far.close()
+        near.setblocking(False)  # it can be killed in the middle of a message
+        self._trainer = Channel(near)
+
+    def _live(self, channel: Channel, job: Job) -> int:
+        """Be the trainer. Return its exit status."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        faulthandler.register(signal.SIGUSR1, all_threads=False)
         try:
-            die_with_parent(parent)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-            faulthandler.register(signal.SIGUSR1, all_threads=False)
             self._train(channel, job, self._before)
-            status = 0
         except Minority as error:
             channel.send({"cmd": "job", "event": "stopped", "reason": str(error)})
-            status = 0
         except Exception as error:
             traceback.print_exc()
             channel.send(failure(error))
-        finally:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+            return 1
+        return 0
 
     def pass_signal(self, number: int, frame: object) -> None:
         """Pass a signal to the trainer."""
@@ -388,17 +379,13 @@ class _Mortal:
         readable, _, _ = select.select(channels, [], [])
         if self._trainer in readable:
             self._pass_on()
-        if self._channel not in readable:
-            return True
-        while True:
-            message = self._channel.recv()
+        for message in self._channel.messages() if self._channel in readable else ():
             if message is None:
                 raise SystemExit(0)
             if text(message, "cmd") == "leave":
                 return False
             self._obey(message)
-            if not self._channel.pending():
-                return True
+        return True
 
     def _obey(self, message: dict[str, Any]) -> None:
         command = message["cmd"]
@@ -438,24 +425,20 @@ class _Mortal:
     def _pass_on(self, *, killed: bool = False) -> None:
         """Pass on what the trainer says, or note that it has ended."""
         assert self._trainer is not None
-        read = True
-        while read or self._trainer.pending():
-            read = False
-            try:
-                message = self._trainer.recv()
-            except BlockingIOError:  # a part of one
-                return
-            if message is None:
-                self._note_end(killed=killed)
-                return
-            if message.get("event") == "rows":
-                for row in message["rows"]:
-                    self._rows.add(row)
-                continue
-            self._ended = self._ended or "error" in message or message.get("event") in ("finished", "stopped")
-            if message.get("event") == "warm":
-                self._before = self._counters()
-            self._say(message)
+        with suppress(BlockingIOError):  # a part of a message has arrived
+            for message in self._trainer.messages():
+                if message is None:
+                    self._note_end(killed=killed)
+                    return
+                event = message.get("event")
+                if event == "rows":
+                    for row in message["rows"]:
+                        self._rows.add(row)
+                    continue
+                self._ended = self._ended or "error" in message or event in ("finished", "stopped")
+                if event == "warm":
+                    self._before = self._counters()
+                self._say(message)
 
     def _note_end(self, *, killed: bool) -> None:
         """The trainer has hung up, which it does when it ends."""

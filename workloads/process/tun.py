@@ -24,17 +24,16 @@ VIRTIO_HEADER_BYTES = 10
 _RTM_NEWADDR, _IFA_ADDRESS, _IFA_LOCAL, _IFLA_MTU, _IFLA_TXQLEN = 20, 1, 2, 4, 13
 _CLONE_DEVICE = "/dev/net/tun"
 
-_COUNTERS = (
-    "rx_bytes",
-    "rx_packets",
-    "rx_errors",
-    "rx_dropped",
-    "tx_bytes",
-    "tx_packets",
-    "tx_errors",
-    "tx_dropped",
-)
-_COLUMNS = (0, 1, 2, 3, 8, 9, 10, 11)  # their columns in /proc/net/dev
+_COLUMNS = {  # of /proc/net/dev
+    "rx_bytes": 0,
+    "rx_packets": 1,
+    "rx_errors": 2,
+    "rx_dropped": 3,
+    "tx_bytes": 8,
+    "tx_packets": 9,
+    "tx_errors": 10,
+    "tx_dropped": 11,
+}
 _TCP_STATE = {
     "Tcp": ("OutSegs", "RetransSegs"),
     "TcpExt": ("TCPTimeouts", "TCPLostRetransmit", "TCPFastRetrans", "TCPSACKReorder", "TCPSlowStartRetrans"),
@@ -137,7 +136,7 @@ def device_counters(name: str = "wan0") -> dict[str, int]:
         device, colon, rest = line.partition(":")
         if colon and device.strip() == name:
             columns = rest.split()
-            return {key: int(columns[index]) for key, index in zip(_COUNTERS, _COLUMNS, strict=True)}
+            return {key: int(columns[index]) for key, index in _COLUMNS.items()}
     raise TunError(f"device {name}: not in this network namespace")
 
 
@@ -146,17 +145,22 @@ def tcp_counters() -> dict[str, int]:
 
     Counters that this kernel does not have are omitted.
     """
-    state: dict[str, int] = {}
-    for file in ("snmp", "netstat"):
-        lines = Path("/proc/net", file).read_text().splitlines()
-        for names, values in zip(lines[::2], lines[1::2], strict=True):
-            protocol = names.partition(":")[0]
-            counters = dict(zip(names.split()[1:], values.split()[1:], strict=True))
-            state |= {key: int(counters[key]) for key in _TCP_STATE.get(protocol, ()) if key in counters}
-    return state
+    counters = _protocol_counters()
+    state = ((protocol, key) for protocol, keys in _TCP_STATE.items() for key in keys)
+    return {key: counters[protocol, key] for protocol, key in state if (protocol, key) in counters}
 
 
 def udp_overflows() -> int:
     """Return the number of datagrams dropped so far in this network namespace by full buffers of sockets."""
-    lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:")]
-    return int(dict(zip(lines[0], lines[1], strict=True))["RcvbufErrors"])
+    return _protocol_counters()["Udp", "RcvbufErrors"]
+
+
+def _protocol_counters() -> dict[tuple[str, str], int]:
+    """Return all counters of this network namespace by protocol and name."""
+    counters: dict[tuple[str, str], int] = {}
+    for file in ("snmp", "netstat"):
+        lines = Path("/proc/net", file).read_text().splitlines()
+        for names, values in zip(lines[::2], lines[1::2], strict=True):
+            protocol, *keys = names.replace(":", "").split()
+            counters |= {(protocol, key): int(value) for key, value in zip(keys, values.split()[1:], strict=True)}
+    return counters

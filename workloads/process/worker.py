@@ -119,16 +119,13 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
     if command in ("signal", "kill", "restart"):  # the program or job has just ended
         return None
     if command == "job":
-        _run_job(channel, _job(message), address, routed)
+        try:
+            job = Job(**message["job"])
+        except (KeyError, TypeError) as error:
+            raise ControlError(f"control channel: invalid job: {error}") from None
+        _run_job(channel, job, address, routed)
         return None
     raise ControlError(f"control channel: unknown command {command!r}")
-
-
-def _job(message: dict[str, Any]) -> Job:
-    try:
-        return Job(**message["job"])
-    except (KeyError, TypeError) as error:
-        raise ControlError(f"control channel: invalid job: {error}") from None
 
 
 def _counters() -> Counters:

@@ -89,8 +89,8 @@ class Wrapped:
             make_equal: sets the model's parameters and buffers to the same values on all ranks.
         """
         followed = Followed(optimizer)
-        self._model, self._known = model, dict(model.named_parameters())
-        self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._known.items()})
+        self._model, self._parameters = model, dict(model.named_parameters())
+        self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._parameters.items()})
         self.algorithm, self.steps = algorithm, 0
         algorithm.check(_setting(followed, comm, self._flat))
         if make_equal is not None:
@@ -191,9 +191,9 @@ class Wrapped:
                 "register it before wrap"
             )
         now, trained = dict(self._model.named_parameters()), _parameters(optimizer)
-        known, present = set(map(id, self._known.values())), set(map(id, now.values()))
-        new = [name for name, parameter in now.items() if parameter.requires_grad and id(parameter) not in known]
-        lost = [name for name, parameter in self._known.items() if id(parameter) in trained - present]
+        before, present = set(map(id, self._parameters.values())), set(map(id, now.values()))
+        new = [name for name, parameter in now.items() if parameter.requires_grad and id(parameter) not in before]
+        lost = [name for name, parameter in self._parameters.items() if id(parameter) in trained - present]
         for name in new + lost:
             raise WrapError(
                 f"parameter {name!r} of the model was replaced, added or removed after wrap, unlike in the optimizer; "
@@ -238,7 +238,7 @@ def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
 
 
 def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
-    unequal = followed.unequal
+    unequal, first = followed.unequal, followed.groups[0]
     kind = "sgd" if followed.is_sgd else "adamw"
     if unequal:  # algorithms that need SGD's linearity refuse this
         kind += f" with parameter groups that differ in {' and '.join(unequal)}"
@@ -246,9 +246,9 @@ def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
         workers=comm.world_size,
         collective="gloo",
         optimizer=kind,
-        momentum=0.0 if "momentum" in unequal else followed.momentum,
-        nesterov=False if "nesterov" in unequal else followed.nesterov,
-        weight_decay=0.0 if "weight_decay" in unequal else followed.weight_decay,
+        momentum=0.0 if "momentum" in unequal else first.momentum,
+        nesterov=False if "nesterov" in unequal else first.nesterov,
+        weight_decay=0.0 if "weight_decay" in unequal else first.weight_decay,
         shapes=flat.shapes,
     )
 
@@ -334,6 +334,9 @@ class Followed:
 
     For SGD it also has the methods of `workloads.compute.optim.SGD`. Torch takes the step itself.
 
+    Attributes:
+        groups: the current settings of each parameter group; weight decay is coupled with SGD, decoupled with AdamW.
+
     Raises:
         WrapError: it is another optimizer, or has dampening or maximize.
     """
@@ -344,39 +347,29 @@ class Followed:
             raise WrapError(f"optimizer {name}: expected torch.optim.SGD or torch.optim.AdamW")
         self.is_sgd = isinstance(optimizer, torch.optim.SGD)
         self._optimizer = optimizer
-        self._groups = _groups(optimizer)
+        self.groups = _groups(optimizer)
         self._sgd: SGD | None = None
 
     @property
     def unequal(self) -> list[str]:
         """The settings that currently differ between parameter groups."""
-        return [name for name, *values in zip(_Settings._fields, *self._groups, strict=True) if len(set(values)) > 1]
+        return [name for name, *values in zip(_Settings._fields, *self.groups, strict=True) if len(set(values)) > 1]
 
     @property
     def lr(self) -> float:
         """The learning rate of the current step."""
-        return self._one("lr").lr
+        return self._shared("lr").lr
 
     @property
     def momentum(self) -> float:
         """beta, or AdamW's beta1; with 0 the momentum buffer is never used."""
-        return self._one("momentum").momentum
-
-    @property
-    def nesterov(self) -> bool:
-        """Whether SGD uses Nesterov momentum."""
-        return self._one("nesterov").nesterov
-
-    @property
-    def weight_decay(self) -> float:
-        """Weight decay; coupled with SGD, decoupled with AdamW."""
-        return self._one("weight_decay").weight_decay
+        return self._shared("momentum").momentum
 
     def advance(self, step: int) -> None:
         """Begin a new step. Raises: WrapError: momentum was switched on or off."""
         del step
-        before, self._groups, self._sgd = self._groups, _groups(self._optimizer), None
-        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self._groups]:
+        before, self.groups, self._sgd = self.groups, _groups(self._optimizer), None
+        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self.groups]:
             raise WrapError("momentum was switched on or off after wrap; set it before wrap")
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
@@ -394,17 +387,17 @@ class Followed:
         if self._sgd is None:
             if not self.is_sgd:
                 raise WrapError("this algorithm repeats the optimizer's step, which needs torch.optim.SGD")
-            settings = self._one(*_Settings._fields)
+            settings = self._shared(*_Settings._fields)
             self._sgd = SGD(SGDConfig(**{**settings._asdict(), "lr": 1.0}))
             self._sgd.lr = settings.lr  # a spec cannot set 0, but schedulers begin with it
         return self._sgd
 
-    def _one(self, *names: str) -> _Settings:
+    def _shared(self, *names: str) -> _Settings:
         """Return the settings, of which all groups must share these. Raises: WrapError."""
         differing = [name for name in self.unequal if name in names]
         if differing:
             raise WrapError(f"parameter groups differ in {', '.join(differing)}; this algorithm needs equal ones")
-        return self._groups[0]
+        return self.groups[0]
 
 
 def _groups(optimizer: torch.optim.Optimizer) -> list[_Settings]:

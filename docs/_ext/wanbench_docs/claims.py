@@ -16,7 +16,7 @@ def of_claims(name: str) -> str:
     """Return all claims of a paper, in its order."""
     paper = papers.load(name)
     rows = [
-        (escaped(one.claim.place), escaped(one.claim.text), one.claim.theirs, one.ours, escaped(one.how), one.verdict)
+        (escaped(one.claim.place), escaped(one.claim.text), one.claim.theirs, one.value, escaped(one.how), one.verdict)
         for one in answers(paper, RECORDED)
     ]
     return f"## {escaped(paper.title)}\n\n{escaped(paper.citation)}.\n\n{markdown(_HEADER, rows)}\n"

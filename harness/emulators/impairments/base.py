@@ -37,14 +37,12 @@ class Observation:
         link: configured values.
         row: measured values.
         samples: number of delays in them.
-        copies: packets that arrived once more, of `row.sent`. The receiver does not wait for a copy of the last one.
         paths: number of paths judged together; intervals hold for all of them.
     """
 
     link: Link
     row: PathProbe
     samples: int
-    copies: int
     tolerance: Tolerance
     paths: int
 
@@ -54,7 +52,7 @@ class Impairment:
 
     Attributes:
         is_random: each packet draws a random number.
-        is_simulated: the simulated clock applies it; it refuses a network with others (`testbeds/virtual/noise.py`).
+        is_simulated: the simulated clock applies it (`testbeds/virtual/noise.py`); the plan refuses others there.
     """
 
     is_random: ClassVar[bool] = False
@@ -76,7 +74,7 @@ class Impairment:
         return None
 
     def netem(self, link: Link) -> Mapping[str, int]:
-        """Its keywords of a netem leaf, as `netem.plugin` takes and reads them; also of a link without it."""
+        """Its keywords of a netem leaf, as `netem.kernel` takes and reads them; also of a link without it."""
         return {}
 
     def tc(self, link: Link) -> str:

@@ -2,6 +2,10 @@
 
 Only a descriptor holds a namespace. The kernel removes it, with its devices and queues, when the last descriptor is
 closed and the last process in it has ended, however they end.
+
+pyroute2 0.9 lacks netem with a rate, bfifo, and packet sizes without the Ethernet header: its own netem plugin cannot
+set `rate` (the kernel refuses its message), drops keywords that it does not know, and has no distributions, nanoseconds
+or seeds. The layouts here are those of linux/pkt_sched.h.
 """
 
 from __future__ import annotations
@@ -15,11 +19,17 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 from pyroute2 import IPRoute
+from pyroute2.netlink import nla
 from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.netlink.rtnl import TC_H_ROOT
+from pyroute2.netlink.rtnl.tcmsg import plugins
 
 from wanbench.harness.emulators.netem.plan import (
     GATEWAY,
@@ -42,11 +52,151 @@ from wanbench.harness.emulators.netem.plan import (
     Worker,
     leaf_of,
 )
-from wanbench.harness.emulators.netem.plugin import install, normal, without_ethernet_header
 from wanbench.harness.emulators.plan import IMPAIRMENTS, MTU
 from wanbench.workloads.process import configuration
 from wanbench.workloads.process.configuration import Thing
 from wanbench.workloads.process.namespace import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
+
+_HEADER = ("delay", "limit", "loss", "gap", "duplicate", "jitter")
+_OURS = frozenset(
+    {"delay_ns", "jitter_ns", "loss", "burst_begins", "burst_ends", "limit", "rate", "distribution", "seed"}
+)
+_ADDRESSING = frozenset({"kind", "index", "handle", "parent", "family"})
+_DISTRIBUTION_SCALE = 8192  # samples are deviations from the mean in units of jitter / 8192
+_DISTRIBUTION_SAMPLES = 4096
+_RATE_32 = 2**32 - 1
+_ETHERNET_HEADER = 14
+
+
+class NetemOptions(nla):  # type: ignore[misc]
+    """TCA_OPTIONS of a netem qdisc, complete."""
+
+    fields = tuple((name, "I") for name in _HEADER)
+    nla_map = (
+        ("TCA_NETEM_UNSPEC", "none"),
+        ("TCA_NETEM_CORR", "hex"),
+        ("TCA_NETEM_DELAY_DIST", "cdata"),
+        ("TCA_NETEM_REORDER", "hex"),
+        ("TCA_NETEM_CORRUPT", "uint64"),
+        ("TCA_NETEM_LOSS", "netem_loss"),
+        ("TCA_NETEM_RATE", "netem_rate"),
+        ("TCA_NETEM_ECN", "uint32"),
+        ("TCA_NETEM_RATE64", "uint64"),
+        ("TCA_NETEM_PAD", "hex"),
+        ("TCA_NETEM_LATENCY64", "int64"),
+        ("TCA_NETEM_JITTER64", "int64"),
+        ("TCA_NETEM_SLOT", "hex"),
+        ("TCA_NETEM_SLOT_DIST", "hex"),
+        ("TCA_NETEM_PRNG_SEED", "uint64"),
+    )
+
+    class netem_rate(nla):  # type: ignore[misc]
+        """struct tc_netem_rate; bytes per second."""
+
+        fields = (("rate", "I"), ("packet_overhead", "i"), ("cell_size", "I"), ("cell_overhead", "i"))
+
+    class netem_loss(nla):  # type: ignore[misc]
+        """The nested models of loss."""
+
+        nla_map = (("NETEM_LOSS_UNSPEC", "none"), ("NETEM_LOSS_GI", "hex"), ("NETEM_LOSS_GE", "gemodel"))
+
+        class gemodel(nla):  # type: ignore[misc]
+            """struct tc_netem_gemodel, of 2^32-1: good to bad, bad to good, survival in bad, loss in good."""
+
+            fields = (("p", "I"), ("r", "I"), ("h", "I"), ("k1", "I"))
+
+
+class FifoOptions(nla):  # type: ignore[misc]
+    """struct tc_fifo_qopt: the limit of a bfifo, in bytes."""
+
+    fields = (("limit", "I"),)
+
+
+def netem_parameters(request: dict[str, Any]) -> dict[str, Any]:
+    """Return TCA_OPTIONS from keywords. All are required, because a `change` resets or keeps an option left out.
+
+    Args:
+        request: `delay_ns`, `jitter_ns` (one standard deviation), `loss` (of 2^32-1), `burst_begins` and
+            `burst_ends` (per packet, of 2^32-1; 0 for no bursts), `limit` (packets, including the delay line), `rate`
+            (bytes/s, 0 for none), `distribution` (signed 16-bit samples), `seed` (or None).
+
+    Raises:
+        TypeError: a keyword is unknown or missing.
+    """
+    given = set(request) - _ADDRESSING
+    if given != _OURS:
+        raise TypeError(f"netem: unknown {sorted(given - _OURS)}, missing {sorted(_OURS - given)}")
+    rate = request["rate"]
+    attrs: list[list[Any]] = [
+        ["TCA_NETEM_LATENCY64", request["delay_ns"]],
+        ["TCA_NETEM_JITTER64", request["jitter_ns"]],
+        ["TCA_NETEM_DELAY_DIST", request["distribution"]],
+        [
+            "TCA_NETEM_RATE",
+            {"rate": min(rate, _RATE_32), "packet_overhead": 0, "cell_size": 0, "cell_overhead": 0},
+        ],
+    ]
+    if rate > _RATE_32:
+        attrs.append(["TCA_NETEM_RATE64", rate])
+    if request["burst_begins"]:
+        model = {"p": request["burst_begins"], "r": request["burst_ends"], "h": 0, "k1": 0}
+        attrs.append(["TCA_NETEM_LOSS", {"attrs": [["NETEM_LOSS_GE", model]]}])
+    if request["seed"] is not None:
+        attrs.append(["TCA_NETEM_PRNG_SEED", request["seed"]])
+    header = dict.fromkeys(_HEADER, 0) | {name: request[name] for name in _HEADER if name in request}
+    return header | {"attrs": attrs}
+
+
+def netem_values(options: Any) -> dict[str, int | None]:
+    """Return a netem qdisc's values by our keywords. The kernel does not report the distribution."""
+    rate = options.get_attr("TCA_NETEM_RATE64") or options.get_attr("TCA_NETEM_RATE")["rate"]
+    model = options.get_nested("TCA_NETEM_LOSS", "NETEM_LOSS_GE") or dict.fromkeys(("p", "r", "h", "k1"), 0)
+    return {
+        "delay_ns": options.get_attr("TCA_NETEM_LATENCY64"),
+        "jitter_ns": options.get_attr("TCA_NETEM_JITTER64"),
+        "loss": options["loss"],
+        "burst_begins": model["p"],
+        "burst_ends": model["r"],
+        "burst_survival": model["h"],
+        "loss_between_bursts": model["k1"],
+        "limit": options["limit"],
+        "rate": rate,
+        "gap": options["gap"],
+        "duplicate": options["duplicate"],
+        "corrupt": options.get_attr("TCA_NETEM_CORRUPT") or 0,
+        "seed": options.get_attr("TCA_NETEM_PRNG_SEED"),
+    }
+
+
+@cache
+def normal() -> bytes:
+    """Return a normal distribution in netem's format: equally spaced samples of its inverse."""
+    inverse, count = NormalDist().inv_cdf, _DISTRIBUTION_SAMPLES
+    samples = [round(inverse((index + 0.5) / count) * _DISTRIBUTION_SCALE) for index in range(count)]
+    return struct.pack(f"={count}h", *samples)
+
+
+def without_ethernet_header() -> bytes:
+    """Return the TCA_STAB with which a root qdisc, and all below it, count IP bytes."""
+    base = struct.pack("=BBhiIIII", 0, 0, 0, -_ETHERNET_HEADER, 0, 0, 0, 0)
+    return struct.pack("=HH", 4 + len(base), 1) + base
+
+
+def _forget_ours(request: dict[str, Any]) -> None:
+    # pyroute2 sends every key that is left in a request as a TCA_* attribute of that name, at the wrong level.
+    for name in _OURS:
+        request.pop(name, None)
+
+
+def install() -> None:
+    """Install these queues into pyroute2."""
+    plugins["netem"] = SimpleNamespace(
+        parent=TC_H_ROOT, options=NetemOptions, get_parameters=netem_parameters, fix_request=_forget_ours
+    )
+    plugins["bfifo"] = SimpleNamespace(
+        parent=TC_H_ROOT, options=FifoOptions, get_parameters=lambda request: {"limit": request["limit"]}
+    )
+
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _NS_GET_USERNS = 0xB701
@@ -151,7 +301,6 @@ class Kernel:
         self._routers: dict[str, Stack] = {}
         self._workers: dict[int, Stack] = {}
         self._placed: dict[str, Stack] = {}
-        self._user_namespace: int | None = None
 
     def attach(self, rank: int, fd: int) -> None:
         """Take the namespace of a worker. It replaces the one that this rank had before.
@@ -166,7 +315,7 @@ class Kernel:
         self._enter_user_namespace_of(fd, rank)
         self._workers[rank] = Stack(f"worker-{rank}", fd)
 
-    def place(self, steps: Iterable[Step]) -> None:
+    def build(self, steps: Iterable[Step]) -> None:
         """Build a placement. It replaces the one before. Raises: KernelError."""
         self.tear_down()
         try:
@@ -223,13 +372,6 @@ class Kernel:
                 things.append((f"{where} of router {name}", kind, words, b"" if kind == "qdisc" else values))
         return things
 
-    def close(self) -> None:
-        """Release everything."""
-        self.tear_down()
-        for stack in self._workers.values():
-            stack.close()
-        self._workers = {}
-
     # ---------------------------------------------------------------- steps
 
     def _at(self, at: End) -> tuple[Stack, int]:
@@ -284,15 +426,15 @@ class Kernel:
     def _enter_user_namespace_of(self, fd: int, rank: int) -> None:
         """Rootless workers have their own user namespace. This process is root there as well."""
         try:
-            theirs = fcntl.ioctl(fd, _NS_GET_USERNS)
+            user_namespace = fcntl.ioctl(fd, _NS_GET_USERNS)
         except OSError as error:
             raise KernelError(f"worker {rank}: its network namespace cannot be joined: {_remedy(error)}") from None
         try:
-            owner = os.fstat(theirs).st_ino
+            owner = os.fstat(user_namespace).st_ino
             if owner != os.stat("/proc/self/ns/user").st_ino:
-                _setns(theirs, _CLONE_NEWUSER, f"worker {rank}: its user namespace")
+                _setns(user_namespace, _CLONE_NEWUSER, f"worker {rank}: its user namespace")
         finally:
-            os.close(theirs)
+            os.close(user_namespace)
 
 
 def keywords(shape: Shape) -> dict[str, Any]:

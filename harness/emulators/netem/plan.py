@@ -20,6 +20,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from wanbench.harness.emulators.impairments.delay import us
 from wanbench.harness.emulators.plan import (
@@ -197,9 +198,17 @@ Step = Router | Worker | Veth | Address | Route | Root | From
 Shape = Class | Fifo | Netem
 
 
-def place(network: EmulatedNetwork) -> tuple[Step, ...]:
+def steps_of(network: EmulatedNetwork) -> tuple[Step, ...]:
     """Return everything that depends only on the placement: routers, cables, routes and filters."""
-    return tuple(_Place(network).steps())
+    sites, cables = range(len(network.sites)), count(1)
+    return (
+        *(Router(stage) for stage in ("paths", "delays", "downs")),
+        *(Router(_site(network, site)) for site in sites),
+        *(step for rank in range(network.workers) for step in _worker(network, rank, cables)),
+        *(step for site in sites for step in _site_cables(network, site, cables)),
+        *_routes(network),
+        *_classifiers(network),
+    )
 
 
 def shapes(network: EmulatedNetwork, seed: int = 0) -> tuple[Shape, ...]:
@@ -251,75 +260,48 @@ def _site(network: EmulatedNetwork, site: int) -> str:
     return f"site-{name}" if re.fullmatch(r"(?!\d+$)[A-Za-z0-9._-]{1,100}", name) else f"site-{site}"
 
 
-class _Place:
-    """Builds the steps of one placement."""
+def _worker(network: EmulatedNetwork, rank: int, cables: Iterator[int]) -> Iterator[Step]:
+    own = End(f"worker-{rank}", DEVICE)
+    yield Worker(own.namespace, rank)
+    yield Veth(next(cables), worker_device(network, rank), own)
+    yield Address(own, worker_address(rank))
+    yield Route(own.namespace, NETWORK, own.device)
+    yield Route(own.namespace, "0.0.0.0/0", own.device, OUTSIDE_TABLE)
 
-    def __init__(self, network: EmulatedNetwork) -> None:
-        self._network = network
-        self._sites = range(len(network.sites))
-        self._ranks = range(network.workers)
-        self._cables = 0
 
-    def steps(self) -> Iterator[Step]:
-        for stage in ("paths", "delays", "downs"):
-            yield Router(stage)
-        for site in self._sites:
-            yield Router(_site(self._network, site))
-        for rank in self._ranks:
-            yield from self._worker(rank)
-        for site in self._sites:
-            yield from self._site_cables(site)
-        yield from self._routes()
-        yield from self._classifiers()
+def _site_cables(network: EmulatedNetwork, site: int, cables: Iterator[int]) -> Iterator[Step]:
+    yield Veth(next(cables), up_device(network, site), End("paths", f"from{site}"))
+    yield Veth(next(cables), path_device(site), End("delays", f"from{site}"))
+    yield Veth(next(cables), delay_device(site), End("downs", f"from{site}"))
+    yield Veth(next(cables), down_device(site), End(_site(network, site), "downlink"))
 
-    def _cable(self, a: End, b: End) -> Veth:
-        self._cables += 1
-        return Veth(self._cables, a, b)
 
-    def _worker(self, rank: int) -> Iterator[Step]:
-        own = End(f"worker-{rank}", DEVICE)
-        yield Worker(own.namespace, rank)
-        yield self._cable(worker_device(self._network, rank), own)
-        yield Address(own, worker_address(rank))
-        yield Route(own.namespace, NETWORK, own.device)
-        yield Route(own.namespace, "0.0.0.0/0", own.device, OUTSIDE_TABLE)
+def _routes(network: EmulatedNetwork) -> Iterator[Step]:
+    for rank, site in enumerate(network.site_of):
+        address, last = f"{worker_address(rank)}/32", worker_device(network, rank)
+        for device in (last, path_device(site), delay_device(site), down_device(site)):
+            yield Route(device.namespace, address, device.device)
+    for site in range(len(network.sites)):
+        out = up_device(network, site)
+        yield Route(out.namespace, NETWORK, out.device)
+    yield Route("paths", NETWORK, None)
 
-    def _site_cables(self, site: int) -> Iterator[Step]:
-        router = _site(self._network, site)
-        yield self._cable(up_device(self._network, site), End("paths", f"from{site}"))
-        yield self._cable(path_device(site), End("delays", f"from{site}"))
-        yield self._cable(delay_device(site), End("downs", f"from{site}"))
-        yield self._cable(down_device(site), End(router, "downlink"))
 
-    def _routes(self) -> Iterator[Step]:
-        network = self._network
-        for rank in self._ranks:
-            site, address = network.site_of[rank], f"{worker_address(rank)}/32"
-            last = worker_device(network, rank)
-            yield Route(last.namespace, address, last.device)
-            for device in (path_device(site), delay_device(site), down_device(site)):
-                yield Route(device.namespace, address, device.device)
-        for site in self._sites:
-            out = up_device(network, site)
-            yield Route(out.namespace, NETWORK, out.device)
-        yield Route("paths", NETWORK, None)
-
-    def _classifiers(self) -> Iterator[Step]:
-        network = self._network
-        for site in self._sites:
-            yield Root(up_device(network, site), ONLY)
-            yield Root(down_device(site), ONLY)
-            for device in (path_device(site), delay_device(site)):
-                yield Root(device, 0)
-                for rank in self._ranks:
-                    if network.site_of[rank] != site:
-                        yield From(device, worker_address(rank), minor_of(network.site_of[rank]))
-        for rank in self._ranks:
-            device = worker_device(network, rank)
-            yield Root(device, ONLY)
-            for other in self._ranks:
-                if other != rank and network.site_of[other] == network.site_of[rank]:
-                    yield From(device, worker_address(other), LOCAL)
+def _classifiers(network: EmulatedNetwork) -> Iterator[Step]:
+    for site in range(len(network.sites)):
+        yield Root(up_device(network, site), ONLY)
+        yield Root(down_device(site), ONLY)
+        for device in (path_device(site), delay_device(site)):
+            yield Root(device, 0)
+            for rank, origin in enumerate(network.site_of):
+                if origin != site:
+                    yield From(device, worker_address(rank), minor_of(origin))
+    for rank, site in enumerate(network.site_of):
+        device = worker_device(network, rank)
+        yield Root(device, ONLY)
+        for peer, origin in enumerate(network.site_of):
+            if peer != rank and origin == site:
+                yield From(device, worker_address(peer), LOCAL)
 
 
 def _shapes(network: EmulatedNetwork, seed: int) -> Iterator[Shape]:
@@ -379,21 +361,17 @@ def _seed(seed: int, src: str, dst: str) -> int:
 
 def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:
     """Return the commands in order, one line each. They have no seeds, which old versions of tc do not know."""
-    steps = [line for step in place(network) for line in step_commands(step)]
+    steps = [line for step in steps_of(network) for line in step_commands(step)]
     return steps + [shape_command(shape) for shape in shapes(network, seed)]
 
 
 def step_commands(step: Step) -> Iterator[str]:
     """Yield the commands of one step of a placement."""
     match step:
-        case Router(namespace):
+        case Router(namespace) | Worker(namespace):
+            sysctls = ROUTER_SYSCTLS | NO_IPV6 if isinstance(step, Router) else ONLY_LOCAL_IPV6
+            settings = " ".join(f"{name}={value}" for name, value in sysctls.items())
             yield f"ip netns add {namespace}"
-            settings = " ".join(f"{name}={value}" for name, value in (ROUTER_SYSCTLS | NO_IPV6).items())
-            yield f"ip netns exec {namespace} sysctl -qw {settings}"
-            yield f"ip -n {namespace} link set lo up"
-        case Worker(namespace):
-            yield f"ip netns add {namespace}"
-            settings = " ".join(f"{name}={value}" for name, value in ONLY_LOCAL_IPV6.items())
             yield f"ip netns exec {namespace} sysctl -qw {settings}"
             yield f"ip -n {namespace} link set lo up"
         case Veth(_, a, b):

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from wanbench.harness.emulators.netem.kernel import KINDS, Kernel, KernelError, keywords
+from wanbench.harness.emulators.netem.kernel import KINDS, Kernel, KernelError, keywords, netem_values
 from wanbench.harness.emulators.netem.plan import (
     LOCAL,
     ONLY,
@@ -28,12 +28,11 @@ from wanbench.harness.emulators.netem.plan import (
     leaf_of,
     minor_of,
     path_device,
-    place,
     shapes,
+    steps_of,
     up_device,
     worker_device,
 )
-from wanbench.harness.emulators.netem.plugin import netem_values
 from wanbench.harness.emulators.plan import NO_NETWORK, EmulatedNetwork
 from wanbench.harness.emulators.serve import answer, main
 from wanbench.workloads.process.configuration import Thing, first_change
@@ -79,7 +78,7 @@ def _compare(shape: Shape, kernel_values: Mapping[str, Any] | None) -> None:
     where = f"{shape.at} ({shape.path}): {kind}"
     if kernel_values is None:
         raise KernelError(f"{where}: does not exist in the kernel")
-    for name, expected in _wanted(shape).items():
+    for name, expected in _expected(shape).items():
         actual, grain = kernel_values[name], 0.0
         if name in ("burst", "cburst") and isinstance(shape, Class):
             grain = shape.rate * _BURST_GRAIN_S + 1
@@ -89,7 +88,7 @@ def _compare(shape: Shape, kernel_values: Mapping[str, Any] | None) -> None:
             raise KernelError(f"{where}: {name}: expected {expected}, the kernel has {actual}")
 
 
-def _wanted(shape: Shape) -> dict[str, Any]:
+def _expected(shape: Shape) -> dict[str, Any]:
     if not isinstance(shape, Netem):
         return keywords(shape)
     unseen = {"distribution"} | ({"seed"} if shape.seed is None else set())
@@ -261,7 +260,7 @@ class NetemProcess:
         """Build the sites and workers if they differ, and set their values."""
         if not network.same_places(self._network):
             self._forget()
-            self._kernel.place(place(network))
+            self._kernel.build(steps_of(network))
             self._meter.placed(network)
         self._shape(network, seed)
         self._routers = self._routers or self._kernel.routers()
@@ -303,4 +302,4 @@ def _serve(control_fd: int, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main("wanbench.harness.emulators.netem.process", _serve)
+    main(_serve)

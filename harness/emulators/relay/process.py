@@ -326,4 +326,4 @@ def _serve(control_fd: int, _: int) -> None:
 
 
 if __name__ == "__main__":
-    main("wanbench.harness.emulators.relay.process", _serve)
+    main(_serve)

@@ -349,7 +349,7 @@ class Switch:
         }
 
     def path_counters(self) -> list[dict[str, object]]:
-        """The fields of `emulator.PathStats` for every path that carried or dropped a packet."""
+        """What `emulator.EmulatorStats` has of every path that carried or dropped a packet."""
         sites = self.network.sites
         return [
             {
@@ -365,7 +365,7 @@ class Switch:
         ]
 
     def site_counters(self) -> list[dict[str, object]]:
-        """The fields of `emulator.SiteStats`."""
+        """What `emulator.EmulatorStats` has of every site."""
         sites = self.network.sites
         return [
             {"site": site, "up_dropped": up.drops, "down_dropped": down.queue.drops}

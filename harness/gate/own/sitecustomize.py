@@ -30,8 +30,8 @@ def _own(name: str, file: str) -> str | None:
 
 class _OwnFiles:
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        others = [finder for finder in sys.meta_path if finder is not self]
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        finders = [finder for finder in sys.meta_path if finder is not self]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
         if spec is None or not spec.has_location or spec.origin is None:
             return spec
         file = os.path.realpath(spec.origin)

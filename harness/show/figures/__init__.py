@@ -57,15 +57,14 @@ def draw_all(
         The files, in the order of drawing.
 
     Raises:
-        AnalysisError: an unknown format, no cell of more than one worker has a valid result, or nothing to draw beside.
+        AnalysisError: no cell of more than one worker has a valid result, or nothing to draw beside.
     """
-    for form in formats:
-        if form not in FORMATS:
-            raise AnalysisError(f"figure format: expected one of {', '.join(FORMATS)}, got {form!r}")
-    found = list(rows)
-    finished = len({row["cell"] for row in found if row["status"] == "ok"})
+    repetitions = list(rows)
+    finished = len({row["cell"] for row in repetitions if row["status"] == "ok"})
     partial = cells_total is not None and finished < cells_total
-    drawings = gallery(found, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None, beside)
+    drawings = gallery(
+        repetitions, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None, beside
+    )
     if not drawings:
         raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
     return [path for drawing in drawings for path in save_all(drawing, outdir, formats)]

@@ -9,13 +9,14 @@ from typing import Any
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from wanbench.harness.analysis.summary import Pivot, axis_value
+from wanbench.harness.analysis.summary import Line, Pivot, axis_value
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, has_law, names_of, speed, titled, waiting
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, entries_beside, fitting, text_in
+from wanbench.harness.show.figures.layout import Panels, fitting, text_in
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
 
 _BAR_IN = 0.165
@@ -37,7 +38,6 @@ _MARKS = {
 _SEEN = 0.005  # share of the longest bar
 
 Key = tuple[str, Any]
-Line = Mapping[str, Any]
 Bars = list[tuple[str, Key]]  # the name of each, and its key in the pivot
 
 
@@ -52,8 +52,8 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
     looks = looks_of(pivot)
     about = caption(pivot, run_name, "black ticks: step-time law" if has_law(pivot) else None, progress)
 
-    def draw(axes: Axes, place: int, name: str, key: Key) -> None:
-        _scalability_bar(axes, pivot, key, name, place, looks[key[0]])
+    def draw(axes: Axes, row: int, name: str, key: Key) -> None:
+        _scalability_bar(axes, pivot, key, name, row, looks[key[0]])
 
     sheet = _chart(pivot, width_in, titled(pivot, speed(pivot)), about, {}, _scalability_end, draw, at_least=1.03)
     for index, axes in enumerate(sheet.figure.axes):
@@ -79,8 +79,8 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
     }
     about = caption(pivot, run_name, _MARKS[parts], progress, whiskers=False)
 
-    def draw(axes: Axes, place: int, name: str, key: Key) -> None:
-        _mark_step(axes, pivot.lines.get(key), name, place)
+    def draw(axes: Axes, row: int, name: str, key: Key) -> None:
+        _mark_step(axes, pivot.lines.get(key), name, row)
 
     sheet = _chart(pivot, width_in, titled(pivot, waiting(pivot)), about, entries, _step_end, draw)
     for index, (axes, (_, bars)) in enumerate(zip(sheet.figure.axes, _panels(pivot), strict=True)):
@@ -108,7 +108,7 @@ def _chart(
     """Panels that are high enough for their bars, with a strip for the names of the bars.
 
     Args:
-        end: where the text of a bar begins, and the text. draw: draws bar number `place` of a panel.
+        end: where the text of a bar begins, and the text. draw: draws the bar of a row of a panel.
         at_least: the end of the axis.
     """
     panels = _panels(pivot)
@@ -116,7 +116,7 @@ def _chart(
         width_in,
         title,
         about,
-        {**entries, **entries_beside(pivot, "|")},
+        {**entries, **_entries_beside(pivot)},
         count=len(panels),
         across=min(len(panels), 3 if width_in > COLUMN_IN else 1),
         panel_in=_BAR_IN * max(len(bars) for _, bars in panels) + 0.06,
@@ -127,12 +127,24 @@ def _chart(
     limit = max(at_least, _limit(ends.values(), sheet.panel_width_in)) or 1.0
     for index, (heading, bars) in enumerate(panels):
         axes = sheet.panel(index, heading)
-        for place, (name, key) in enumerate(bars):
-            draw(axes, place, name, key)
-            _mark_published(axes, place, pivot.published.get(key), name)
-            _write_end(axes, place, *ends[key])
+        for row, (name, key) in enumerate(bars):
+            draw(axes, row, name, key)
+            _end_bar(axes, row, name, *ends[key], pivot.published.get(key))
         _finish(axes, [name for name, _ in bars], limit)
     return sheet
+
+
+def _entries_beside(pivot: Pivot) -> dict[str, Artist]:
+    """Legend entries of the law, a tick on every bar, of another run and of published values, if the pivot has them."""
+    entries: dict[str, Artist] = {}
+    if has_law(pivot):
+        entries["step-time law"] = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
+    if pivot.beside:
+        dashed: dict[str, Any] = {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": (0, (3, 2))}
+        entries[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**dashed)
+    if pivot.published:
+        entries["published"] = Line2D([], [], **PUBLISHED)
+    return entries
 
 
 def _panels(pivot: Pivot) -> list[tuple[str, Bars]]:
@@ -158,17 +170,13 @@ def _limit(ends: Iterable[tuple[float, str]], axes_in: float) -> float:
     return max((end / max(0.1, 1 - (text_in(text, _FONT_PT) + 0.1) / axes_in) for end, text in ends), default=0.0)
 
 
-def _mark_published(axes: Axes, place: int, value: float | None, about: str) -> None:
-    """Draw the diamond of a published value, if there is one."""
-    if value is not None and not math.isnan(value):
-        axes.plot([value], [place], zorder=4, **PUBLISHED)
-        note(axes, value, place, f"{about}: published {value:g}")
-
-
-def _write_end(axes: Axes, place: int, end: float, text: str) -> None:
-    """Write a text behind the end of bar number `place`."""
+def _end_bar(axes: Axes, row: int, name: str, end: float, text: str, published: float | None) -> None:
+    """Draw the diamond of a published value, if there is one, and write a text behind the end of a bar."""
+    if published is not None and not math.isnan(published):
+        axes.plot([published], [row], zorder=4, **PUBLISHED)
+        note(axes, published, row, f"{name}: published {published:g}")
     axes.annotate(
-        text, (end, place), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
+        text, (end, row), (5, 0), textcoords="offset points", fontsize=_FONT_PT, va="center", color=INK,
         annotation_clip=False,
     )  # fmt: skip
 
@@ -215,21 +223,21 @@ def _scalability_beside(pivot: Pivot, key: Key) -> float | None:
     return None if line is None or math.isnan(line["scalability"]) else float(line["scalability"])
 
 
-def _scalability_bar(axes: Axes, pivot: Pivot, key: Key, name: str, place: int, look: Style) -> None:
+def _scalability_bar(axes: Axes, pivot: Pivot, key: Key, name: str, row: int, look: Style) -> None:
     line = pivot.lines.get(key)
     if line is not None and not math.isnan(line["scalability"]):
         height, law = line["scalability"], line["predicted_scalability"]
-        axes.barh(place, height, 0.7, color=look.colour, linewidth=0, zorder=2)
+        axes.barh(row, height, 0.7, color=look.colour, linewidth=0, zorder=2)
         text = f"{name}: scalability {height:.3f}"
-        note(axes, height, place, text + ("" if math.isnan(law) else f", law {law:.3f}"))
+        note(axes, height, row, text + ("" if math.isnan(law) else f", law {law:.3f}"))
         if line["repeats"] > 1:
-            axes.hlines(place, line["scalability_min"], line["scalability_max"], color=INK, linewidth=0.7, zorder=3)
+            axes.hlines(row, line["scalability_min"], line["scalability_max"], color=INK, linewidth=0.7, zorder=3)
         if not math.isnan(law):
-            axes.vlines(law, place - 0.42, place + 0.42, color=INK, linewidth=1.0, zorder=3)
+            axes.vlines(law, row - 0.42, row + 0.42, color=INK, linewidth=1.0, zorder=3)
     if (other := _scalability_beside(pivot, key)) is not None and pivot.beside is not None:
-        axes.barh(place, other, 0.7, fill=False, edgecolor="white", linewidth=1.4, zorder=4)  # on a dark bar
-        axes.barh(place, other, 0.7, fill=False, edgecolor=INK, linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
-        note(axes, other, place, f"{name}, {pivot.beside.run}: scalability {other:.3f}")
+        axes.barh(row, other, 0.7, fill=False, edgecolor="white", linewidth=1.4, zorder=4)  # on a dark bar
+        axes.barh(row, other, 0.7, fill=False, edgecolor=INK, linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
+        note(axes, other, row, f"{name}, {pivot.beside.run}: scalability {other:.3f}")
 
 
 def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
@@ -244,27 +252,27 @@ def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
 def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts) -> None:
     """All bars of a panel, in one call, because matplotlib takes milliseconds for each."""
     pieces: list[tuple[int, float, float, str, str]] = []
-    for place, line in enumerate(lines):
+    for row, line in enumerate(lines):
         if line is None or line["status"] != "ok":
             continue
         left_s = 0.0
         for column, _, colour, hatch in parts:
             width_s = 0.0 if math.isnan(line[column]) else max(0.0, line[column])
-            pieces.append((place, width_s, left_s, colour, hatch))
+            pieces.append((row, width_s, left_s, colour, hatch))
             left_s += width_s
     if pieces:
-        places, widths_s, lefts_s, colours, hatches = map(list, zip(*pieces, strict=True))
+        rows, widths_s, lefts_s, colours, hatches = map(list, zip(*pieces, strict=True))
         look: Any = {"color": colours, "hatch": hatches, "edgecolor": "white", "linewidth": 0, "zorder": 2}
-        axes.barh(places, widths_s, 0.7, lefts_s, **look)
+        axes.barh(rows, widths_s, 0.7, lefts_s, **look)
 
 
-def _mark_step(axes: Axes, line: Line | None, name: str, place: int) -> None:
+def _mark_step(axes: Axes, line: Line | None, name: str, row: int) -> None:
     """The tick of the law on a bar, and its note."""
     if line is None or line["status"] != "ok":
         return
     law_s = line["predicted_step_time_s"]
     if not math.isnan(law_s):
-        axes.plot([law_s, law_s], [place - 0.42, place + 0.42], color=INK, linewidth=0.9, zorder=3)
+        axes.plot([law_s, law_s], [row - 0.42, row + 0.42], color=INK, linewidth=0.9, zorder=3)
     parts = [f"{label} {line[column]:.4f} s" for column, label, _, _ in PARTS if not math.isnan(line[column])]
     text = ", ".join([f"{line['step_time_s']:.4f} s per step", *parts])
-    note(axes, line["step_time_s"] / 2, place, f"{name}: {text}")
+    note(axes, line["step_time_s"] / 2, row, f"{name}: {text}")

@@ -6,17 +6,15 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, axis_value, law_inputs, provenance
+from wanbench.harness.analysis.summary import Line, Pivot, axis_value, law_inputs, provenance
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
-
-Line = Mapping[str, Any]
 
 _FAR_MS = 500.0  # about the longest round trip on the Internet
 _DASHED = {True: "dashed, without markers", False: "dashed outlines"}  # of curves, of bars
@@ -32,7 +30,7 @@ def subject(pivot: Pivot) -> str:
     lines = list(pivot.lines.values())
     size = message_size(pivot)
     scaled_gloo = any(line["collective"] == "gloo" and line["payload_scale"] < 1 for line in lines)
-    workload = f"{size} messages" if scaled_gloo and size else _each(lines, "workload")
+    workload = f"{size} messages" if scaled_gloo and size else _distinct(lines, "workload")
     fixed = {k: v for k, v in pivot.fixed.items() if k not in {"collective", "workload"}}
     return ", ".join([workload, *_all_reduce(lines), *(axis_value(axis, value) for axis, value in fixed.items())])
 
@@ -91,12 +89,12 @@ def _pair(pivot: Pivot) -> tuple[Any, Line, Line] | None:
     columns: dict[Any, tuple[Line, Line]] = {}
     for column in pivot.columns:
         lines = [pivot.lines[label, column] for label in pivot.algorithms if (label, column) in pivot.lines]
-        known = [line for line in lines if line["status"] == "ok" and line["scalability"] > 0]
-        if not known:
+        valid = [line for line in lines if line["status"] == "ok" and line["scalability"] > 0]
+        if not valid:
             continue
-        slow = min(known, key=lambda line: (line["kind"] != REFERENCE, line["scalability"]))
-        top = max(line["scalability"] for line in known) * (1 - TIE_SHARE)
-        fast = min((line for line in known if line["scalability"] >= top), key=_sent)
+        slow = min(valid, key=lambda line: (line["kind"] != REFERENCE, line["scalability"]))
+        top = max(line["scalability"] for line in valid) * (1 - TIE_SHARE)
+        fast = min((line for line in valid if line["scalability"] >= top), key=_sent)
         columns[column] = (slow, fast)
     if not columns:
         return None
@@ -116,9 +114,9 @@ def _sent(line: Line) -> tuple[float, float]:
 
 def _name(pivot: Pivot, column: Any, line: Line) -> str:
     """The family if all its settings drawn score the same in this column, else the algorithm."""
-    family = [one for (_, at), one in pivot.lines.items() if at == column and one["kind"] == line["kind"]]
+    family = [other for (_, at), other in pivot.lines.items() if at == column and other["kind"] == line["kind"]]
     name = BUILT_IN[line["kind"]].name if line["kind"] in BUILT_IN else ""
-    if name and len({percent(one["scalability"]) for one in family}) == 1:
+    if name and len({percent(other["scalability"]) for other in family}) == 1:
         return name
     return human(str(line["algorithm"]), str(line["kind"]), line["params"])
 
@@ -169,11 +167,11 @@ def caption(
     parts = [
         progress,
         _testbed(lines),
-        f"{_each(lines, 'workers')} workers",
+        f"{_distinct(lines, 'workers')} workers",
         _workload(pivot, lines),
         _network(pivot, lines),
         *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
-        f"TCP {_each(lines, 'tcp')}",
+        f"TCP {_distinct(lines, 'tcp')}",
         _repeats(valid, whiskers),
         _hosts(valid),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
@@ -192,9 +190,9 @@ def wrapped(text: str, width_in: float, font_pt: float, *, bold: bool = False) -
 
 
 def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
-    text = _each(lines, "workload")
+    text = _distinct(lines, "workload")
     if any(line["payload_scale"] != 1 for line in lines):
-        text += f" with messages and rates × {_each(lines, 'payload_scale')}"
+        text += f" with messages and rates × {_distinct(lines, 'payload_scale')}"
     size = message_size(pivot)
     return (f"{text} ({size} per message)" if size else text) + _unequal(lines)
 
@@ -206,17 +204,17 @@ def _unequal(lines: Sequence[Line]) -> str:
 
 
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:
-    text = f"profile {_each(lines, 'profile')}"
+    text = f"profile {_distinct(lines, 'profile')}"
     if all(line["profile"] == "uniform" and not absent(line["rate_mbps"]) for line in lines):
-        text += f" at {_each(lines, 'rate_mbps', lambda mbps: rate(float(str(mbps))))} per worker"
+        text += f" at {_distinct(lines, 'rate_mbps', lambda mbps: rate(float(str(mbps))))} per worker"
         if pivot.column_axis != "rtt_ms":
-            text += f", RTT {_each(lines, 'rtt_ms')} ms"
+            text += f", RTT {_distinct(lines, 'rtt_ms')} ms"
     elif pivot.column_axis != "rtt_ms" and any(not absent(line["rtt_ms"]) for line in lines):
-        text += f", median RTT {_each(lines, 'rtt_ms', _ms)} ms, longest {_each(lines, 'rtt_max_ms', _ms)} ms"
+        text += f", median RTT {_distinct(lines, 'rtt_ms', _ms)} ms, longest {_distinct(lines, 'rtt_max_ms', _ms)} ms"
     if any(line["jitter_ms"] > 0 for line in lines):
-        text += f", jitter {_each(lines, 'jitter_ms')} ms"
+        text += f", jitter {_distinct(lines, 'jitter_ms')} ms"
     if any(line["loss_pct"] > 0 for line in lines):
-        text += f", loss {_each(lines, 'loss_pct', _percent)} %{_bursts(lines)}"
+        text += f", loss {_distinct(lines, 'loss_pct', _percent)} %{_bursts(lines)}"
     return text
 
 
@@ -225,19 +223,19 @@ def _bursts(lines: Sequence[Line]) -> str:
     if not bursty:
         return ""
     alone = "" if len(bursty) == len(lines) else "alone and "
-    return f" {alone}in bursts of {_each(bursty, 'loss_burst')} packets"
+    return f" {alone}in bursts of {_distinct(bursty, 'loss_burst')} packets"
 
 
 def _testbed(lines: Sequence[Line]) -> str:
     if all(line["testbed"] == "virtual" for line in lines):
         return "simulated network and clock"
-    emulators = _each([line for line in lines if line["emulator"]], "emulator")
-    return f"network emulated by {emulators} (testbed {_each(lines, 'testbed')})"
+    emulators = _distinct([line for line in lines if line["emulator"]], "emulator")
+    return f"network emulated by {emulators} (testbed {_distinct(lines, 'testbed')})"
 
 
 def _all_reduce(lines: Sequence[Line]) -> list[str]:
     """Empty for a user's own program, which chooses its collective."""
-    collective = _each(lines, "collective")
+    collective = _distinct(lines, "collective")
     return [f"{collective} all-reduce"] if collective else []
 
 
@@ -283,7 +281,7 @@ def _percent(value: object) -> str:
     return f"{value:g}" if (isinstance(value, float) and value >= 1e-3) or not value else "below 0.001"
 
 
-def _each(lines: Sequence[Line], key: str, show: Callable[[object], str] = shown) -> str:
+def _distinct(lines: Sequence[Line], key: str, show: Callable[[object], str] = shown) -> str:
     """The distinct values of a column in words: "4", "4 and 8", "5 to 9"."""
     values = sorted({line[key] for line in lines if not absent(line[key])})
     if len(values) > 3 and not isinstance(values[0], str):

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Pivot, law_curve, provenance
+from wanbench.harness.analysis.summary import Beside, Line, Pivot, law_curve, provenance
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
 from wanbench.harness.show.figures.hover import note
@@ -28,8 +28,6 @@ _LABEL_GAP_IN = 0.27
 _APART = 0.03  # of two runs of an algorithm, about the size of a marker
 _DASHED: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (3, 2)), "marker": ""}
 _MARGIN = 1.25  # of the logarithmic axis of failures, on both sides
-
-Line = Mapping[str, Any]
 
 
 @wanbench_style()
@@ -58,7 +56,8 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
             law = pivot.lines[label, rtt]["predicted_scalability"]
             text = f"{label}, RTT {rtt:g} ms: scalability {value:.3f}"
             note(axes, rtt, value, text + (f", law {law:.3f}" if law > 0 else ""))
-        _beside(axes, pivot, label, look)
+        if pivot.beside:
+            _beside(axes, pivot.beside, label, look)
     axes.set_ylim(0, 1.06)
     axes.set_yticks(np.linspace(0, 1, 6))
     axes.set_ylabel(f"scalability  {formula(pivot.lines.values())}")
@@ -154,7 +153,7 @@ def _ends(pivot: Pivot, measure: str, looks: Mapping[str, Style], names: Mapping
 def _other(name: str, pivot: Pivot) -> str:
     """The name of a curve of the other run: "ssgd, simulated"; beside the same kind of network, "ssgd, my-run"."""
     assert pivot.beside is not None
-    own = provenance(each["testbed"] for each in pivot.lines.values())
+    own = provenance(line["testbed"] for line in pivot.lines.values())
     return f"{name}, {pivot.beside.run if pivot.beside.network == own else pivot.beside.network}"
 
 
@@ -163,7 +162,7 @@ def _entries(pivot: Pivot) -> dict[str, Artist]:
     if pivot.beside is None:
         return {}
     own: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 3.8}
-    network = provenance(each["testbed"] for each in pivot.lines.values())
+    network = provenance(line["testbed"] for line in pivot.lines.values())
     name = f"{pivot.beside.run}, {pivot.beside.network}"
     return {network: Line2D([], [], **own), name: Line2D([], [], color=INK, **_DASHED)}
 
@@ -172,14 +171,13 @@ def _thin(look: Style) -> dict[str, Any]:
     return {"color": look.colour, **_DASHED}
 
 
-def _beside(axes: Axes, pivot: Pivot, label: str, look: Style) -> None:
-    """The curve of the other run."""
-    points = _points(pivot.beside.lines, label, "scalability") if pivot.beside else []
-    if not points or pivot.beside is None:
-        return
-    axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
+def _beside(axes: Axes, run: Beside, label: str, look: Style) -> None:
+    """The curve of the other run, if it has one."""
+    points = _points(run.lines, label, "scalability")
+    if points:
+        axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
     for rtt, value in points:
-        note(axes, rtt, value, f"{label}, {pivot.beside.run}, RTT {rtt:g} ms: scalability {value:.3f}")
+        note(axes, rtt, value, f"{label}, {run.run}, RTT {rtt:g} ms: scalability {value:.3f}")
 
 
 def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
@@ -207,5 +205,5 @@ def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
     rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
     values = law_curve(lines[0], rtts)
     if values is None:  # no recorded inputs: the predictions of the cells themselves
-        rtts, values = [each["rtt_ms"] for each in lines], [each["predicted_scalability"] for each in lines]
+        rtts, values = [line["rtt_ms"] for line in lines], [line["predicted_scalability"] for line in lines]
     axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)

@@ -16,9 +16,9 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
-    COLUMNS,
     AnalysisError,
     Pivot,
+    Row,
     axes_of,
     axis_value,
     cells,
@@ -26,10 +26,10 @@ from wanbench.harness.analysis.summary import (
     grouped,
     pivots,
     provenance,
-    records,
 )
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.bars import scalability_bars, step_time
@@ -62,8 +62,6 @@ _SCALABILITY = ("scalability", "scalability_min", "scalability_max", "predicted_
 _STEP_TIME = ("step_time_s", "compute_s", "stall_s", "overhead_s", "predicted_step_time_s")
 _GOODPUT = ("goodput", "goodput_min", "goodput_max", "membership_changes", "recovery_s")
 
-Row = Mapping[str, Any]
-
 
 def gallery(
     rows: Sequence[Row],
@@ -86,7 +84,7 @@ def gallery(
     """
     rows = grouped(rows)
     table = frame(rows)
-    if not len(table) or not any(table[table["workers"] != 1]["status"] == "ok"):
+    if not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
     run = _Run(rows, table, run_name, progress, beside)
     drawings = [drawing for name, draw in _OF_ROWS.items() if kind in {None, name} for drawing in draw(run)]
@@ -121,8 +119,8 @@ class _Run:
     ) -> None:
         self.rows, self.table, self.name = rows, table, name
         self.progress, self.beside = progress, beside
-        self.lines = [line for line in records(cells(table)) if line["workers"] != 1]
-        full: list[dict[str, Any]] = [{**dict.fromkeys(COLUMNS), **row} for row in rows]
+        self.lines = [line for line in cells(table) if line["workers"] != 1]
+        full: list[dict[str, Any]] = [{**dict.fromkeys(SHOWN), **row} for row in rows]
         self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
 
     def cells_of(self, picked: Sequence[Row]) -> Pivot:
@@ -130,18 +128,18 @@ class _Run:
         kept = {(row["cell"], row["hosts"]) for row in picked}
         return whole([line for line in self.lines if (line["cell"], line["hosts"]) in kept])
 
-    def places(self, rows: Sequence[Row]) -> list[list[Row]]:
+    def by_network(self, rows: Sequence[Row]) -> list[list[Row]]:
         """The rows by the values of the swept axes, in order."""
         axes = axes_of(self.table)
-        places: dict[tuple[Any, ...], list[Row]] = {}
+        groups: dict[tuple[Any, ...], list[Row]] = {}
         for row in rows:
-            places.setdefault(tuple(by_value(row.get(axis)) for axis in axes), []).append(row)
-        return [sorted(places[place], key=_order) for place in sorted(places)]
+            groups.setdefault(tuple(by_value(row.get(axis)) for axis in axes), []).append(row)
+        return [sorted(groups[key], key=_order) for key in sorted(groups)]
 
     def middle(self, rows: Sequence[Row]) -> list[Row]:
         """The rows on the middle one of the networks that the run sweeps, in order."""
-        places = self.places(rows)
-        return places[len(places) // 2] if places else []
+        groups = self.by_network(rows)
+        return groups[len(groups) // 2] if groups else []
 
     def one_each(self) -> list[Row]:
         """One repetition of as many algorithms as fit, on the middle network: the best, then each family in turn."""
@@ -149,7 +147,9 @@ class _Run:
         by_kind: dict[str, dict[str, Row]] = {}
         for row in rows:
             by_kind.setdefault(row["kind"], {}).setdefault(row["algorithm"], row)
-        turns = [row for turn in zip_longest(*(found.values() for found in by_kind.values())) for row in turn if row]
+        turns = [
+            row for turn in zip_longest(*(of_kind.values() for of_kind in by_kind.values())) for row in turn if row
+        ]
         alone = [row for row in self.rows if row["workers"] == 1]
         best = next((n.best.algorithm for n in networks([*alone, *rows]) if n.best is not None), None) if rows else None
         turns.sort(key=lambda row: row["algorithm"] != best)
@@ -160,8 +160,8 @@ def _speed(run: _Run) -> list[Drawing]:
     """Scalability and step time of every pivot."""
     tables = pivots(run.table, _COLUMN_AXES)
     if run.beside is not None:
-        name, others = run.beside
-        tables = [lay_beside(pivot, others, name) for pivot in tables]
+        name, other_rows = run.beside
+        tables = [lay_beside(pivot, other_rows, name) for pivot in tables]
         if not any(pivot.beside for pivot in tables):
             raise AnalysisError(
                 f"{name}: no valid cell with an algorithm of {run.name} on the same axis; nothing to lay beside"
@@ -232,23 +232,26 @@ def _pivot_points(pivot: Pivot, run_name: str, columns: Sequence[str]) -> list[P
 
 
 def _trade_off(run: _Run) -> list[Drawing]:
-    found = networks(run.rows)
-    if not any(s.accuracy_change is not None and not absent(s.scalability) for n in found for s in n.standings):
+    standings = networks(run.rows)
+    if not any(map(drawn_points, standings)):
         return []
     marks = (
         f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below ssgd; "
         "title: 95 % interval of paired seeds"
     )
-    marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in found) else ""
-    every = [s for network in found for s in network.standings]
+    marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in standings) else ""
+    every = [s for network in standings for s in network.standings]
     unequal = {f"{human(s.algorithm, s.kind, s.params)} {s.not_compared}" for s in every if s.not_compared}
-    marks += "".join(f"; {each}" for each in sorted(unequal))
+    marks += "".join(f"; {remark}" for remark in sorted(unequal))
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, run.progress, whiskers=False)
     learned, what = _data_sets(run.lines), on_network(pivot)
     return [
         Drawing(
-            "pareto", "Speed and accuracy", partial(pareto, found, learned, what, about), partial(pareto_points, found)
+            "pareto",
+            "Speed and accuracy",
+            partial(pareto, standings, learned, what, about),
+            partial(pareto_points, standings),
         )
     ]
 
@@ -279,12 +282,12 @@ def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tu
 def _learning_time(run: _Run, evidence: Evidence) -> list[Drawing]:
     """For runs that sweep nothing but the network: the first, the middle and the last one."""
     axes = axes_of(run.table)
-    places = run.places([row for row in run.valid if row["accuracy"] is not None])
-    if len(places) < 2 or not set(axes) <= _NETWORK_AXES:
+    on_networks = run.by_network([row for row in run.valid if row["accuracy"] is not None])
+    if len(on_networks) < 2 or not set(axes) <= _NETWORK_AXES:
         return []
-    chosen = [places[index] for index in sorted({0, len(places) // 2, len(places) - 1})]
+    chosen = [on_networks[index] for index in sorted({0, len(on_networks) // 2, len(on_networks) - 1})]
     by_name = {", ".join(axis_value(axis, rows[0][axis]) for axis in axes): rows for rows in chosen}
-    curves = {name: found for name, rows in by_name.items() if (found := _curves(rows, evidence))}
+    curves = {name: drawable for name, rows in by_name.items() if (drawable := _curves(rows, evidence))}
     if len(curves) < 2:
         return []
     pivot = run.cells_of([row for rows in chosen for row in rows])
@@ -310,12 +313,12 @@ def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
 
 def trace_of(row: Row, evidence: Evidence) -> Trace | None:
     """The steps and messages of rank 0; None if they were not recorded, or cannot be read."""
-    found = evidence.trace(row)
-    if found is None or not found["messages"] or not found["steps"].get("step"):
+    recorded = evidence.trace(row)
+    if recorded is None or not recorded["messages"] or not recorded["steps"].get("step"):
         return None
     events = [(event["at_ns"], event["what"]) for event in row.get("events") or [] if event["at_ns"] is not None]
-    steps, messages = pd.DataFrame(found["steps"]), pd.DataFrame(found["messages"])
-    return Trace(human(row["algorithm"], row["kind"], row["params"]), steps, messages, found["first"], events)
+    steps, messages = pd.DataFrame(recorded["steps"]), pd.DataFrame(recorded["messages"])
+    return Trace(human(row["algorithm"], row["kind"], row["params"]), steps, messages, recorded["first"], events)
 
 
 def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
@@ -326,12 +329,12 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
             row["algorithm"],
             row["kind"],
             row["params"] or {},
-            found["slowest"],
-            found["fastest"],
+            steps["slowest"],
+            steps["fastest"],
             [(event["actual_s"], event["what"]) for event in row["events"] if event["actual_s"] is not None],
         )
         for row in rows
-        if (found := evidence.pace(row))
+        if (steps := evidence.pace(row))
     ]
     if not paces:
         return []
@@ -351,7 +354,7 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
     """The network with the longest round trips and the most sites that fit."""
     rows = [row for row in run.valid if row["profile"] == profile and row["workers"] <= 4 * MOST_SITES]
     rows.sort(key=lambda row: (-(row["rtt_max_ms"] or 0), -row["workers"], row["testbed"] == "virtual"))
-    paths = next((found for row in rows[:3] if (found := evidence.network(row))), None) or []
+    paths = next((measured for row in rows[:3] if (measured := evidence.network(row))), None) or []
     if not 2 <= len({path[end] for path in paths for end in ("src", "dst")}) <= MOST_SITES:
         return []
     row = rows[0]

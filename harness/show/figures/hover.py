@@ -58,11 +58,11 @@ def _hits(figure: Figure) -> str:
     height = figure.bbox.height
     scale = 72 / figure.dpi
     circles = []
-    for axes, (x, y, text) in ((each, noted) for each in figure.axes for noted in _NOTES.get(each, [])):
-        left, up = axes.transData.transform((x, y))
+    for axes, (x, y, text) in ((panel, noted) for panel in figure.axes for noted in _NOTES.get(panel, [])):
+        right, up = axes.transData.transform((x, y))
         escaped = html.escape(text)
         circles.append(
-            f'<circle class="hit" cx="{left * scale:.1f}" cy="{(height - up) * scale:.1f}" r="{_HIT_PT:g}" '
+            f'<circle class="hit" cx="{right * scale:.1f}" cy="{(height - up) * scale:.1f}" r="{_HIT_PT:g}" '
             f'role="img" aria-label="{escaped}"><title>{escaped}</title></circle>'
         )
     return "".join(circles)

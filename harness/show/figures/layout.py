@@ -16,12 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
-from wanbench.harness.analysis.summary import Pivot
-from wanbench.harness.show.figures.caption import has_law, wrapped
-from wanbench.harness.show.figures.style import FAINT, INK, PUBLISHED, wanbench_style
+from wanbench.harness.show.figures.caption import wrapped
+from wanbench.harness.show.figures.style import FAINT, INK, wanbench_style
 
 _TITLE_PT, _SUBJECT_PT, _CAPTION_PT = 8.5, 7.0, 6.0
 _TITLE_ROW_IN, _SUBJECT_ROW_IN, _LEGEND_ROW_IN, _CAPTION_ROW_IN = 0.15, 0.125, 0.145, 0.108
@@ -156,10 +154,10 @@ class Panels(Sheet):
         """Number `index`, in reading order."""
         width = self.panel_width_in / self.width_in
         pitch = width + self._gap_in / self.width_in
-        left = self.left + (index % self.across) * pitch
+        left_x = self.left + (index % self.across) * pitch
         top = self.top - (index // self.across) * self._pitch_in / self.height_in
         bottom = top - (self._panel_in + self._title_in) / self.height_in
-        axes = self.figure.add_axes((left, bottom, width, self._panel_in / self.height_in))
+        axes = self.figure.add_axes((left_x, bottom, width, self._panel_in / self.height_in))
         if title:
             axes.set_title(title, fontsize=7, fontweight="normal", pad=2)
         return axes
@@ -173,19 +171,6 @@ class Panels(Sheet):
             axes.set_ylabel(y, **look)
         if last:
             axes.set_xlabel(x)
-
-
-def entries_beside(pivot: Pivot, tick: str) -> dict[str, Artist]:
-    """Legend entries of the law, a tick on every bar, of another run and of published values, if the pivot has them."""
-    found: dict[str, Artist] = {}
-    if has_law(pivot):
-        found["step-time law"] = Line2D([], [], color=INK, linestyle="", marker=tick, markersize=7)
-    if pivot.beside:
-        dashed: dict[str, Any] = {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": (0, (3, 2))}
-        found[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**dashed)
-    if pivot.published:
-        found["published"] = Line2D([], [], **PUBLISHED)
-    return found
 
 
 def _legend_columns(entries: Sequence[str], width_in: float) -> int:
@@ -298,33 +283,33 @@ def label_ends(axes: Axes, ends: Sequence[End], axes_in: tuple[float, float]) ->
         ends: one per curve. axes_in: width and height of the axes.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    places = [(float(to_axes.transform((end.x, end.y))[1]) * axes_in[1], end) for end in ends]
-    groups = _grouped(sorted(places, key=lambda place: place[0]))
+    heights_in = [(float(to_axes.transform((end.x, end.y))[1]) * axes_in[1], end) for end in ends]
+    groups = _grouped(sorted(heights_in, key=lambda entry: entry[0]))
     heights = [
         sum(_row_in(end.text) for _, end in group) + _END_ROW_IN * (len(group) > 1) + _APART_IN for group in groups
     ]
-    wanted = [sum(y for y, _ in group) / len(group) for group in groups]
-    for group, height, y, centre in zip(groups, heights, wanted, spread(wanted, heights, axes_in[1]), strict=True):
+    centres = [sum(y for y, _ in group) / len(group) for group in groups]
+    for group, height, y, centre in zip(groups, heights, centres, spread(centres, heights, axes_in[1]), strict=True):
         start = max(float(to_axes.transform((end.x, end.y))[0]) * axes_in[0] + end.aside_in for _, end in group)
         _leader(axes, (start, y), (axes_in[0] + _LEADER_IN, centre), axes_in)
         _rows(axes, [end for _, end in reversed(group)], centre + (height - _APART_IN) / 2, axes_in)
 
 
-def _grouped(places: Sequence[tuple[float, End]]) -> list[list[tuple[float, End]]]:
+def _grouped(ends: Sequence[tuple[float, End]]) -> list[list[tuple[float, End]]]:
     groups: list[list[tuple[float, End]]] = []
-    for place in places:
-        if groups and place[0] - groups[-1][0][0] < _EQUAL_IN and place[1].at == groups[-1][0][1].at:
-            groups[-1].append(place)
+    for end in ends:
+        if groups and end[0] - groups[-1][0][0] < _EQUAL_IN and end[1].at == groups[-1][0][1].at:
+            groups[-1].append(end)
         else:
-            groups.append([place])
+            groups.append([end])
     return groups
 
 
-def spread(wanted: Sequence[float], heights: Sequence[float], room: float) -> list[float]:
+def spread(centres: Sequence[float], heights: Sequence[float], room: float) -> list[float]:
     """Centres as near as possible to those wanted (ascending), without overlap, and within `room` if it suffices."""
     below = [sum(heights[:index]) + height / 2 for index, height in enumerate(heights)]
     blocks: list[tuple[float, int]] = []  # (mean shift, how many)
-    for centre, offset in zip(wanted, below, strict=True):
+    for centre, offset in zip(centres, below, strict=True):
         shift, count = centre - offset, 1
         while blocks and blocks[-1][0] > shift:
             before, many = blocks.pop()
@@ -349,9 +334,9 @@ def _leader(axes: Axes, start: tuple[float, float], end: tuple[float, float], ax
 
 def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, float]) -> None:
     """A line of a group of equal curves says how many they are; then a row per curve."""
-    left = axes_in[0] + _LEADER_IN
-    place = axes.get_position()
-    room_in = (1 - place.x1) / place.width * axes_in[0] - _LEADER_IN - _SAMPLE_IN - _SPACE_IN
+    left_in = axes_in[0] + _LEADER_IN
+    box = axes.get_position()
+    room_in = (1 - box.x1) / box.width * axes_in[0] - _LEADER_IN - _SAMPLE_IN - _SPACE_IN
     text: dict[str, Any] = {
         "transform": axes.transAxes,
         "fontsize": _END_PT,
@@ -362,17 +347,17 @@ def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, 
         values = list(dict.fromkeys(end.value for end in ends))
         at = f"at {values[0]}" if len(values) == 1 else f"near {values[len(values) // 2]}"
         y = (top_in - _END_ROW_IN / 2) / axes_in[1]
-        axes.text(left / axes_in[0], y, f"{len(ends)} curves {at}", color=FAINT, **text)
+        axes.text(left_in / axes_in[0], y, f"{len(ends)} curves {at}", color=FAINT, **text)
         top_in -= _END_ROW_IN
     for end in ends:
         y = (top_in - _row_in(end.text) / 2) / axes_in[1]
         top_in -= _row_in(end.text)
-        xs = [(left + share * _SAMPLE_IN) / axes_in[0] for share in (0.0, 0.5, 1.0)]
+        xs = [(left_in + share * _SAMPLE_IN) / axes_in[0] for share in (0.0, 0.5, 1.0)]
         size = 0.8 * end.look.get("markersize", 0.0)
         look = {**end.look, "markersize": size, "transform": axes.transAxes, "clip_on": False}
         axes.add_line(Line2D(xs, [y, y, y], markevery=[1], **look))
         label = fitting(end.text, _END_PT, room_in)
-        axes.text((left + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, label, color=INK, **text)
+        axes.text((left_in + _SAMPLE_IN + _SPACE_IN) / axes_in[0], y, label, color=INK, **text)
 
 
 def _row_in(label: str) -> float:

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.paired import mean_interval
-from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
@@ -73,14 +72,14 @@ def means(curves: Sequence[Curve]) -> Course:
     An evaluation before the first step is left out: it has no place on a logarithmic time axis.
     """
     course = medians(curves)
-    places = [place for place, end_s in enumerate(course.end_s) if end_s > 0]
-    intervals = [mean_interval([curve["accuracy"][place] for curve in curves]) for place in places]
+    kept = [index for index, end_s in enumerate(course.end_s) if end_s > 0]
+    intervals = [mean_interval([curve["accuracy"][index] for curve in curves]) for index in kept]
     return Course(
-        step=[course.step[place] for place in places],
-        end_s=[course.end_s[place] for place in places],
-        accuracy=[mean for mean, _, _ in intervals],
-        low=[low for _, low, _ in intervals],
-        high=[high for _, _, high in intervals],
+        step=[course.step[index] for index in kept],
+        end_s=[course.end_s[index] for index in kept],
+        accuracy=[interval.mean for interval in intervals],
+        low=[interval.low for interval in intervals],
+        high=[interval.high for interval in intervals],
         repetitions=len(curves),
     )
 
@@ -92,13 +91,8 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     Args:
         curves: (label, kind) -> (params, one curve per repetition, as `results.evidence.Evidence.curve` gives them).
         data_set: of the accuracy; the axis names it. subject: below the title. about: the caption.
-
-    Raises:
-        AnalysisError: there is no curve.
     """
-    courses = {key: medians(reps) for key, (_, reps) in curves.items() if reps}
-    if not courses:
-        raise AnalysisError("no repetition has evaluated its accuracy; there is no learning curve to draw")
+    courses = {key: medians(reps) for key, (_, reps) in curves.items()}
     looks = _looks(curves)
     names = {key: human(*key, curves[key][0]) for key in courses}
     apart = _paces_differ(courses, 1)
@@ -116,12 +110,19 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         between_in=0.0 if side_by_side else 0.36, gap_in=strip + 0.27, right_in=0.1 if side_by_side else strip,
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
-    _by_step(steps, courses, looks)
+    for key, course in courses.items():
+        _draw(steps, course, "step", looks[key], key[0], "step {:g}")
+    steps.set_xlim(left=0)
+    steps.set_ylim(top=101)
+    steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
         times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
-        _by_time(by_time, courses, looks, times)
+        for key, course in courses.items():
+            _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
+        logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
+        by_time.set_xlabel("seconds, logarithmic")
         by_time.set_ylim(steps.get_ylim())
     return sheet.figure
 
@@ -138,21 +139,6 @@ def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str]
         )
         for key, course in courses.items()
     ]
-
-
-def _by_step(axes: Axes, courses: Courses, looks: Mapping[Key, Style]) -> None:
-    for key, course in courses.items():
-        _draw(axes, course, "step", looks[key], key[0], "step {:g}")
-    axes.set_xlim(left=0)
-    axes.set_ylim(top=101)
-    axes.set_xlabel("step")
-
-
-def _by_time(axes: Axes, courses: Courses, looks: Mapping[Key, Style], times: Sequence[float]) -> None:
-    for key, course in courses.items():
-        _draw(axes, course, "end_s", looks[key], key[0], "end {:g}")
-    logarithmic(axes.xaxis, min(times) / 1.1, max(times) * 1.1)
-    axes.set_xlabel("seconds, logarithmic")
 
 
 def learning_points(curves: Curves) -> list[Point]:
@@ -243,16 +229,16 @@ def _looks(curves: Curves) -> dict[Key, Style]:
 
 def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -> None:
     """A curve, its band, and a note on every point, in which `at` is the format of x."""
-    places = np.array(getattr(course, x))
+    xs = np.array(getattr(course, x))
     # An evaluation before the first step has no place on a logarithmic time axis.
-    shown = places > (-1 if x == "step" else 0)
-    places = places[shown]
+    shown = xs > (-1 if x == "step" else 0)
+    xs = xs[shown]
     percent, low, high = (100 * np.array(values)[shown] for values in (course.accuracy, course.low, course.high))
-    axes.plot(places, percent, markevery=max(1, len(places) // 6), **as_line(look))
+    axes.plot(xs, percent, markevery=max(1, len(xs) // 6), **as_line(look))
     if course.repetitions > 1 and np.isfinite(low).all():
-        axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
-    for place, value in zip(places, percent, strict=True):
-        note(axes, place, float(value), f"{name}: {value:.2f} % at {at.format(place)}")
+        axes.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    for x_value, value in zip(xs, percent, strict=True):
+        note(axes, x_value, float(value), f"{name}: {value:.2f} % at {at.format(x_value)}")
 
 
 def _paces_differ(courses: Courses, part: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,38 +99,31 @@ class StoredMap:
         ]
 
 
-def write_map(found: StoredMap, folder: Path) -> list[Path]:
+def write_map(stored: StoredMap, folder: Path) -> list[Path]:
     """Write the file, the figure in every format and its points. Return their paths."""
-    return [store_map(found, folder), *save_all(read_map(folder).drawing, folder)]
+    return [store_map(stored, folder), *save_all(read_map(folder).drawing, folder)]
 
 
-def store_map(found: StoredMap, folder: Path) -> Path:
+def store_map(stored: StoredMap, folder: Path) -> Path:
     """Write the file alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / MAP_FILE, json.dumps(_to_json(found), separators=(",", ":"), allow_nan=False) + "\n")
+    write_text(folder / MAP_FILE, json.dumps(_to_json(stored), separators=(",", ":"), allow_nan=False) + "\n")
     return folder / MAP_FILE
 
 
-def _check_numbers(values: Iterable[Any]) -> None:
-    """Raises: ValueError: a value is not a positive number."""
-    for value in values:
-        if not (isinstance(value, int | float) and 0 < value < math.inf):
-            raise ValueError(f"expected positive numbers, got {value!r}")
-
-
-def _to_json(found: StoredMap) -> dict[str, Any]:
-    data, names = found.data, list(found.data.kinds)
-    place = {name: index for index, name in enumerate(names)}
+def _to_json(stored: StoredMap) -> dict[str, Any]:
+    data, names = stored.data, list(stored.data.kinds)
+    index_of = {name: index for index, name in enumerate(names)}
     return {
         "schema": 1,
-        "title": found.title,
-        "caption": found.caption,
+        "title": stored.title,
+        "caption": stored.caption,
         "rtts_ms": _rounded(data.rtts_ms),
         "rates_mbit": _rounded(data.mbits),
         "settings": [{"name": name, "kind": data.kinds[name]} for name in names],
-        "best": [[place[name] for name in row] for row in data.names],
+        "best": [[index_of[name] for name in row] for row in data.names],
         "gain_over_ssgd": [_rounded(row) for row in data.gains],
-        "faster_setting_of_unknown_accuracy": [[int(each) for each in row] for row in data.unknown],
+        "faster_setting_of_unknown_accuracy": [[int(flag) for flag in row] for row in data.unknown],
         "here": data.here,
         "checks": [[*_rounded(check[:2]), check[2]] for check in data.checks],
     }
@@ -148,23 +141,26 @@ def read_map(folder: Path) -> StoredMap:
     """
     path = folder / MAP_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["schema"] != 1:
-            raise ValueError(f"schema {found['schema']}")
-        names = [str(each["name"]) for each in found["settings"]]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["schema"] != 1:
+            raise ValueError(f"schema {content['schema']}")
+        names = [str(entry["name"]) for entry in content["settings"]]
         data = MapData(
-            found["rtts_ms"],
-            found["rates_mbit"],
-            [[names[index] for index in row] for row in found["best"]],
-            found["gain_over_ssgd"],
-            [[bool(each) for each in row] for row in found["faster_setting_of_unknown_accuracy"]],
-            {str(each["name"]): str(each["kind"]) for each in found["settings"]},
-            None if found["here"] is None else (found["here"][0], found["here"][1]),
-            [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in found["checks"]],
+            content["rtts_ms"],
+            content["rates_mbit"],
+            [[names[index] for index in row] for row in content["best"]],
+            content["gain_over_ssgd"],
+            [[bool(entry) for entry in row] for row in content["faster_setting_of_unknown_accuracy"]],
+            {str(entry["name"]): str(entry["kind"]) for entry in content["settings"]},
+            None if content["here"] is None else (content["here"][0], content["here"][1]),
+            [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in content["checks"]],
         )
-        subject, caption = str(found["title"]).rpartition("\n")[2], str(found["caption"])
-        _check_numbers([*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())])
-        _check_numbers([value for rtt_ms, mbit, _ in data.checks for value in (rtt_ms, mbit)])
+        subject, caption = str(content["title"]).rpartition("\n")[2], str(content["caption"])
+        numbers = [*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())]
+        numbers += [value for check in data.checks for value in check[:2]]
+        wrong = [value for value in numbers if not (isinstance(value, int | float) and 0 < value < math.inf)]
+        if wrong:
+            raise ValueError(f"expected positive numbers, got {wrong[0]!r}")
         if min(len(data.rtts_ms), len(data.mbits)) < 2:
             raise ValueError("expected at least two round trips and two rates")
         for rows in (data.names, data.gains, data.unknown):
@@ -252,14 +248,14 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
 def _colours(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
     """A colour for each name: tints of its family's, the most frequent name first."""
     used: Counter[str] = Counter()
-    found = {}
+    colours = {}
     for name in names:
         kind = kinds[name]
         colour = np.array(to_rgba(styles([(name, kind, {})])[name].colour))
         tint = _TINTS[used[kind] % len(_TINTS)]
         used[kind] += 1
-        found[name] = (*(colour[:3] * tint + (1 - tint)), 1.0)
-    return found
+        colours[name] = (*(colour[:3] * tint + (1 - tint)), 1.0)
+    return colours
 
 
 def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: float) -> list[Text]:
@@ -274,11 +270,11 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: floa
     if unknown.any():
         axes.contourf(data.rtts_ms, data.mbits, unknown, levels=[0.5, 1.5], colors="none", hatches=[_HATCH])
     for index, name in enumerate(order):
-        mine = (winner == index).astype(float)
-        if mine.min() < mine.max():
-            axes.contour(data.rtts_ms, data.mbits, mine, levels=[0.5], colors=[INK], linewidths=0.8)
-        if mine.mean() >= _LABEL_SHARE:
-            row, column = _middle(mine > 0)
+        area = (winner == index).astype(float)
+        if area.min() < area.max():
+            axes.contour(data.rtts_ms, data.mbits, area, levels=[0.5], colors=[INK], linewidths=0.8)
+        if area.mean() >= _LABEL_SHARE:
+            row, column = _middle(area > 0)
             # Near an edge, a name begins or ends at its point.
             half = text_in(name, _NAME_PT) / width_in * len(data.rtts_ms) / 2 + 1
             side = "left" if column < half else "right" if column >= len(data.rtts_ms) - half else "center"
@@ -314,11 +310,13 @@ def _edges(values: Sequence[float]) -> Any:
     return np.array([values[0] / ratio, *(value * ratio for value in values)])
 
 
-def _middle(mine: Any) -> tuple[int, int]:
+def _middle(area: Any) -> tuple[int, int]:
     """The point of an area that is farthest from its border, counted in cells."""
-    left, depth = np.pad(mine, 1), np.zeros_like(mine, dtype=int)
-    while left.any():
-        depth += left[1:-1, 1:-1]
-        left = left & np.roll(left, 1, 0) & np.roll(left, -1, 0) & np.roll(left, 1, 1) & np.roll(left, -1, 1)
+    inside, depth = np.pad(area, 1), np.zeros_like(area, dtype=int)
+    while inside.any():
+        depth += inside[1:-1, 1:-1]
+        inside = (
+            inside & np.roll(inside, 1, 0) & np.roll(inside, -1, 0) & np.roll(inside, 1, 1) & np.roll(inside, -1, 1)
+        )
     row, column = np.unravel_index(int(depth.argmax()), depth.shape)
     return int(row), int(column)

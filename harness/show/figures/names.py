@@ -28,8 +28,8 @@ def compressed(compression: Any) -> str:
         return _COMPRESSIONS.get(str(compression), str(compression))
     kind = str(compression["kind"])
     share = [f"{100 * compression['ratio']:g} %"] if "ratio" in compression else []
-    others = [f"{name} {value}" for name, value in compression.items() if name not in {"kind", "ratio"}]
-    return " ".join([_COMPRESSIONS.get(kind, kind), *share, *others])
+    settings = [f"{name} {value}" for name, value in compression.items() if name not in {"kind", "ratio"}]
+    return " ".join([_COMPRESSIONS.get(kind, kind), *share, *settings])
 
 
 _OF_THE_PAPERS = "ImageNet"

@@ -11,7 +11,6 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.emulators.impairments.queue import four_digits
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
@@ -32,13 +31,8 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], subject: str, about: str,
     Args:
         paths: as `harness.results.evidence.Evidence.network` gives them. subject, about: below the title, and below
         the figure.
-
-    Raises:
-        AnalysisError: no path, or more sites than can be read.
     """
     sites = list(dict.fromkeys([path["src"] for path in paths] + [path["dst"] for path in paths]))
-    if not paths or len(sites) > MOST_SITES:
-        raise AnalysisError(f"a network of {len(sites)} sites; a matrix is drawn of 2 to {MOST_SITES}")
     left_in = 0.2 + 0.07 * max(len(site) for site in sites)
     small = (width_in - left_in - 0.1) / len(sites) < 0.8
     measured = any(path["measured_one_way_ms"] is not None for path in paths)
@@ -65,19 +59,16 @@ def network_matrix(paths: Sequence[Mapping[str, Any]], subject: str, about: str,
 def _finding(paths: Sequence[Mapping[str, Any]]) -> str:
     """ "Measured delays are within 0.6 ms of the configured ones"; of a simulation, the span of its delays."""
     delays = [path["one_way_ms"] for path in paths]
-    found = [(path["measured_one_way_ms"], path["one_way_ms"]) for path in paths]
-    errors = [abs(measured - configured) for measured, configured in found if measured is not None]
+    both = [(path["measured_one_way_ms"], path["one_way_ms"]) for path in paths]
+    errors = [abs(measured - configured) for measured, configured in both if measured is not None]
     if not errors:
         return f"One-way delays from {min(delays):.4g} to {max(delays):.4g} ms"
-    return f"All measured one-way delays are within {_rounded_up(max(errors))} ms of the configured ones"
+    within_ms = math.ceil(10 * max(errors)) / 10
+    return f"All measured one-way delays are within {within_ms:g} ms of the configured ones"
 
 
-def _rounded_up(value: float) -> str:
-    return f"{math.ceil(10 * value) / 10:g}"
-
-
-def _entry(axes: Axes, path: Mapping[str, Any], place: tuple[int, int], most_ms: float, *, small: bool) -> None:
-    x, y = place
+def _entry(axes: Axes, path: Mapping[str, Any], cell: tuple[int, int], most_ms: float, *, small: bool) -> None:
+    x, y = cell
     shade = _SHADES(path["one_way_ms"] / most_ms)
     wrong = bool(path["reasons"])
     axes.add_patch(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
-from wanbench.harness.analysis.summary import AnalysisError, axis_value
+from wanbench.harness.analysis.summary import axis_value
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
@@ -27,20 +27,15 @@ _FRONT: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (2,
 
 @wanbench_style()
 def pareto(
-    found: Sequence[NetworkStandings], data_set: str, subject: str, about: str, width_in: float = PAGE_IN
+    networks: Sequence[NetworkStandings], data_set: str, subject: str, about: str, width_in: float = PAGE_IN
 ) -> Figure:
     """Every network of a run that trains a model.
 
     Args:
-        found: from `harness.analysis.best.networks`. data_set: of the accuracy.
+        networks: from `harness.analysis.best.networks`. data_set: of the accuracy.
         subject: below the title. about: the caption: workload, testbed, repetitions.
-
-    Raises:
-        AnalysisError: no algorithm has both a scalability and an accuracy to compare with that of ssgd.
     """
-    shown = [network for network in found if drawn_points(network)]
-    if not shown:
-        raise AnalysisError("no accuracy beside that of ssgd on the same network; there is no trade-off to draw")
+    shown = [network for network in networks if drawn_points(network)]
     standings = {s.algorithm: s for network in shown for s in network.standings}
     looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()])
     title = f"{_finding(shown[-1])}\n{data_set}: {subject}"
@@ -96,7 +91,7 @@ def _finding(network: NetworkStandings) -> str:
 
 def _change(standing: Standing) -> str:
     paired = standing.paired
-    if paired is None or math.isinf(paired.high):
+    if paired is None or not paired.bounded:
         return standing.change_text
     return f"{100 * paired.low:+z.1f} to {100 * paired.high:+z.1f}"
 
@@ -116,10 +111,10 @@ def drawn_points(network: NetworkStandings) -> list[Standing]:
     return [s for s in network.standings if s.accuracy_change is not None and not math.isnan(s.scalability)]
 
 
-def _limits(found: Sequence[NetworkStandings]) -> tuple[float, float]:
+def _limits(networks: Sequence[NetworkStandings]) -> tuple[float, float]:
     changes = [
         100 * (s.accuracy_change + end - s.accuracy)
-        for n in found
+        for n in networks
         for s in n.standings
         for end in (s.accuracy_low, s.accuracy_high)
         if s.accuracy_change is not None and s.accuracy is not None and end is not None
@@ -226,31 +221,33 @@ def name_places(
     Points that coincide share a label. The limits of the axes must be final.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    found = []
+    drawn_in = []
     for drawn in points:
         (x, y), (_, low), (_, high) = (
             to_axes.transform((drawn.x, end)) * axes_in for end in (drawn.y, drawn.low, drawn.high)
         )
-        found.append((drawn.label, float(x), float(y), float(low), float(high)))
-    taken: list[Box] = [(x - _MARKER_IN, y - _MARKER_IN, x + _MARKER_IN, y + _MARKER_IN) for _, x, y, _, _ in found]
-    whiskers: list[Box] = [(x - 0.01, low, x + 0.01, high) for _, x, _, low, high in found]
+        drawn_in.append((drawn.label, float(x), float(y), float(low), float(high)))
+    taken: list[Box] = [(x - _MARKER_IN, y - _MARKER_IN, x + _MARKER_IN, y + _MARKER_IN) for _, x, y, _, _ in drawn_in]
+    whiskers: list[Box] = [(x - 0.01, low, x + 0.01, high) for _, x, _, low, high in drawn_in]
     placed = []
-    for label, x, y in _merged([(label, x, y) for label, x, y, _, _ in found]):
-        others = [(at_x, at_y) for _, at_x, at_y, _, _ in found if abs(at_x - x) + abs(at_y - y) > 2 * _SAME_IN]
+    for label, x, y in _merged([(label, x, y) for label, x, y, _, _ in drawn_in]):
+        neighbours = [(at_x, at_y) for _, at_x, at_y, _, _ in drawn_in if abs(at_x - x) + abs(at_y - y) > 2 * _SAME_IN]
         free = [box for box in _candidates(label, x, y, axes_in) if not _hits(box, taken)]
         if not free:
             return None
-        best = min(free, key=lambda box: _cost(box, (x, y), others, whiskers))
+        best = min(free, key=lambda box: _cost(box, (x, y), neighbours, whiskers))
         taken.append(best)
         placed.append((label, best[0], (best[1] + best[3]) / 2))
     return placed
 
 
-def _cost(box: Box, own: tuple[float, float], others: Sequence[tuple[float, float]], whiskers: Sequence[Box]) -> float:
+def _cost(
+    box: Box, own: tuple[float, float], neighbours: Sequence[tuple[float, float]], whiskers: Sequence[Box]
+) -> float:
     """Low for a label near its point, away from other points, and on no whisker."""
     away = _distance(box, own)
-    nearest = min((_distance(box, other) for other in others), default=1.0)
-    return away + 0.08 * sum(_hits(box, [each]) for each in whiskers) + max(0.0, 0.1 + away - nearest)
+    nearest = min((_distance(box, neighbour) for neighbour in neighbours), default=1.0)
+    return away + 0.08 * sum(_hits(box, [whisker]) for whisker in whiskers) + max(0.0, 0.1 + away - nearest)
 
 
 def _distance(box: Box, point: tuple[float, float]) -> float:
@@ -261,9 +258,9 @@ def _distance(box: Box, point: tuple[float, float]) -> float:
 
 def _write(axes: Axes, placed: Sequence[tuple[str, float, float]], axes_in: tuple[float, float]) -> None:
     """Write the labels."""
-    for label, left, middle in placed:
+    for label, left_in, middle in placed:
         axes.text(
-            left / axes_in[0], middle / axes_in[1], label, transform=axes.transAxes, fontsize=_FONT_PT, va="center",
+            left_in / axes_in[0], middle / axes_in[1], label, transform=axes.transAxes, fontsize=_FONT_PT, va="center",
             color=INK, zorder=6, bbox=_BACKGROUND,
         )  # fmt: skip
 
@@ -271,9 +268,9 @@ def _write(axes: Axes, placed: Sequence[tuple[str, float, float]], axes_in: tupl
 def _merged(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
     groups: list[tuple[str, float, float]] = []
     for label, x, y in points:
-        for index, (others, at_x, at_y) in enumerate(groups):
+        for index, (labels, at_x, at_y) in enumerate(groups):
             if abs(x - at_x) < _SAME_IN and abs(y - at_y) < _SAME_IN:
-                groups[index] = (f"{others}, {label}", at_x, at_y)
+                groups[index] = (f"{labels}, {label}", at_x, at_y)
                 break
         else:
             groups.append((label, x, y))
@@ -284,11 +281,16 @@ def _candidates(label: str, x: float, y: float, axes_in: tuple[float, float]) ->
     width = text_in(label, _FONT_PT) + 0.02
     for distance in _DISTANCES_IN:
         for right, up in _DIRECTIONS:
-            left = x + right * distance - (width if right < 0 else width / 2 if right == 0 else 0)
+            left_in = x + right * distance - (width if right < 0 else width / 2 if right == 0 else 0)
             bottom = y + up * distance - (_HEIGHT_IN if up < 0 else _HEIGHT_IN / 2 if up == 0 else 0)
-            if left >= 0 and bottom >= 0 and left + width <= axes_in[0] + 0.05 and bottom + _HEIGHT_IN <= axes_in[1]:
-                yield left, bottom, left + width, bottom + _HEIGHT_IN
+            if (
+                left_in >= 0
+                and bottom >= 0
+                and left_in + width <= axes_in[0] + 0.05
+                and bottom + _HEIGHT_IN <= axes_in[1]
+            ):
+                yield left_in, bottom, left_in + width, bottom + _HEIGHT_IN
 
 
-def _hits(box: Box, others: Sequence[Box]) -> bool:
-    return any(box[0] < right and left < box[2] and box[1] < top and low < box[3] for left, low, right, top in others)
+def _hits(box: Box, boxes: Sequence[Box]) -> bool:
+    return any(box[0] < right and left < box[2] and box[1] < top and low < box[3] for left, low, right, top in boxes)

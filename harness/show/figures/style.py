@@ -76,9 +76,9 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str
     for label, kind, params in algorithms:
         built_in = BUILT_IN.get(kind)
         colour, marker = built_in[2:4] if built_in else _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
-        wanted = _variant(params)
+        preferred = _variant(params)
         for step in range(len(_VARIANTS)):
-            variant = (wanted + step) % len(_VARIANTS)
+            variant = (preferred + step) % len(_VARIANTS)
             if (colour, marker, variant) not in taken:
                 break
         taken.add((colour, marker, variant))
@@ -123,7 +123,7 @@ def _variant(params: Mapping[str, Any]) -> int:
     sizes = [_KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else int(size) for size in (delay, period) if size]
     if not sizes:
         return 0 if not params else zlib.crc32(repr(sorted(params.items())).encode()) % len(_VARIANTS)
-    return sum(place * size for place, size in enumerate(sizes, start=1)) % len(_VARIANTS)
+    return sum(weight * size for weight, size in enumerate(sizes, start=1)) % len(_VARIANTS)
 
 
 @contextmanager

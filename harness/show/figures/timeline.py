@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
-from wanbench.harness.analysis.summary import AnalysisError, records
+from wanbench.harness.analysis.summary import records
 from wanbench.harness.show.figures.bars import PARTS, filled
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
@@ -59,12 +59,7 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     Args:
         traces: from top to bottom. title: the subject, below the finding. about: the caption, with `TIMELINE_MARKS`.
         width_in: of the figure.
-
-    Raises:
-        AnalysisError: there is no trace.
     """
-    if not traces:
-        raise AnalysisError("no repetition has recorded its messages; there is no timeline to draw")
     shown, span_s = views(traces)
     lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
     entries = {label: filled(colour, hatch) for _, label, colour, hatch in (_COMPUTE, _STALL)}
@@ -165,9 +160,9 @@ def _draw_view(axes: Axes, view: View, lanes: int) -> None:
         if end > begin:
             look: dict[str, Any] = {"color": _STALL[2], "hatch": _STALL[3], "edgecolor": "white", "linewidth": 0}
             axes.barh(0.5, end - begin, 2.2, begin, zorder=3, **look)
-    for place, lane in enumerate(view.lanes[:lanes]):
+    for lane_index, lane in enumerate(view.lanes[:lanes]):
         for begin, arrived, used, text in lane:
-            y = _STEP_LANES - 0.5 + place
+            y = _STEP_LANES - 0.5 + lane_index
             axes.barh(y, used - begin, 0.34, begin, color=_WAITING, linewidth=0, zorder=2)
             axes.barh(y, arrived - begin, 0.7, begin, color=_FLYING, linewidth=0, zorder=3)
             note(axes, max(begin, 0.0), y, text)
@@ -236,14 +231,9 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
 
     Args:
         title: the subject, below the finding. about: the caption. width_in: of the figure.
-
-    Raises:
-        AnalysisError: nothing to draw.
     """
-    if not paces:
-        raise AnalysisError("no repetition has kept its steps; there is no step time to draw against time")
-    looks = styles([(one.label, one.kind, one.params) for one in paces])
-    span_s = max(one.slowest["end_s"][-1] for one in paces)
+    looks = styles([(course.label, course.kind, course.params) for course in paces])
+    span_s = max(course.slowest["end_s"][-1] for course in paces)
     lines = {
         "slowest worker": {"color": INK, **_SLOWEST},
         "fastest worker": {"color": INK, **_FASTEST},
@@ -252,17 +242,17 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
     entries = {label: Line2D([], [], **look) for label, look in lines.items()}
     heading = f"{_pace_finding(paces)}\n{title}"
     sheet = Panels(width_in, heading, about, entries, count=len(paces), across=1, panel_in=_PACE_IN)
-    for index, one in enumerate(paces):
-        axes = sheet.panel(index, _title(one))
-        _draw_pace(axes, one, looks[one.label])
+    for index, course in enumerate(paces):
+        axes = sheet.panel(index, _title(course))
+        _draw_pace(axes, course, looks[course.label])
         axes.set_xlim(0, span_s)
-        _name_changes(axes, one.events, span_s)
+        _name_changes(axes, course.events, span_s)
         sheet.label(index, "seconds since all workers began", "step time (s)" if index == len(paces) // 2 else "")
     return sheet.figure
 
 
-def _title(one: Pace) -> str:
-    return f"{one.label}: {len(one.slowest['end_s'])} steps, the longest {_longest_s(one):.2f} s"
+def _title(course: Pace) -> str:
+    return f"{course.label}: {len(course.slowest['end_s'])} steps, the longest {_longest_s(course):.2f} s"
 
 
 def _pace_finding(paces: Sequence[Pace]) -> str:
@@ -272,23 +262,23 @@ def _pace_finding(paces: Sequence[Pace]) -> str:
     return text if longest is shortest else f"{text}; {_longest_s(shortest):.2g} s with {shortest.label}"
 
 
-def _longest_s(one: Pace) -> float:
-    return float(max(one.slowest["step_time_s"] + one.fastest["step_time_s"]))
+def _longest_s(course: Pace) -> float:
+    return float(max(course.slowest["step_time_s"] + course.fastest["step_time_s"]))
 
 
-def _draw_pace(axes: Axes, one: Pace, look: Style) -> None:
-    for worker, line in ((one.fastest, _FASTEST), (one.slowest, _SLOWEST)):
+def _draw_pace(axes: Axes, course: Pace, look: Style) -> None:
+    for worker, line in ((course.fastest, _FASTEST), (course.slowest, _SLOWEST)):
         times: list[float] = []
         values: list[float] = []
         for end, seconds in zip(worker["end_s"], worker["step_time_s"], strict=True):
             times += [end - seconds, end]
             values += [seconds, seconds]
-            text = f"{one.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
+            text = f"{course.label}, worker {worker['rank']}: a step of {seconds:.3f} s, ended at {end:.2f} s"
             note(axes, end - seconds / 2, seconds, text)
         axes.plot(times, values, color=look.colour, **line)
-    longest = _longest_s(one)
+    longest = _longest_s(course)
     axes.set_ylim(0, longest * 1.25)
-    for seconds, what in one.events:
+    for seconds, what in course.events:
         axes.axvline(seconds, **_CHANGE)
         note(axes, seconds, longest, f"{what}, at {seconds:.2f} s")
 
@@ -310,8 +300,8 @@ def _name_changes(axes: Axes, events: Sequence[tuple[float, str]], span_s: float
 def pace_points(paces: Sequence[Pace]) -> list[Point]:
     """One point per step of the slowest and of the fastest worker, in seconds since all workers began."""
     return [
-        {"algorithm": one.label, "worker": which, "rank": worker["rank"], "end_s": end_s, "step_time_s": seconds}
-        for one in paces
-        for which, worker in (("slowest", one.slowest), ("fastest", one.fastest))
+        {"algorithm": course.label, "worker": which, "rank": worker["rank"], "end_s": end_s, "step_time_s": seconds}
+        for course in paces
+        for which, worker in (("slowest", course.slowest), ("fastest", course.fastest))
         for end_s, seconds in zip(worker["end_s"], worker["step_time_s"], strict=True)
     ]

@@ -35,9 +35,11 @@ Kind = Literal[
     "goodput",
 ]
 WITHOUT_RUN = ("stability", "map")  # the first is computed when it is drawn, the second has a folder of its own
-_TITLED = ("table", "trend")
-_WITH_BESIDE = ("scalability", "trend")
-_WITH_SUBJECT = ("scalability", "step-time", "trend")
+_KINDS_WITH = {  # a key: the kinds that have it; the others compute it, or have no use for it
+    "title": ("table", "trend"),
+    "subject": ("scalability", "step-time", "trend"),
+    "beside": ("scalability", "trend"),
+}
 
 
 class _Table(BaseModel):
@@ -170,12 +172,9 @@ def parse(name: str, text: str) -> Paper:
             raise SpecError(f"{where}: run: a {figure.kind} has none; remove the key")
         if figure.kind not in WITHOUT_RUN and figure.run not in paper.runs:
             raise SpecError(f"{where}: {figure.run!r} is none of its runs")
-        if figure.title is not None and figure.kind not in _TITLED:
-            raise SpecError(f"{where}: title: a {figure.kind} computes its own; remove the key")
-        if figure.subject is not None and figure.kind not in _WITH_SUBJECT:
-            raise SpecError(f"{where}: subject: expected in {', '.join(_WITH_SUBJECT)} only; remove the key")
-        if figure.beside is not None and figure.kind not in _WITH_BESIDE:
-            raise SpecError(f"{where}: beside: expected in {', '.join(_WITH_BESIDE)} only; remove the key")
+        for key, kinds in _KINDS_WITH.items():
+            if getattr(figure, key) is not None and figure.kind not in kinds:
+                raise SpecError(f"{where}: {key}: expected in {', '.join(kinds)} only; remove the key")
         if figure.beside is not None and figure.beside not in paper.runs:
             raise SpecError(f"{where}: beside: {figure.beside!r} is none of its runs")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
@@ -203,6 +202,6 @@ def _with_published(figure: PaperFigure, paper: Paper, file: str) -> PaperFigure
     other = next((other for other in paper.figures if other.name == figure.published_in), None)
     if other is None:
         raise SpecError(f"{file}: figure {figure.name}: published_in: no figure {figure.published_in!r}")
-    wanted = figure.algorithms or ["*"]
-    kept = [one for one in other.published if any(fnmatchcase(one.algorithm, each) for each in wanted)]
+    patterns = figure.algorithms or ["*"]
+    kept = [value for value in other.published if any(fnmatchcase(value.algorithm, pattern) for pattern in patterns)]
     return figure.model_copy(update={"published": kept})

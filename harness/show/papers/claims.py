@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.paired import mean_interval, unequal_steps
+from wanbench.harness.analysis.paired import MeanInterval, mean_interval, unequal_steps
+from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
@@ -24,7 +25,7 @@ from wanbench.harness.results import planned
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import objections, problem_lines
-from wanbench.harness.show.papers import Claim, Paper, PaperFigure
+from wanbench.harness.show.papers import Claim, Paper
 from wanbench.harness.show.papers.drawing import recorded, select
 from wanbench.harness.spec.experiment import Spec
 
@@ -33,37 +34,20 @@ _LEARNED = {ACCURACY, "final_loss"}
 _NEAR_PCT = 10.0  # a value this close to a published one agrees with it
 _GIB = 1 << 30
 
-Row = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Answer:
     """A claim, answered.
 
     Attributes:
-        ours: our value with its interval; "-" without a run. how: emulated, simulated and why not emulated, or not at
+        value: our value with its interval; "-" without a run. how: emulated, simulated and why not emulated, or not at
             all and why. verdict: a few words.
     """
 
     claim: Claim
-    ours: str
+    value: str
     how: str
     verdict: str
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over repetitions, and the ends of its 95 % interval; infinite for fewer than three."""
-
-    mean: float
-    low: float
-    high: float
-    repeats: int
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it has an interval."""
-        return math.isfinite(self.low)
 
 
 @dataclass(frozen=True)
@@ -87,8 +71,8 @@ def answers(paper: Paper, reference: Path) -> list[Answer]:
 
 def _read(folder: RunFolder) -> Recorded:
     rows = folder.rows()
-    found = objections(rows, planned.read(folder.path).names)
-    refused = {one.cell for one in found if one.rule != ACCURACY}
+    broken = objections(rows, planned.read(folder.path).names)
+    refused = {objection.cell for objection in broken if objection.rule != ACCURACY}
     return Recorded(folder.path, [row for row in rows if row["status"] == "ok"], refused)
 
 
@@ -106,11 +90,11 @@ def _answer(claim: Claim, runs: Mapping[str, Recorded]) -> Answer:
 
 
 def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
-    found = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
-    count = len({row["cell"] for row in found})
+    selected = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
+    count = len({row["cell"] for row in selected})
     if count != 1 and not (claim.pooled and count):
         raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
-    return found
+    return selected
 
 
 def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
@@ -122,15 +106,16 @@ def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
     return unequal_steps(row["steps_total"], reference["steps_total"], reference["algorithm"])
 
 
-def _estimate(claim: Claim, rows: Sequence[Row]) -> Estimate:
+def _estimate(claim: Claim, rows: Sequence[Row]) -> MeanInterval:
     """The value of each repetition, divided by or less that of the repetition with the same seed."""
-    mine = _values(claim, _cell(claim, rows, claim.where))
+    by_seed = _values(claim, _cell(claim, rows, claim.where))
     for other, combine in ((claim.over, operator.truediv), (claim.minus, operator.sub)):
         if other is not None:
-            theirs = _values(claim, _cell(claim, rows, {**claim.where, **other}))
-            mine = {seed: combine(mine[seed], theirs[seed]) for seed in mine.keys() & theirs.keys()}
-    values = [claim.scale * mine[seed] for seed in sorted(mine)]
-    return Estimate(*mean_interval(values), len(values))
+            other_values = _values(claim, _cell(claim, rows, {**claim.where, **other}))
+            by_seed = {
+                seed: combine(by_seed[seed], other_values[seed]) for seed in by_seed.keys() & other_values.keys()
+            }
+    return mean_interval([claim.scale * by_seed[seed] for seed in sorted(by_seed)])
 
 
 def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
@@ -142,14 +127,14 @@ def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
     }
 
 
-def _shown(claim: Claim, estimate: Estimate) -> str:
+def _shown(claim: Claim, estimate: MeanInterval) -> str:
     mean, low, high = (f"{value:.3g}" for value in (estimate.mean, estimate.low, estimate.high))
     between = f" ({low} to {high})" if estimate.bounded and low != high else ""
-    count = "" if estimate.bounded else f" ({estimate.repeats} repetition{'s' * (estimate.repeats > 1)})"
+    count = "" if estimate.bounded else f" ({estimate.count} repetition{'s' * (estimate.count > 1)})"
     return f"{mean}{claim.unit and ' '}{claim.unit}{between}{count}"
 
 
-def _verdict(claim: Claim, estimate: Estimate) -> str:
+def _verdict(claim: Claim, estimate: MeanInterval) -> str:
     if claim.fitted:
         return "fitted: shows nothing"
     if claim.published is not None:
@@ -207,18 +192,15 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
     Raises:
         SpecError: a run is not recorded.
     """
+    hiding_figures = [
+        figure
+        for figure in paper.figures
+        if figure.kind not in {"learning", "pareto"} and not _LEARNED & {*figure.columns, *figure.y}
+    ]
     for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
         folder = recorded(reference, run)
         rows = folder.rows()
-        found = objections(rows, planned.read(folder.path).names)
-        hiding = {row["cell"] for figure in _hiding(paper, run) for row in select(figure, rows)}
-        kept = [one for one in found if one.rule != ACCURACY or one.cell in hiding]
+        broken = objections(rows, planned.read(folder.path).names)
+        hiding = {row["cell"] for figure in hiding_figures if figure.run == run for row in select(figure, rows)}
+        kept = [objection for objection in broken if objection.rule != ACCURACY or objection.cell in hiding]
         yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
-
-
-def _hiding(paper: Paper, run: str) -> Iterator[PaperFigure]:
-    """Yield the figures of a run that show no accuracy."""
-    for figure in paper.figures:
-        learned = figure.kind in {"learning", "pareto"} or _LEARNED & {*figure.columns, *figure.y}
-        if figure.run == run and not learned:
-            yield figure

@@ -24,7 +24,7 @@ import PIL.features
 from matplotlib import ft2font
 
 from wanbench.harness.analysis.compare import lay_beside
-from wanbench.harness.analysis.summary import AnalysisError, Pivot, frame, pivots
+from wanbench.harness.analysis.summary import AnalysisError, Pivot, Row, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.results.disk import write_json, write_text
@@ -38,13 +38,11 @@ from wanbench.harness.show.papers import Paper, PaperFigure
 from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
-from wanbench.harness.text import some
+from wanbench.harness.text import listed
 
 INDEX = "index.json"
 _OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}
 _EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
     committed = reference / paper.name
     try:
         index = json.loads((committed / INDEX).read_text(encoding="utf-8"))
-        known, then = dict(index["files"]), dict(index["versions"])
+        indexed, then = dict(index["files"]), dict(index["versions"])
     except (OSError, ValueError, KeyError, TypeError):
         raise SpecError(
             f"{committed / INDEX}: cannot be read; draw with `wanbench figures --paper {paper.name}`"
@@ -116,34 +114,34 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
     other = ", ".join(f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])
     differences = []
     for figure in paper.figures:
-        differences += _check(figure, paper, reference, scratch, known, other)
-    extra = {path.name for path in committed.iterdir()} - known.keys() - {INDEX}
+        differences += _check(figure, paper, reference, scratch, indexed, other)
+    extra = {path.name for path in committed.iterdir()} - indexed.keys() - {INDEX}
     return differences + [Difference(name, "is none of the paper's figures", True) for name in sorted(extra)]
 
 
 def _check(
-    figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, known: Mapping[str, Any], other: str
+    figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, indexed: Mapping[str, Any], other: str
 ) -> list[Difference]:
     source = _source(figure, reference)
-    names = [name for name in known if _belongs(name, figure.name)]
-    lost = _lost(next((known[name]["reps"] for name in names), {}), source.rows)
+    names = [name for name in indexed if name.rpartition(".")[0] in {figure.name, f"{figure.name}-column"}]
+    lost = _lost(next((indexed[name]["reps"] for name in names), {}), source.rows)
     if lost or source.problems:
-        why = f"lost {some(lost, 3)}" if lost else ""
+        why = f"lost {listed(lost, 3)}" if lost else ""
         reason = "; ".join(filter(None, [why, *source.problems[:1]]))
         return [Difference(name, f"{reason} ({source.folder.path})", True) for name in names]
-    found = []
+    differences = []
     for path in _draw(figure, paper, source, scratch):
         committed = reference / paper.name / path.name
-        if path.name not in known or not committed.is_file():
-            found.append(Difference(path.name, "is not committed", True))
+        if path.name not in indexed or not committed.is_file():
+            differences.append(Difference(path.name, "is not committed", True))
         elif committed.read_bytes() != path.read_bytes():
-            changed = _hash(committed) != known[path.name]["sha256"]
+            changed = _hash(committed) != indexed[path.name]["sha256"]
             why = "was changed after it was drawn" if changed else "would be drawn otherwise now"
             comparable = changed or not other
-            found.append(
+            differences.append(
                 Difference(path.name, why if comparable else f"not comparable: drawn with {other}", comparable)
             )
-    return found
+    return differences
 
 
 def drawing(figure: PaperFigure, paper: Paper, reference: Path) -> Drawing:
@@ -175,20 +173,18 @@ def _source(figure: PaperFigure, reference: Path) -> _Source:
     return _Source(folder, select(figure, stored.rows), stored.problems, beside)
 
 
-def _belongs(name: str, figure: str) -> bool:
-    return name.rpartition(".")[0] in {figure, f"{figure}-column"}
-
-
 def _lost(reps: Mapping[str, Sequence[int | str]], rows: Sequence[Row]) -> list[str]:
     there = {(row["cell"], _rep(row)) for row in rows}
-    return [f"{cell} rep {rep}" for cell, found in reps.items() for rep in found if (cell, rep) not in there]
+    return [
+        f"{cell} rep {rep}" for cell, stored_reps in reps.items() for rep in stored_reps if (cell, rep) not in there
+    ]
 
 
 def _reps(rows: Sequence[Row]) -> dict[str, list[int | str]]:
-    found: dict[str, list[int | str]] = {}
+    reps: dict[str, list[int | str]] = {}
     for row in sorted(rows, key=lambda row: (row["cell"], row["rep"], row.get("host") or "")):
-        found.setdefault(row["cell"], []).append(_rep(row))
-    return found
+        reps.setdefault(row["cell"], []).append(_rep(row))
+    return reps
 
 
 def _rep(row: Row) -> int | str:
@@ -210,7 +206,7 @@ def select(figure: PaperFigure, rows: Sequence[Row]) -> list[Row]:
         for row in rows
         if row["algorithm"] == BASELINE
         or (
-            (not figure.algorithms or any(fnmatchcase(row["algorithm"], one) for one in figure.algorithms))
+            (not figure.algorithms or any(fnmatchcase(row["algorithm"], pattern) for pattern in figure.algorithms))
             and all(row.get(name) == value for name, value in figure.where.items())
         )
     ]

@@ -49,7 +49,7 @@ class Limit:
     diverges: float | None = None
 
     @property
-    def found(self) -> float | None:
+    def trained(self) -> float | None:
         """The limit by training, between its two step sizes."""
         return None if self.converges is None or self.diverges is None else math.sqrt(self.converges * self.diverges)
 
@@ -112,7 +112,7 @@ def delayed_limit(delay: int, momentum: float) -> float:
         delay: D in steps, 1 or more. momentum: from 0 to below 1.
     """
     factors = np.array([(1 - momentum ** (k + 1)) / (1 - momentum) for k in range(delay)])
-    first = next(place for place, a in enumerate(_SCAN) if _radius(a, factors) >= 1)
+    first = next(index for index, a in enumerate(_SCAN) if _radius(a, factors) >= 1)
     low, high = _SCAN[first - 1], _SCAN[first]
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -193,20 +193,14 @@ def stability(
     axes.set_ylabel("largest stable lr × curvature")
     ends = []
     for momentum, level in synchronous.items():
-        look, mine = looks[_name(momentum)], [limit for limit in limits if limit.momentum == momentum]
-        axes.plot([limit.delay for limit in mine], [limit.computed for limit in mine], color=look.colour, linewidth=0.8)
-        _mark_limits(axes, mine, look)
+        look, curve = looks[_name(momentum)], [limit for limit in limits if limit.momentum == momentum]
+        delays, computed = [limit.delay for limit in curve], [limit.computed for limit in curve]
+        axes.plot(delays, computed, color=look.colour, linewidth=0.8)
+        _mark_limits(axes, curve, look)
         dotted: dict[str, Any] = {"color": ssgd.colour, "linestyle": (0, (1, 2)), "linewidth": 0.9}
         axes.axhline(level, **dotted)
-        ends.append(
-            End(
-                _name(momentum),
-                {**point(look), "linestyle": "-", "linewidth": 0.8},
-                mine[-1].delay,
-                mine[-1].computed,
-                f"{mine[-1].computed:.3g}",
-            )
-        )
+        solid = {**point(look), "linestyle": "-", "linewidth": 0.8}
+        ends.append(End(_name(momentum), solid, delays[-1], computed[-1], f"{computed[-1]:.3g}"))
         ends.append(End(_ssgd(momentum), dotted, axes.get_xlim()[1], level, f"{level:g}"))
     label_ends(axes, ends, sheet.axes_in)
     return sheet.figure
@@ -214,9 +208,11 @@ def stability(
 
 def _mark_limits(axes: Axes, limits: Sequence[Limit], look: Style) -> None:
     for limit in limits:
-        if limit.found is not None:
-            axes.plot([limit.delay], [limit.found], zorder=4, **point(look))
-            note(axes, limit.delay, limit.found, f"momentum {limit.momentum:g}, D = {limit.delay}: {limit.found:.4f}")
+        if limit.trained is not None:
+            axes.plot([limit.delay], [limit.trained], zorder=4, **point(look))
+            note(
+                axes, limit.delay, limit.trained, f"momentum {limit.momentum:g}, D = {limit.delay}: {limit.trained:.4f}"
+            )
 
 
 def _name(momentum: float) -> str:

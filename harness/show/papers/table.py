@@ -10,13 +10,11 @@ from typing import Any
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Pivot, frame, pivots
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, Pivot, frame, pivots
 from wanbench.harness.show.figures.caption import caption
 from wanbench.harness.show.grid import markdown
 from wanbench.harness.show.papers import PaperFigure
 from wanbench.harness.text import shown
-
-Line = Mapping[str, Any]
 
 
 def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
@@ -34,15 +32,15 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     reference = {column: pivot.lines.get(("ssgd", column)) for column in pivot.columns}
     axis = AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)
     columns = [column for column in pivot.columns if pivot.column_axis != "mtbf_s" or not absent(column)]
-    places = [(name, column) for column in columns for name in figure.columns]
-    titles = [_COLUMNS[name][0] + (f", {axis} {shown(column)}" if len(columns) > 1 else "") for name, column in places]
+    entries = [(name, column) for column in columns for name in figure.columns]
+    titles = [_COLUMNS[name][0] + (f", {axis} {shown(column)}" if len(columns) > 1 else "") for name, column in entries]
     published = _published(figure, pivot)
     body = [
         [
             label,
             *(
                 _entry(name, pivot.lines.get((label, column)), reference[column]) + published.get((label, column), "")
-                for name, column in places
+                for name, column in entries
             ),
         ]
         for label in pivot.algorithms
@@ -56,12 +54,12 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
 def _published(figure: PaperFigure, pivot: Pivot) -> dict[tuple[str, Any], str]:
     """The published values of the entries of a table with one column."""
     columns = {str(column): column for column in pivot.columns}
-    found = {}
-    for one in figure.published:
-        if len(figure.columns) != 1 or one.algorithm not in pivot.algorithms or one.at not in columns:
-            raise AnalysisError(f"published {one.algorithm} at {one.at}: no such entry in a table of one column")
-        found[one.algorithm, columns[one.at]] = f" [{one.value:g}{one.mark and ', '}{one.mark}]"
-    return found
+    texts = {}
+    for value in figure.published:
+        if len(figure.columns) != 1 or value.algorithm not in pivot.algorithms or value.at not in columns:
+            raise AnalysisError(f"published {value.algorithm} at {value.at}: no such entry in a table of one column")
+        texts[value.algorithm, columns[value.at]] = f" [{value.value:g}{value.mark and ', '}{value.mark}]"
+    return texts
 
 
 def _entry(name: str, line: Line | None, reference: Line | None) -> str:
@@ -96,10 +94,10 @@ def _speedup(line: Line, reference: Line | None) -> str:
 
 
 def _megabytes(line: Line, reference: Line | None) -> str:
-    found, unscaled = megabytes_per_step(line), unscaled_megabytes_per_step(line)
-    if found is None:
+    megabytes, unscaled = megabytes_per_step(line), unscaled_megabytes_per_step(line)
+    if megabytes is None:
         return "-"
-    return f"{found:.3g}" + ("" if unscaled is None else f" ({unscaled:.3g} unscaled)")
+    return f"{megabytes:.3g}" + ("" if unscaled is None else f" ({unscaled:.3g} unscaled)")
 
 
 _COLUMNS: Mapping[str, tuple[str, Callable[[Line, Line | None], str]]] = {

@@ -16,21 +16,21 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.best import megabytes_per_step
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, cells, frame, provenance, records
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, cells, frame, provenance
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import compressed, data_set, human
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, as_line, styles, wanbench_style
+from wanbench.harness.show.figures.style import COLUMN_IN, as_line, styles, wanbench_style
 from wanbench.harness.show.papers import PaperFigure
 
-Line = Mapping[str, Any]
 Looks = Mapping[str, Any]
 
 _BYTES = "megabytes_per_step"
 _PARAMETER = "params."
+_X_TITLES = {**AXIS_TITLES, "loss_pct": "packets lost (%)", _BYTES: "kB per step per worker"}
 _TEMPLATE = re.compile(r"\{([^|{}]+)\|([^|{}]*)\|([a-z_]+)\}")
 _PANEL_IN = 1.9
 _APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
@@ -99,15 +99,15 @@ def trend_drawing(
     Raises:
         AnalysisError: an unknown measure, a title that asks for a value that is not drawn, or nothing to draw.
     """
-    known = {measure.column: measure for measure in _MEASURES}
+    by_column = {measure.column: measure for measure in _MEASURES}
     for name in figure.y:
-        if name not in known:
-            raise AnalysisError(f"measure {name!r}: expected one of {', '.join(known)}")
-    lines = [line for line in records(cells(frame(rows))) if line["workers"] != 1]
+        if name not in by_column:
+            raise AnalysisError(f"measure {name!r}: expected one of {', '.join(by_column)}")
+    lines = [line for line in cells(frame(rows)) if line["workers"] != 1]
     series = _series(figure, lines)
     if not any(line["status"] == "ok" for line in lines):
         raise AnalysisError("no valid repetition; there is nothing to draw")
-    measures = [_named(known[name], lines) for name in figure.y]
+    measures = [_named(by_column[name], lines) for name in figure.y]
     series += _simulated(figure, series, beside) + _published(figure, series)
     marks = "whiskers: minimum and maximum" + (", drawn side by side" if not figure.published and not beside else "")
     if beside:
@@ -116,25 +116,26 @@ def trend_drawing(
         marks += f"; dotted, with diamonds: published by {citation}"
     pivot = replace(whole(lines), heading=figure.subject, note=figure.note)
     about = caption(pivot, run_name, marks, whiskers=False)
-    finding = _TEMPLATE.sub(lambda match: _value(match, series, known), figure.title or figure.name)
+    finding = _TEMPLATE.sub(lambda match: _value(match, series, by_column), figure.title or figure.name)
     x, log_x = str(figure.x), figure.x == _BYTES
+    column = x.removeprefix(_PARAMETER)
 
     def draw(width_in: float) -> Figure:
-        return _trend(series, _label(x), measures, titled(pivot, finding), about, width_in, log_x=log_x)
+        return _trend(series, _X_TITLES.get(x, column), measures, titled(pivot, finding), about, width_in, log_x=log_x)
 
-    column = "kilobytes_per_step_per_worker" if log_x else x.removeprefix(_PARAMETER)
-    return Drawing(figure.name, finding, draw, lambda: _points(series, column, measures))
+    points_x = "kilobytes_per_step_per_worker" if log_x else column
+    return Drawing(figure.name, finding, draw, lambda: _points(series, points_x, measures))
 
 
 def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> str:
     """The text of "{series|x|measure}" in a title; x is a number, "min", "max", or empty for a level."""
     label, at, name = match.groups()
-    points = [(place, cell[name]) for one in series if one.label == label for place, cell in one.points]
+    points = [(x, cell[name]) for line in series if line.label == label for x, cell in line.points]
     if at in {"min", "max"}:
         values = [value for _, value in points if not math.isnan(value)]
         values = [min(values) if at == "min" else max(values)] if values else []
     else:
-        values = [value for place, value in points if place == (float(at) if at else None)]
+        values = [value for x, value in points if x == (float(at) if at else None)]
     if name not in measures or len(values) != 1:
         raise AnalysisError(f"title: {match.group()}: no such value is drawn")
     return measures[name].text.format(measures[name].scale * values[0])
@@ -142,21 +143,25 @@ def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str
 
 def _simulated(figure: PaperFigure, series: Sequence[Series], rows: Sequence[Line]) -> list[Series]:
     """The same series of the run beside. A level is the same in both, and is drawn once."""
-    wanted = {one.label for one in series if any(place is not None for place, _ in one.points)}
-    others = _series(figure, records(cells(frame(rows)))) if rows else []
-    return [replace(one, label=f"{one.label}, simulated", beside="simulated") for one in others if one.label in wanted]
+    labels = {line.label for line in series if any(x is not None for x, _ in line.points)}
+    simulated = _series(figure, cells(frame(rows)))
+    return [
+        replace(line, label=f"{line.label}, simulated", beside="simulated")
+        for line in simulated
+        if line.label in labels
+    ]
 
 
 def _published(figure: PaperFigure, series: Sequence[Series]) -> list[Series]:
     """The paper's values as series beside ours."""
-    kinds = {each.label: each.kind for each in series}
+    kinds = {line.label: line.kind for line in series}
     groups: dict[str, list[tuple[float | None, Line]]] = {}
-    for one in figure.published:
-        if one.algorithm not in kinds or len(figure.y) != 1:
-            raise AnalysisError(f"published {one.algorithm} at {one.at}: no such line is drawn")
+    for value in figure.published:
+        if value.algorithm not in kinds or len(figure.y) != 1:
+            raise AnalysisError(f"published {value.algorithm} at {value.at}: no such line is drawn")
         (name,) = figure.y
-        cell = {name: one.value, f"{name}_min": one.value, f"{name}_max": one.value, "repeats": 1}
-        groups.setdefault(one.algorithm, []).append((float(one.at), cell))
+        cell = {name: value.value, f"{name}_min": value.value, f"{name}_max": value.value, "repeats": 1}
+        groups.setdefault(value.algorithm, []).append((float(value.at), cell))
     return [
         Series(f"{label}, published", kinds[label], {}, tuple(points), beside="published")
         for label, points in groups.items()
@@ -169,13 +174,13 @@ def _series(figure: PaperFigure, lines: Sequence[Line]) -> list[Series]:
     looks: dict[str, Mapping[str, Any]] = {}
     x = str(figure.x)
     for cell in (line for line in lines if line["status"] == "ok" and line["workers"] != 1):
-        place = _place(x, cell)
-        if place is not None or x.startswith(_PARAMETER):
+        x_value = _x_of(x, cell)
+        if x_value is not None or x.startswith(_PARAMETER):
             label = _of(figure.series, cell)
-            groups.setdefault((label, cell["kind"]), []).append((place, cell))
+            groups.setdefault((label, cell["kind"]), []).append((x_value, cell))
             looks[label] = {} if figure.series.startswith(_PARAMETER) else cell["params"] or {}
     for (label, _), points in groups.items():
-        if len(points) > 1 and any(place is None for place, _ in points):
+        if len(points) > 1 and any(x_value is None for x_value, _ in points):
             raise AnalysisError(f"{label}: several cells without {x}; narrow it by `where`")
     return [
         Series(label, kind, looks[label], tuple(sorted(points, key=lambda point: (point[0] is None, point[0] or 0.0))))
@@ -192,18 +197,13 @@ def _of(series: str, line: Line) -> str:
     return f"{line['kind']}, {compressed(value) if name == 'compression' else f'{name} {value}'}"
 
 
-def _place(x: str, line: Line) -> float | None:
+def _x_of(x: str, line: Line) -> float | None:
     name = x.removeprefix(_PARAMETER)
     if x == _BYTES:
         sent = megabytes_per_step(line)
         return None if sent is None else 1e3 * sent
     value = line.get(x) if x == name else (line["params"] or {}).get(name)
     return None if value is None else float(value)
-
-
-def _label(x: str) -> str:
-    titles = {**AXIS_TITLES, "loss_pct": "packets lost (%)", _BYTES: "kB per step per worker"}
-    return titles.get(x, x.removeprefix(_PARAMETER))
 
 
 def _named(measure: Measure, lines: Sequence[Line]) -> Measure:
@@ -216,14 +216,7 @@ def _named(measure: Measure, lines: Sequence[Line]) -> Measure:
 
 @wanbench_style()
 def _trend(
-    series: Sequence[Series],
-    x: str,
-    measures: Sequence[Measure],
-    title: str,
-    about: str,
-    width_in: float = PAGE_IN,
-    *,
-    log_x: bool = False,
+    series: Sequence[Series], x: str, measures: Sequence[Measure], title: str, about: str, width: float, *, log_x: bool
 ) -> Figure:
     """One panel per measure, with medians of repetitions and whiskers from minimum to maximum.
 
@@ -235,24 +228,25 @@ def _trend(
         AnalysisError: no repetition has this measure.
     """
     for measure in measures:
-        if all(math.isnan(cell[measure.column]) for each in series for _, cell in each.points):
+        if all(math.isnan(cell[measure.column]) for line in series for _, cell in line.points):
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
     looks, aside_pt = _looks(series), _aside_pt(series)
-    across = len(measures) if width_in > COLUMN_IN else 1
+    across = len(measures) if width > COLUMN_IN else 1
     ends = [_ends(series, measure, looks, aside_pt, log_x=log_x) for measure in measures]
     panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
     strip = strip_in([end.text for of in ends for end in of])
     sheet = Panels(
-        width_in, title, about, {},
+        width, title, about, {},
         count=len(measures), across=across, panel_in=panel_in, own_y=True, gap_in=strip + 0.42, right_in=strip,
     )  # fmt: skip
     margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in
     for index, measure in enumerate(measures):
-        _panel(sheet.panel(index, measure.label), series, measure, x, looks, aside_pt)
+        axes = sheet.panel(index, measure.label)
+        for line in series:
+            _draw(axes, line, measure, x, looks[line.label], aside_pt.get(line.label, 0.0))
         sheet.label(index, x)
-    for axes, measure, of in zip(sheet.figure.axes, measures, ends, strict=True):
         _limit(axes, series, measures, measure, margin, log_x=log_x)
-        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in of]
+        placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in ends[index]]
         label_ends(axes, placed, (sheet.panel_width_in, panel_in))
     return sheet.figure
 
@@ -262,16 +256,16 @@ def _limit(
 ) -> None:
     """Limits and ticks of a panel; all panels have the same x axis."""
     shown = {
-        place for each in series for one in measures for place, cell in each.points if cell[one.column] > _least(one)
+        x for line in series for panel in measures for x, cell in line.points if cell[panel.column] > _least(panel)
     }
-    places = sorted(place for place in shown if place is not None)
-    span = (places[-1] - places[0] or 1.0) / (1 - 2 * margin)
-    axes.set_xlim(places[0] - margin * span, places[-1] + margin * span)
-    axes.set_xticks(places, [f"{place:g}" for place in places])
+    xs = sorted(x for x in shown if x is not None)
+    span = (xs[-1] - xs[0] or 1.0) / (1 - 2 * margin)
+    axes.set_xlim(xs[0] - margin * span, xs[-1] + margin * span)
+    axes.set_xticks(xs, [f"{x:g}" for x in xs])
     if log_x:
-        logarithmic(axes.xaxis, *_stretched(places))
+        logarithmic(axes.xaxis, *_stretched(xs))
     if measure.log:
-        logarithmic(axes.yaxis, *_stretched([value for each in series for value in _drawn(each, measure)]))
+        logarithmic(axes.yaxis, *_stretched([value for line in series for value in _drawn(line, measure)]))
 
 
 def _least(measure: Measure) -> float:
@@ -280,32 +274,20 @@ def _least(measure: Measure) -> float:
 
 
 def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
-    looks = styles([(each.label, each.kind, each.params) for each in series if not each.beside])
-    families = {each.kind: looks[each.label] for each in series if not each.beside}
-    found = {}
-    for each in series:
-        look = {**as_line(families[each.kind] if each.beside else looks[each.label]), **_BESIDE[each.beside]}
-        found[each.label] = {**look, "marker": "", "linewidth": 0.9} if _level(each) else look
-    return found
+    looks = styles([(line.label, line.kind, line.params) for line in series if not line.beside])
+    families = {line.kind: looks[line.label] for line in series if not line.beside}
+    of_label = {}
+    for line in series:
+        look = {**as_line(families[line.kind] if line.beside else looks[line.label]), **_BESIDE[line.beside]}
+        of_label[line.label] = {**look, "marker": "", "linewidth": 0.9} if _level(line) else look
+    return of_label
 
 
 def _aside_pt(series: Sequence[Series]) -> dict[str, float]:
     """How far each series is moved to the right; not at all if another has values for the same place beside it."""
-    apart = 0.0 if any(each.beside for each in series) else _APART_PT
-    moved = [each for each in series if not _level(each)]
-    return {each.label: apart * (place - (len(moved) - 1) / 2) for place, each in enumerate(moved)}
-
-
-def _panel(
-    axes: Axes,
-    series: Sequence[Series],
-    measure: Measure,
-    x: str,
-    looks: Mapping[str, Looks],
-    aside_pt: Mapping[str, float],
-) -> None:
-    for each in series:
-        _draw(axes, each, measure, x, looks[each.label], aside_pt.get(each.label, 0.0))
+    apart = 0.0 if any(line.beside for line in series) else _APART_PT
+    moved = [line for line in series if not _level(line)]
+    return {line.label: apart * (index - (len(moved) - 1) / 2) for index, line in enumerate(moved)}
 
 
 def _drawn(series: Series, measure: Measure) -> list[float]:
@@ -329,14 +311,14 @@ def _ends(
     """The last point of each line; a level ends at the edge, x = infinity. Bytes are no axis that all lines share."""
     levels: list[End] = []
     ends: list[End] = []
-    for each in series:
-        found = [(at, cell[measure.column]) for at, cell in each.points if cell[measure.column] > _least(measure)]
-        if found:
-            place, value = found[-1]
-            text, aside_in = measure.text.format(measure.scale * value), aside_pt.get(each.label, 0.0) / 72
-            at = math.inf if place is None else place
-            end = End(each.label, dict(looks[each.label]), at, measure.scale * value, text, aside_in)
-            (levels if place is None else ends).append(end)
+    for line in series:
+        shown = [(at, cell[measure.column]) for at, cell in line.points if cell[measure.column] > _least(measure)]
+        if shown:
+            x, value = shown[-1]
+            text, aside_in = measure.text.format(measure.scale * value), aside_pt.get(line.label, 0.0) / 72
+            at = math.inf if x is None else x
+            end = End(line.label, dict(looks[line.label]), at, measure.scale * value, text, aside_in)
+            (levels if x is None else ends).append(end)
     return [*(ends if log_x else marked(ends, "{:g}")), *levels]
 
 
@@ -345,18 +327,18 @@ def _level(series: Series) -> bool:
 
 
 def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, aside_pt: float) -> None:
-    found = [(place, cell) for place, cell in series.points if cell[measure.column] > _least(measure)]
-    if not found:
+    shown = [(x_value, cell) for x_value, cell in series.points if cell[measure.column] > _least(measure)]
+    if not shown:
         return
     names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
-    middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in found]) for name in names)
+    middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in shown]) for name in names)
     if _level(series):
         axes.axhline(float(middle[0]), zorder=2, **look)
         return
-    at = [float(place) for place, _ in found if place is not None]
+    at = [float(x_value) for x_value, _ in shown if x_value is not None]
     drawn: list[Artist] = []
     drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look["fillstyle"] == "full" else 5, **look)
-    if not series.beside and any(cell["repeats"] > 1 for _, cell in found):
+    if not series.beside and any(cell["repeats"] > 1 for _, cell in shown):
         high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
         whiskers = axes.errorbar(
             at, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look["color"],
@@ -370,8 +352,8 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
     for artist in drawn:
         artist.set_transform(aside)
         artist.set_clip_on(False)
-    for place, value in zip(at, middle, strict=True):
-        note(axes, place, float(value), f"{series.label}: {measure.label} {value:.4g} at {x} {place:g}")
+    for x_value, value in zip(at, middle, strict=True):
+        note(axes, x_value, float(value), f"{series.label}: {measure.label} {value:.4g} at {x} {x_value:g}")
 
 
 def _points(series: Sequence[Series], x: str, measures: Sequence[Measure]) -> list[Point]:
@@ -379,12 +361,12 @@ def _points(series: Sequence[Series], x: str, measures: Sequence[Measure]) -> li
     ends = ("", "_min", "_max")
     return [
         {
-            "series": each.label,
-            "source": each.beside or provenance([str(cell["testbed"])]),
-            x: place,
-            "repetitions": None if each.beside == "published" else cell["repeats"],
+            "series": line.label,
+            "source": line.beside or provenance([str(cell["testbed"])]),
+            x: x_value,
+            "repetitions": None if line.beside == "published" else cell["repeats"],
             **{measure.column + end: cell.get(measure.column + end) for measure in measures for end in ends},
         }
-        for each in series
-        for place, cell in each.points
+        for line in series
+        for x_value, cell in line.points
     ]

@@ -14,15 +14,15 @@ Everything that comes from result files is untrusted: it reaches the page as tex
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from wanbench.harness.results.disk import write_text
 from wanbench.harness.results.store import RunFolder
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
+from wanbench.harness.show.report.content import content_of
 
 _HERE = Path(__file__).parent
 _SCRIPTS = ("page.js", "chart.js", "map.js", "view.js")
@@ -44,11 +44,6 @@ def write_report(folder: RunFolder, path: Path, *, across_hosts: bool = False) -
 
 def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
     """The HTML of a run, with links relative to `path`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    from wanbench.harness.show.report.content import content_of
-
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -60,7 +55,5 @@ def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
 
 def _for_script(data: Any) -> Markup:
     """JSON that cannot end the <script> element around it."""
-    from markupsafe import Markup
-
-    text = json.dumps(data, default=asdict, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -11,11 +11,10 @@ from typing import Any
 
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import AXES, absent, by_value
-from wanbench.harness.analysis.summary import AXIS_TITLES, axes_of, provenance
+from wanbench.harness.analysis.summary import AXIS_TITLES, Row, axes_of, provenance
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
 from wanbench.harness.text import plain, sent
 
-Row = Mapping[str, Any]
 Place = tuple[str, Any]  # cell, and the group of hosts that its line has
 Rep = tuple[int, str | None]  # number and host
 Link = Callable[[Path], str]
@@ -29,19 +28,9 @@ class Entry:
     sort: float | str
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of the table: a cell."""
-
-    status: str
-    entries: tuple[Entry, ...]
-    links: tuple[tuple[str, str], ...]
-
-
 def shown_axes(table: Any) -> list[str]:
     """The swept axes, and always the number of workers."""
-    swept = axes_of(table) if len(table) and (table["workers"] != 1).any() else []
-    return [axis for axis in AXES if axis in {"workers", *swept}]
+    return [axis for axis in AXES if axis in {"workers", *axes_of(table)}]
 
 
 # (title, meaning). The swept axes come between the first and the second.
@@ -68,17 +57,17 @@ _FIELDS = (
 
 def header(axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(title, meaning) of every column but the last."""
-    first, *others = _FIELDS
+    first, *rest = _FIELDS
     return (
         first,
         *((AXIS_TITLES.get(axis, axis).replace("_", " "), "swept by this experiment") for axis in axes),
-        *others,
+        *rest,
     )
 
 
-def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> Line:
-    """One cell, from a line of `harness.analysis.summary.cells`; `reps` are its valid repetitions."""
-    one = line["workers"] == 1
+def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> dict[str, Any]:
+    """One line of the table, from a line of `harness.analysis.summary.cells`; `reps` are its valid repetitions."""
+    alone = line["workers"] == 1
     ok = line["status"] == "ok"
 
     def number(value: Any, digits: int, scale: float = 1.0) -> Entry:
@@ -97,7 +86,7 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
         number(line["scalability_min"], 3),
         number(line["scalability_max"], 3),
         number(line["predicted_scalability"], 3),
-        number(line["deviation_pct"], 1) if not one else Entry("", math.inf),
+        number(line["deviation_pct"], 1) if not alone else Entry("", math.inf),
         number(line["accuracy"], 2, 100),
         number(line["time_to_target_s"], 2),
         Entry("", math.inf)
@@ -106,7 +95,7 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
         number(line["lateness_p99_ms"], 2),
         number(line["one_way_error_ms"], 3),
     ]
-    return Line(str(line["status"]), tuple(entries), _links(line, reps, folder, link_to))
+    return {"status": str(line["status"]), "entries": entries, "links": _links(line, reps, folder, link_to)}
 
 
 def _axis(value: Any) -> Entry:
@@ -125,123 +114,92 @@ def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> 
 
 def valid_reps(rows: Sequence[Row]) -> Mapping[Place, Sequence[Rep]]:
     """The numbers of the valid repetitions of each cell, with the host of each."""
-    found: dict[Place, list[Rep]] = defaultdict(list)
+    reps: dict[Place, list[Rep]] = defaultdict(list)
     for row in rows:
         if row["status"] == "ok":
-            found[row["cell"], row["hosts"]].append((row["rep"], row["host"]))
-    return found
+            reps[row["cell"], row["hosts"]].append((row["rep"], row["host"]))
+    return reps
 
 
 # The chart.
 
 
-@dataclass(frozen=True)
-class Measure:
-    """What the chart can show upwards: a column of the cells in a unit."""
-
-    name: str
-    title: str
-    scale: float
-    logarithmic: bool
-
-
-_MEASURES = (
-    Measure("scalability", "scalability", 1, False),
-    Measure("step_time_s", "step time (ms)", 1e3, True),
-    Measure("stall_s", "stall per step (ms)", 1e3, False),
-    Measure("accuracy", "accuracy (%)", 100, False),
-    Measure("time_to_target_s", "time to target (s)", 1, True),
+# What the chart can show upwards: columns of the cells, their titles, units and kinds of axis.
+_MEASURES: tuple[dict[str, Any], ...] = (
+    {"name": "scalability", "title": "scalability", "scale": 1, "logarithmic": False},
+    {"name": "step_time_s", "title": "step time (ms)", "scale": 1e3, "logarithmic": True},
+    {"name": "stall_s", "title": "stall per step (ms)", "scale": 1e3, "logarithmic": False},
+    {"name": "accuracy", "title": "accuracy (%)", "scale": 100, "logarithmic": False},
+    {"name": "time_to_target_s", "title": "time to target (s)", "scale": 1, "logarithmic": True},
 )
 
 
-@dataclass(frozen=True)
-class Axis:
-    """An axis that differs between cells.
-
-    Attributes:
-        values: as texts, in the order of tables. numbers: the same as numbers; None if they are names.
-    """
-
-    name: str
-    title: str
-    values: tuple[str, ...]
-    numbers: tuple[float, ...] | None
-
-
-@dataclass(frozen=True)
-class View:
-    """All that can be chosen.
-
-    Attributes:
-        axes: the algorithm first. measures: those that some cell has. colours, dashes: of each algorithm.
-        cells: in the order of the table, each with the index of its value on every axis (None: a one-worker cell) and
-            the median, minimum and maximum of each measure. The maximum of a time is None if a repetition never got
-            there.
-        provenance: where the numbers come from.
-    """
-
-    axes: tuple[Axis, ...]
-    measures: tuple[Measure, ...]
-    colours: tuple[str, ...]
-    dashes: tuple[str, ...]
-    cells: tuple[tuple[tuple[int, ...] | None, tuple[tuple[float | None, ...], ...]], ...]
-    provenance: str
-
-
-def view_of(summary: Sequence[Row], axes: Sequence[str]) -> View | None:
-    """The view of cells, from the lines of `harness.analysis.summary.cells`; None if nothing can be compared.
+def view_of(summary: Sequence[Row], axes: Sequence[str]) -> dict[str, Any] | None:
+    """What a reader can choose, for the scripts of the page; None if nothing can be compared.
 
     Args:
+        summary: lines of `harness.analysis.summary.cells`.
         axes: the columns of the table that may differ between cells, besides the algorithm.
+
+    Returns:
+        axes: those that differ between cells, the algorithm first. measures: those that some cell has.
+        colours, dashes: of each algorithm. provenance: where the numbers come from.
+        cells: in the order of the table, each with the index of its value on every axis (None: a one-worker cell) and
+        the median, minimum and maximum of each measure. The maximum of a time is None if a repetition never got there.
     """
     compared = [line for line in summary if line["workers"] != 1]
     if not any(line["status"] == "ok" for line in compared):
         return None
-    algorithms = tuple(dict.fromkeys(str(line["algorithm"]) for line in compared))
-    found = [Axis("algorithm", "algorithm", algorithms, None)]
-    found += [axis for name in axes if len((axis := _chart_axis(name, compared)).values) > 1]
-    measures = tuple(each for each in _MEASURES if any(_finite(line[each.name]) for line in compared))
-    places: list[Mapping[str, int]] = [{text: place for place, text in enumerate(axis.values)} for axis in found]
-    cells = tuple(
-        (
-            None
-            if line["workers"] == 1
-            else tuple(place[_value_text(line[axis.name])] for axis, place in zip(found, places, strict=True)),
-            tuple(_values(line, each) for each in measures),
-        )
-        for line in summary
-    )
-    testbeds = {str(line["testbed"]) for line in compared if line["status"] == "ok"}
-    return View(tuple(found), measures, *_looks(compared, algorithms), cells, provenance(testbeds))
+    algorithms = list(dict.fromkeys(str(line["algorithm"]) for line in compared))
+    differing: list[dict[str, Any]] = [
+        {"name": "algorithm", "title": "algorithm", "values": algorithms, "numbers": None}
+    ]
+    differing += [axis for name in axes if len((axis := _chart_axis(name, compared))["values"]) > 1]
+    measures = [measure for measure in _MEASURES if any(_finite(line[measure["name"]]) for line in compared)]
+
+    def at(line: Row) -> list[int] | None:
+        if line["workers"] == 1:
+            return None
+        return [axis["values"].index(_value_text(line[axis["name"]])) for axis in differing]
+
+    return {
+        "axes": differing,
+        "measures": measures,
+        **_looks(compared, algorithms),
+        "cells": [(at(line), [_values(line, measure) for measure in measures]) for line in summary],
+        "provenance": provenance(str(line["testbed"]) for line in compared if line["status"] == "ok"),
+    }
 
 
-def _chart_axis(name: str, lines: Sequence[Row]) -> Axis:
+def _chart_axis(name: str, lines: Sequence[Row]) -> dict[str, Any]:
+    """An axis with its values as texts, in the order of tables, and as numbers; None if they are names."""
     values = sorted({_value_text(line[name]): line[name] for line in lines}.items(), key=lambda item: by_value(item[1]))
     numbers = [value for _, value in values]
     numeric = all(isinstance(value, int | float) and not absent(value) for value in numbers)
     title = AXIS_TITLES.get(name, name).replace("_", " ")
-    return Axis(name, title, tuple(text for text, _ in values), tuple(map(float, numbers)) if numeric else None)
+    texts = [text for text, _ in values]
+    return {"name": name, "title": title, "values": texts, "numbers": list(map(float, numbers)) if numeric else None}
 
 
 def _value_text(value: Any) -> str:
     return "-" if absent(value) else plain(value)
 
 
-def _values(line: Row, measure: Measure) -> tuple[float | None, ...]:
+def _values(line: Row, measure: Mapping[str, Any]) -> tuple[float | None, ...]:
     if line["status"] != "ok":
         return (None, None, None)
-    ends = (line[measure.name], line[f"{measure.name}_min"], line[f"{measure.name}_max"])
-    return tuple(float(f"{value * measure.scale:.5g}") if _finite(value) else None for value in ends)
+    ends = (line[measure["name"] + end] for end in ("", "_min", "_max"))
+    return tuple(float(f"{value * measure['scale']:.5g}") if _finite(value) else None for value in ends)
 
 
 def _finite(value: Any) -> bool:
     return not absent(value) and math.isfinite(value)
 
 
-def _looks(lines: Sequence[Row], algorithms: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _looks(lines: Sequence[Row], algorithms: Sequence[str]) -> dict[str, list[str]]:
     from wanbench.harness.show.figures.style import styles
 
-    one = {str(line["algorithm"]): line for line in lines}
-    looks = styles([(label, str(one[label]["kind"]), one[label]["params"] or {}) for label in algorithms])
+    line_of = {str(line["algorithm"]): line for line in lines}
+    looks = styles([(label, str(line_of[label]["kind"]), line_of[label]["params"] or {}) for label in algorithms])
     dashes = ["" if look.dashes == "-" else " ".join(f"{part:g}" for part in look.dashes[1]) for look in looks.values()]
-    return tuple(look.colour.lower() for look in looks.values()), tuple(dashes)
+    return {"colours": [look.colour.lower() for look in looks.values()], "dashes": dashes}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.rules import RULES
@@ -17,29 +17,6 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
 
 _TAIL_LINES = 30
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class RuleOutcome:
-    """A rule of `verify`, its requirement, and its problems as (text, cells)."""
-
-    rule: str
-    meaning: str
-    broken: tuple[tuple[str, Sequence[str]], ...]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A repetition without a valid result."""
-
-    cell: str
-    rep: int
-    status: str
-    reason: str
-    tail: str
-    link: str | None
 
 
 def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str | None) -> tuple[str, str]:
@@ -49,7 +26,7 @@ def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str |
     if unjudged:
         return "objections", "The checks could not run: do not publish yet. See “Files that could not be read”."
     if broken:
-        rules = ", ".join(dict.fromkeys(one.rule for one in broken))
+        rules = ", ".join(dict.fromkeys(objection.rule for objection in broken))
         return "objections", f"{problems_text(broken)} ({rules})."
     simulated = all(row["testbed"] == "virtual" for row in rows)
     return "publishable", f"All checks passed{' (simulated results)' if simulated else ''}."
@@ -58,27 +35,22 @@ def verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str |
 def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:
     """The problems by the rules of `verify`, and the reason if the rules could not be applied."""
     try:
-        return objections(rows, planned.read(folder.path).names), None
+        names, why = planned.read(folder.path).names, None
     except SpecError as error:
-        known = {row["cell_key"]: row["cell"] for row in rows}
-        try:
-            return objections(rows, known), " ".join(str(error).replace(f"{folder.path}/", "").split())
-        except (KeyError, TypeError, ValueError) as unjudged:
-            return [], _unjudged(unjudged)
+        names = {row["cell_key"]: row["cell"] for row in rows}
+        why = " ".join(str(error).replace(f"{folder.path}/", "").split())
+    try:
+        return objections(rows, names), why
     except (KeyError, TypeError, ValueError) as error:
-        return [], _unjudged(error)
+        return [], f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
 
 
-def _unjudged(error: Exception) -> str:
-    return f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
-
-
-def outcomes(broken: Sequence[Objection]) -> tuple[RuleOutcome, ...]:
-    """Every rule with its problems."""
+def outcomes(broken: Sequence[Objection]) -> list[dict[str, Any]]:
+    """Every rule of `verify` with its requirement, and its problems as (text, cells)."""
     texts: dict[str, dict[str, list[str]]] = {rule: {} for rule in CHECKS}
     for objection in broken:
         texts[objection.rule].setdefault(objection.text, []).append(objection.cell or "the whole run")
-    return tuple(RuleOutcome(rule, RULES[rule], tuple(found.items())) for rule, found in texts.items())
+    return [{"rule": rule, "meaning": RULES[rule], "broken": list(by_text.items())} for rule, by_text in texts.items()]
 
 
 def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
@@ -104,33 +76,33 @@ def fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> Failure:
+def failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> dict[str, Any]:
     """A repetition that failed or is invalid, with the end of its last log."""
     tail, link = "", None
     kept = sorted(folder.path.glob(f"cells/{escape(row['cell'])}/rep-{row['rep']}.failed-*/error.json"))
     if kept:
         link = link_to(kept[-1].parent)
         try:
-            found = json.loads(kept[-1].read_text(encoding="utf-8")).get("log_tail", [])
-            tail = "\n".join(str(line) for line in found[-_TAIL_LINES:])
+            log_tail = json.loads(kept[-1].read_text(encoding="utf-8")).get("log_tail", [])
+            tail = "\n".join(str(line) for line in log_tail[-_TAIL_LINES:])
         except (OSError, ValueError, AttributeError, TypeError):
             tail = "(the log cannot be read)"
-    return Failure(str(row["cell"]), row["rep"], row["status"], row["reason"] or "no reason was recorded", tail, link)
+    reason = row["reason"] or "no reason was recorded"
+    of_row = {name: row[name] for name in ("cell", "rep", "status")}
+    return {**of_row, "reason": reason, "tail": tail, "link": link}
 
 
 def environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
     """The manifest as pairs of name and value."""
     try:
-        manifest = folder.manifest()
-        items = [(str(key), value) for key, value in manifest.items()]
+        items = [*folder.manifest().items()]
     except (OSError, ValueError, AttributeError):
         return (("manifest.json", "cannot be read"),)
-    flat = []
+    pairs = []
     for key, value in items:
         if isinstance(value, Mapping):
-            flat += [(f"{key}: {name}", str(one)) for name, one in value.items()]
-        elif isinstance(value, list):
-            flat.append((key, " ".join(str(one) for one in value)))
+            pairs += [(f"{key}: {name}", str(item)) for name, item in value.items()]
         else:
-            flat.append((key, "unknown" if value is None else str(value)))
-    return tuple(flat)
+            text = " ".join(map(str, value)) if isinstance(value, list) else "unknown" if value is None else str(value)
+            pairs.append((str(key), text))
+    return tuple(pairs)

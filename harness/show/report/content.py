@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,18 +16,10 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import (
-    AXIS_TITLES,
-    COLUMNS,
-    AnalysisError,
-    cells,
-    frame,
-    grouped,
-    records,
-    remarks,
-)
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Row, cells, frame, grouped, remarks
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RECORDED, RunFolder
 from wanbench.harness.results.verify import Objection
@@ -65,8 +56,6 @@ _RAW = (
     "figures",
 )
 
-Row = Mapping[str, Any]
-
 
 def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> SimpleNamespace:
     """Read a run folder for a page at `path`: what the template shows, by its names.
@@ -78,7 +67,7 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
     named = [{**row, "run": folder.name} for row in stored.rows]
     rows = grouped(named, across_hosts=across_hosts)
     table = frame(rows)
-    summary = records(cells(table)) if len(table) else []
+    summary = cells(table)
     broken, why_unjudged = objections_to(folder, rows)
     notes = [f"{stored.note[0].upper()}{stored.note[1:]}"] if stored.note else []
     notes += [remark for _, remark in remarks(named, across_hosts=across_hosts)]
@@ -154,14 +143,6 @@ def _facts(summary: Sequence[Row]) -> list[tuple[str, str]]:
     return facts
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure on the page. Text from the run is already escaped in it."""
-
-    title: str
-    svg: Markup
-
-
 def _figures(rows: Sequence[Row], folder: RunFolder) -> dict[str, Any]:
     """The figures, and the number of those that are left out."""
     drawings = gallery(rows, folder.name, Evidence(folder))
@@ -171,7 +152,10 @@ def _figures(rows: Sequence[Row], folder: RunFolder) -> dict[str, Any]:
     room = max(0, _MOST_FIGURES - (len(drawings) - len(many)))
     dropped = {id(d) for d in many} - {id(d) for d in readable[:room]}
     kept = [d for d in drawings if id(d) not in dropped]
-    drawn = [Drawn(d.title, Markup(inline_svg(d.draw(PAGE_IN), f"f{index}", d.title))) for index, d in enumerate(kept)]
+    drawn = [
+        {"title": d.title, "svg": Markup(inline_svg(d.draw(PAGE_IN), f"f{index}", d.title))}
+        for index, d in enumerate(kept)
+    ]
     return {"figures": drawn, "figures_left": len(dropped)}
 
 
@@ -191,29 +175,11 @@ def _text(path: Path) -> str | None:
 
 def _results(rows: Sequence[Row]) -> dict[str, Any]:
     """The rows as columns, for programs that read the page. An infinite loss is null, because JSON cannot hold it."""
-    names = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    names = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
     return {"columns": names, "rows": [[in_json(row.get(name)) for name in names] for row in rows]}
 
 
-@dataclass(frozen=True)
-class MapOnPage:
-    """A map.
-
-    Attributes:
-        title: the finding. subject: workload and workers. svg: the drawing. column, row: of the point at first.
-        data: for the script: `corners` are the lowest and the highest point in the drawing's coordinates; the lists of
-            points go row by row from the lowest rate.
-    """
-
-    title: str
-    subject: str
-    svg: Markup
-    column: int
-    row: int
-    data: dict[str, Any]
-
-
-def _map(folder: RunFolder) -> tuple[MapOnPage | None, list[str]]:
+def _map(folder: RunFolder) -> tuple[dict[str, Any] | None, list[str]]:
     """The map, and why it cannot be read."""
     try:
         return map_on_page(folder.path), []
@@ -221,8 +187,17 @@ def _map(folder: RunFolder) -> tuple[MapOnPage | None, list[str]]:
         return None, [str(error)]
 
 
-def map_on_page(folder: Path) -> MapOnPage | None:
-    """The map of a run folder, None without one. Raises: SpecError: it cannot be read."""
+def map_on_page(folder: Path) -> dict[str, Any] | None:
+    """The map of a run folder, None without one.
+
+    Returns:
+        title: the finding. subject: workload and workers. svg: the drawing. column, row: of the point at first.
+        data: for the script: `corners` are the lowest and the highest point in the drawing's coordinates; the lists of
+        points go row by row from the lowest rate.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
     if not (folder / MAP_FILE).is_file():
         return None
     stored = read_map(folder)
@@ -230,22 +205,22 @@ def map_on_page(folder: Path) -> MapOnPage | None:
     title, _, subject = stored.title.partition("\n")
     data, names = stored.data, list(stored.data.kinds)
     column, row = _first(data)
-    return MapOnPage(
-        title,
-        subject,
-        Markup(inline_svg(figure, "map", stored.title.replace("\n", ": "))),
-        column,
-        row,
-        {
+    return {
+        "title": title,
+        "subject": subject,
+        "svg": Markup(inline_svg(figure, "map", stored.title.replace("\n", ": "))),
+        "column": column,
+        "row": row,
+        "data": {
             "rtts": [f"{rtt_ms:.3g} ms" for rtt_ms in data.rtts_ms],
             "rates": [rate(float(f"{mbit:.3g}")) for mbit in data.mbits],
             "names": names,
             "best": [names.index(name) for line in data.names for name in line],
             "gains": [float(f"{gain:.2g}") for line in data.gains for gain in line],
-            "unknown": [int(each) for line in data.unknown for each in line],
+            "unknown": [int(flag) for line in data.unknown for flag in line],
             "corners": _corners(figure, data),
         },
-    )
+    }
 
 
 def _first(data: MapData) -> tuple[int, int]:
@@ -254,7 +229,7 @@ def _first(data: MapData) -> tuple[int, int]:
         return len(data.rtts_ms) // 2, len(data.mbits) // 2
     rtt_ms, mbit = data.here
     column, row = (
-        min(range(len(values)), key=lambda place: abs(math.log(values[place] / value)))
+        min(range(len(values)), key=lambda index: abs(math.log(values[index] / value)))
         for values, value in ((data.rtts_ms, rtt_ms), (data.mbits, mbit))
     )
     return column, row
@@ -263,8 +238,8 @@ def _first(data: MapData) -> tuple[int, int]:
 def _corners(figure: Figure, data: MapData) -> list[float]:
     """Left, lower, right and upper: the first and the last grid point, in points from the upper left."""
     scale, height, axes = 72 / figure.dpi, figure.bbox.height, figure.axes[0]
-    found = []
-    for place in (0, -1):
-        x, y = axes.transData.transform((data.rtts_ms[place], data.mbits[place]))
-        found += [round(x * scale, 2), round((height - y) * scale, 2)]
-    return found
+    corners = []
+    for end in (0, -1):
+        x, y = axes.transData.transform((data.rtts_ms[end], data.mbits[end]))
+        corners += [round(x * scale, 2), round((height - y) * scale, 2)]
+    return corners

@@ -80,20 +80,20 @@ class AdoptedStarter(ContainerStarter):
     def __init__(self, door: Door) -> None:
         super().__init__()
         self._door = door
-        self._places: list[tuple[str, str]] = []  # by rank: the wanted site, the container's site
+        self._assigned: list[tuple[str, str]] = []  # by rank: the wanted site, the container's site
 
     def image(self, group: Group) -> str | None:
         """Return None: the image is unknown inside a container."""
         return None
 
-    def serves(self, running: Group, wanted: Group) -> bool:
+    def serves(self, running: Group, requested: Group) -> bool:
         """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
         return (
-            running.is_named_like(wanted)
-            and running.congestion == wanted.congestion
+            running.is_named_like(requested)
+            and running.congestion == requested.congestion
             and all(
-                site in places or site not in self._door.names
-                for site, places in zip(wanted.sites, self._places, strict=False)
+                site in assigned or site not in self._door.names
+                for site, assigned in zip(requested.sites, self._assigned, strict=False)
             )
         )
 
@@ -118,7 +118,7 @@ class AdoptedStarter(ContainerStarter):
             guests[rank] = guest
             remedy = "build both again: docker compose build"
             assign_rank(guest, rank, attachment, remedy, congestion=group.congestion, hosts=group.hosts)
-        self._places[ranks[0] :] = [(group.sites[rank], guests[rank].name) for rank in ranks]
+        self._assigned[ranks[0] :] = [(group.sites[rank], guests[rank].name) for rank in ranks]
         return [AdoptedWorker(rank, guests[rank]) for rank in ranks]
 
 

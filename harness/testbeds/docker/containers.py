@@ -175,9 +175,9 @@ class ContainerStarter:
         worker = self._starting.pop(rank)
         return worker, worker.ready(_START_TIMEOUT_S)
 
-    def serves(self, running: Group, wanted: Group) -> bool:
+    def serves(self, running: Group, requested: Group) -> bool:
         """Whether all settings are equal: TCP, limits and image of a container are set when it starts."""
-        return running.like(wanted)
+        return running.like(requested)
 
     def kill(self) -> None:
         """End the workers that are still starting. Any thread can call this."""

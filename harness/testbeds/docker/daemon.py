@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,8 +97,7 @@ class Daemon:
     def info(self) -> dict[str, Any]:
         """Return the daemon's information about its host."""
         with self.api() as api:
-            found: dict[str, Any] = api.info()
-            return found
+            return dict(api.info())
 
     def image_id(self, name: str) -> str:
         """Return the digest of an image's configuration. Raises: HostError, if the image is not on this host."""
@@ -115,10 +114,9 @@ class Daemon:
         """Return the state of a container, or None if it does not exist."""
         with self.api() as api:
             try:
-                found: dict[str, Any] = api.inspect_container(container)["State"]
+                return dict(api.inspect_container(container)["State"])
             except NotFound:
                 return None
-            return found
 
     def signal(self, container: str, number: int) -> None:
         """Send a signal to a container's process, if it runs."""
@@ -151,8 +149,7 @@ class Daemon:
         """Return the containers of a run, or of all runs, in any state. Only their labels count."""
         with self.api() as api:
             label = RUN_LABEL if run is None else f"{RUN_LABEL}={run}"
-            found: list[dict[str, Any]] = api.containers(all=True, filters={"label": label})
-            return found
+            return list(api.containers(all=True, filters={"label": label}))
 
     def _why(self, error: Exception) -> str:
         path, reason = self._socket_path(), _reason(error)
@@ -185,9 +182,9 @@ def usable() -> Daemon:
 def _refuse_foreign(address: str, info: Mapping[str, Any]) -> None:
     here = os.uname().release
     if info.get("OSType") != "linux" or info.get("KernelVersion") != here:
-        theirs = " ".join(filter(None, [info.get("OperatingSystem"), info.get("KernelVersion")]))
+        kernel = " ".join(filter(None, [info.get("OperatingSystem"), info.get("KernelVersion")]))
         raise HostError(
-            f"docker: the daemon at {address} runs on another kernel ({theirs}; this is {here}), which links made "
+            f"docker: the daemon at {address} runs on another kernel ({kernel}; this is {here}), which links made "
             "here cannot reach; run wanbench there, too: docker compose run --rm wanbench run SPEC"
         )
     if any(option.startswith("name=userns") for option in info.get("SecurityOptions") or ()):
@@ -213,18 +210,9 @@ def why_not() -> str | None:
 
 
 def describe() -> str:
-    """Describe how this host can use Docker: directly, from a container, or not at all."""
-    daemon = Daemon()
-    try:
-        info = daemon.info()
-    except HostError as error:
-        return f"none ({error})"
-    finally:
-        daemon.close()
-    name = f"daemon {info.get('ServerVersion')} at {daemon.address}"
-    if why_not() is not None:
-        return f"{name} on another kernel or user map: docker compose run --rm wanbench run SPEC"
-    return f"{name} on this kernel: --testbed docker"
+    """Describe the daemon of this host. Raises: HostError, if this host cannot use it."""
+    with closing(usable()) as daemon:
+        return f"daemon {daemon.info().get('ServerVersion')} at {daemon.address} on this kernel: --testbed docker"
 
 
 def stale(daemon: Daemon) -> list[dict[str, Any]]:

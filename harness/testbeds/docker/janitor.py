@@ -88,11 +88,11 @@ def _remove_all(run: str) -> str | None:
     while True:
         reason = None
         try:
-            left = _daemon().of_run(run)
-            if not left and seen_none:
+            containers = _daemon().of_run(run)
+            if not containers and seen_none:
                 return None
-            seen_none = not left
-            for container in left:
+            seen_none = not containers
+            for container in containers:
                 _daemon().remove(container["Id"])
         except Exception as error:
             reason = str(error)

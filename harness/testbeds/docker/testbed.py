@@ -72,9 +72,8 @@ class DockerWorker(ContainerWorker):
     def request_stack(self) -> None:
         """Let it print its stack (see `workloads.process.worker`), unless it is paused: Docker would resume it."""
         with suppress(HostError, APIError):
-            if self.is_stopped():
-                return
-            self._testbed.daemon.signal(self.container, signal.SIGUSR1)
+            if not self.is_stopped():
+                self._testbed.daemon.signal(self.container, signal.SIGUSR1)
 
     def is_stopped(self) -> bool:
         """Whether its container is paused."""
@@ -84,7 +83,7 @@ class DockerWorker(ContainerWorker):
         return False
 
     def kill(self) -> None:
-        """Close the connection and let the janitor remove the container, even if it is paused; see `Worker.kill`."""
+        """Close the connection and let the janitor remove the container, even if it is paused."""
         super().kill()
         self._testbed.janitor.remove(self.container)
 
@@ -190,7 +189,7 @@ class DockerStarter(ContainerStarter):
         return started
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:
-        """Start containers for these ranks; see `ContainerStarter.launch`. Waits once for a daemon that restarts."""
+        """Start containers for these ranks. Waits once for a daemon that restarts."""
         try:
             return self._launch(ranks, attachment, group)
         except DaemonGone:

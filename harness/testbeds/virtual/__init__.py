@@ -3,7 +3,7 @@
 Layout
     kernel.py        Simulation: workers as greenlets, one heap of events in integer nanoseconds
     queues.py        queues that many messages share, vectorised
-    network.py       VirtualNetwork: up, path and down queues, delay, jitter, loss; Route: senders and receivers
+    network.py       VirtualNetwork: queues, delay, jitter, loss, outages; Route: senders and receivers
     tcp.py           the model of TCP: what windows and losses add to a message; bbr.py: the same under BBR
     sender.py        a connection followed packet by packet, and which connections share one
     congestion.py    Reno and CUBIC: how windows open and close
@@ -12,7 +12,15 @@ Layout
     fabric.py        operations in flight, in global time order
     datagrams.py     exchanges of datagrams: which datagrams arrive, and when an exchange ends
     membership.py    who takes part while workers are killed and return, and the fabric until the next change
-    changing.py, outages.py   a network that changes during training
-    simulate.py      all workers of a repetition, each as a greenlet; also as a process
+    simulate.py      all workers of a repetition, each as a greenlet, in a network that changes; also as a process
     testbed.py       VirtualTestbed: the common interface of testbeds
 """
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]

@@ -23,13 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.streams import Stream, key
-from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Floats, Ints, Load, Stall, Tcp
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Stall, Tcp
 
-Bools = NDArray[np.bool_]
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
 _REMEMBERED = 4  # messages of a connection
@@ -56,19 +55,19 @@ class BbrConnections(Connections):
         self._sent: dict[int, list[Sent]] = {}  # the last messages of a connection
         self._round_trips = RoundTrips(count, seed, name)
 
-    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
         load = self._at_pace(load)
-        path = _rates(load)
+        path = np.where(load.drain_ns > 0, load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)  # in bytes/ns
         begin, wait_ns, held_ns = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
-        known = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
-        slow = (load.flow_bytes > 0) & (known < path) & (load.rtt_ns > 0)
+        rate = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
+        slow = (load.flow_bytes > 0) & (rate < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
             message = Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
             stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(path[i]))
-        again = np.zeros(len(index), np.int64) if losses is None else losses * load.rtt_ns
-        if tail_lost is not None:
-            again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
+        again = np.zeros(len(index), np.int64)
+        if losses is not None:
+            again = losses[0] * load.rtt_ns + losses[1] * self.probe_ns(load)
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
         first = ready + wait_ns + held_ns
         silent = self._last.acknowledged_ns(index) <= first
@@ -84,18 +83,18 @@ class BbrConnections(Connections):
             path: its rate in bytes/ns.
         """
         rate = float(self._rate[connection]) or INITIAL_WINDOW / rtt_ns
-        left, took_ns = message.nbytes, 0.0
+        unsent, took_ns = message.nbytes, 0.0
         while True:
             pace = min(rate * (1.0 if self._filled[connection] else _STARTUP_GAIN), path)
-            if left <= pace * rtt_ns:
+            if unsent <= pace * rtt_ns:
                 break
-            took_ns, left, rate = took_ns + rtt_ns, left - pace * rtt_ns, max(rate, pace)
+            took_ns, unsent, rate = took_ns + rtt_ns, unsent - pace * rtt_ns, max(rate, pace)
             if pace >= path or self._filled[connection]:
                 if self._filled[connection]:
                     rate = max(rate, min(path, _PROBE_GAIN * pace))
                 self._filled[connection] = True
                 break
-        message = replace(message, end_ns=message.begin_ns + took_ns + left / pace)
+        message = replace(message, end_ns=message.begin_ns + took_ns + unsent / pace)
         earlier = self._sent.setdefault(connection, [])
         if took_ns == 0.0:
             rate = max(rate, min(_measured(message, earlier, rtt_ns), path))
@@ -111,27 +110,20 @@ def _measured(message: Sent, earlier: Sequence[Sent], rtt_ns: float) -> float:
     silence, the time counts from the first byte.
     """
     begin_ns, delivered, since_ns = message.begin_ns, message.nbytes, message.begin_ns
-    for one in reversed(earlier):
-        acknowledged_ns = one.end_ns + rtt_ns
+    for sent in reversed(earlier):
+        acknowledged_ns = sent.end_ns + rtt_ns
         if acknowledged_ns <= begin_ns:
             break
         if acknowledged_ns <= message.end_ns:
             since_ns = acknowledged_ns
             break
-        if one.begin_ns + rtt_ns < message.end_ns:
-            delivered += one.nbytes * (acknowledged_ns - message.end_ns) / (one.end_ns - one.begin_ns)
+        if sent.begin_ns + rtt_ns < message.end_ns:
+            delivered += sent.nbytes * (acknowledged_ns - message.end_ns) / (sent.end_ns - sent.begin_ns)
             since_ns = message.end_ns
             break
-        delivered += one.nbytes
-        begin_ns = since_ns = one.begin_ns
+        delivered += sent.nbytes
+        begin_ns = since_ns = sent.begin_ns
     return delivered / (message.end_ns + rtt_ns - since_ns)
-
-
-def _rates(load: Load) -> Floats:
-    """The share of each message in the narrowest queue, in bytes/ns."""
-    rates = np.full(len(load.flow_bytes), np.inf)
-    np.divide(load.flow_bytes, load.drain_ns, out=rates, where=load.drain_ns > 0)
-    return rates
 
 
 class RoundTrips:
@@ -207,10 +199,10 @@ class _Hold:
         since = max(sent.begin_ns, self.begin_ns)
         if since >= min(self.until_ns, sent.end_ns):
             return sent.end_ns
-        left_ns = sent.end_ns - since
-        left = sent.nbytes * left_ns / (sent.end_ns - sent.begin_ns)
+        unsent_ns = sent.end_ns - since
+        unsent = sent.nbytes * unsent_ns / (sent.end_ns - sent.begin_ns)
         resumed = max(sent.begin_ns, self.drained_ns)
         rounds = math.ceil((self.until_ns - resumed) / rtt_ns)
-        if left <= rounds * _HELD_BYTES:
-            return max(sent.end_ns, resumed + (math.ceil(left / _HELD_BYTES) - 1) * rtt_ns)
-        return max(sent.end_ns, self.until_ns + left_ns * (1 - rounds * _HELD_BYTES / left))
+        if unsent <= rounds * _HELD_BYTES:
+            return max(sent.end_ns, resumed + (math.ceil(unsent / _HELD_BYTES) - 1) * rtt_ns)
+        return max(sent.end_ns, self.until_ns + unsent_ns * (1 - rounds * _HELD_BYTES / unsent))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 SEGMENT_BYTES = 1448
 MIN_WINDOW = 2.0 * SEGMENT_BYTES
@@ -18,42 +17,29 @@ SLOW_START_GAIN, GAIN = 2.0, 1.2
 """A sender that is paced sends a window in a round trip divided by this, or by GAIN when slow start is half done."""
 
 
-class Rules(Protocol):
-    """The congestion control of one connection."""
-
-    def after_loss(self, window: float) -> float:
-        """The window after a loss."""
-
-    def avoid(self, window: float, acked: float, now: float, rtt_ns: float) -> float:
-        """The window after acknowledgements of `acked` bytes, which took `rtt_ns`, in congestion avoidance."""
-
-    def slow_start_ends(self, window: float, acked: float, now: float, rtt_ns: float, *, paced: bool) -> bool:
-        """Whether an acknowledgement in slow start, which took `rtt_ns`, ends it without a loss."""
-
-    def resumed(self, idle_ns: float) -> None:
-        """The connection sends again after it had nothing to send and nothing on its way for `idle_ns`."""
-
-    def copy(self) -> Rules:
-        """An independent copy."""
-
-
 class Reno:
     """RFC 5681: half of the window after a loss, one segment more in each round trip."""
 
     def after_loss(self, window: float) -> float:
+        """The window after a loss."""
         return max(window / 2, MIN_WINDOW)
 
     def avoid(self, window: float, acked: float, now: float, rtt_ns: float) -> float:
-        """Linux counts whole segments."""
+        """The window after acknowledgements of `acked` bytes, which took `rtt_ns`, in congestion avoidance.
+
+        Linux counts whole segments.
+        """
         return window + acked / max(1.0, window // SEGMENT_BYTES)
 
     def slow_start_ends(self, window: float, acked: float, now: float, rtt_ns: float, *, paced: bool) -> bool:
+        """Whether an acknowledgement in slow start, which took `rtt_ns`, ends it without a loss."""
         return False
 
     def resumed(self, idle_ns: float) -> None:
-        """See `Rules`."""
+        """The connection sends again after it had nothing to send and nothing on its way for `idle_ns`."""
 
     def copy(self) -> Reno:
+        """An independent copy."""
         return self
 
 
@@ -100,8 +86,8 @@ class Cubic:
         after_s = (now - self.begun + self.shortest_ns) / 1e9
         target = self.origin + _C * (after_s - self.k_s) ** 3
         self.friendly += acked / SEGMENT_BYTES / (segments * _FRIENDLY)
-        wanted = max(target, self.friendly, segments + 0.01 if self.largest else 1.05 * segments)
-        return window + acked * min((wanted - segments) / segments, 0.5)
+        goal = max(target, self.friendly, segments + 0.01 if self.largest else 1.05 * segments)
+        return window + acked * min((goal - segments) / segments, 0.5)
 
     def slow_start_ends(self, window: float, acked: float, now: float, rtt_ns: float, *, paced: bool) -> bool:
         """HyStart: acknowledgements arrive for half a round trip, or later than at first."""
@@ -129,6 +115,10 @@ class Cubic:
 
     def copy(self) -> Cubic:
         return Cubic(**vars(self))
+
+
+Rules = Reno | Cubic
+"""The congestion control of one connection."""
 
 
 def whole(window: float) -> float:

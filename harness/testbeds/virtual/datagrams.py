@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from greenlet import greenlet
-from numpy.typing import NDArray
 
+from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.workloads.comm.base import Terms
 
 _SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at equal times; 0 and 1 are the events of the fabric
@@ -37,7 +36,7 @@ class Batch:
     """The datagrams of one peer in one exchange: arrival of each, and whether it is lost; shape (datagrams,)."""
 
     arrival: Ints
-    lost: NDArray[np.bool_]
+    lost: Bools
 
     def first_ns(self) -> int | None:
         """When the first of them arrived, or None if all are lost."""
@@ -59,11 +58,10 @@ class ExchangeFlight:
         self.left_ns: int | None = None
         self.ended_ns: int | None = None
         self.waiting: list[Waiting] = []
-        self.arrived: dict[int, NDArray[np.bool_]] = {}
+        self.arrived: dict[int, Bools] = {}
 
     def end_for(self, rank: int) -> int | None:
         """When it ended, or None if it has not."""
-        del rank
         return self.ended_ns
 
 
@@ -143,9 +141,9 @@ class Exchanges:
         flight.waiting.clear()
 
     def _end_ns(self, flight: ExchangeFlight, left_ns: int) -> int:
-        batches = self._batches[flight.rank]
-        mine = [batches[flight.number][peer] for peer in flight.from_peer if peer in batches[flight.number]]
-        arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in mine] or [np.zeros(0, np.int64)]))
+        by_exchange = self._batches[flight.rank]
+        batches = [by_exchange[flight.number][peer] for peer in flight.from_peer if peer in by_exchange[flight.number]]
+        arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in batches] or [np.zeros(0, np.int64)]))
         complete = len(arrivals) == sum(flight.from_peer.values())
         complete_ns = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
         latest = self._all_arrived_ns(flight)

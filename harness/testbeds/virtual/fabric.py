@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 from greenlet import getcurrent
 
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives import ALL_GATHERS, COLLECTIVES
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Exchanges, Waiting
 from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_autograd
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import CommError, Terms
 from wanbench.workloads.comm.blocks import Blocks
@@ -57,19 +58,6 @@ class Flight:
         return self.ends[rank] if len(self.ends) > 1 else self.ends[0]
 
 
-class First:
-    """A worker that waits for the first of several operations. Calls after the first one do nothing."""
-
-    def __init__(self, simulation: Simulation, rank: int) -> None:
-        self._simulation, self._rank, self._worker, self._waits = simulation, rank, getcurrent(), True
-
-    def __call__(self) -> None:
-        """Wake the worker now."""
-        if self._waits:
-            self._waits = False
-            self._simulation.wake(self._simulation.now, self._worker, self._rank)
-
-
 class SimulatedFabric:
     """Connects the workers of a simulation by a network and a collective.
 
@@ -105,13 +93,14 @@ class SimulatedFabric:
         self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
         self._pairs = ""  # the kind of all connections of `direct`, if it is not the usual one
-        self._members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
+        self.members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
         self._freed: deque[Ints] = deque()
         self._messages: dict[tuple[int, int, int], Flight] = {}
         self._routes: dict[tuple[int, int, int], Route] = {}
         self._exchanges = Exchanges(simulation, network)
+        self._parked: dict[Waiting, None] = {}  # those that several events can wake
 
     # ---------------------------------------------------------------- called by workers
 
@@ -133,12 +122,12 @@ class SimulatedFabric:
             CommError: the size differs from that of earlier workers, or the collective has no all-gather.
         """
         if gathers and self._gather is None:
-            known = ", ".join(ALL_GATHERS)
-            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {known}")
+            gathering = ", ".join(ALL_GATHERS)
+            raise CommError(f"virtual: collective {self._collective!r} has no all_gather; expected one of {gathering}")
         flight = self._flights.get(sequence)
         operation = "all_gather" if gathers else "all_reduce"
         if flight is None:
-            flight = self._flights[sequence] = Flight(nbytes, len(self._members), gathers=gathers)
+            flight = self._flights[sequence] = Flight(nbytes, len(self.members), gathers=gathers)
         elif flight.gathers != gathers:
             raise CommError(f"ranks disagree on operation {sequence}: rank {rank} issued {operation}, others did not")
         elif flight.nbytes != nbytes:
@@ -179,10 +168,10 @@ class SimulatedFabric:
         return flight
 
     def _message(self, src: int, dst: int, number: int) -> Flight:
-        known = self._messages.pop((src, dst, number), None)
-        if known is None:
-            known = self._messages[src, dst, number] = Flight(0, 0)
-        return known
+        flight = self._messages.pop((src, dst, number), None)
+        if flight is None:
+            flight = self._messages[src, dst, number] = Flight(0, 0)
+        return flight
 
     def _begin_message(self, flight: Flight, begin: int, src: int, dst: int, number: int) -> None:
         """Begin a message that is sent and, if the collective asks for messages, asked for."""
@@ -249,14 +238,18 @@ class SimulatedFabric:
     def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
         self._simulation.wake(time_ns, waiting.worker, waiting.rank)
 
-    def _waker(self, rank: int) -> Callable[[], None]:
-        """Return what wakes the calling worker when it is first called."""
-        return First(self._simulation, rank)
+    def _resume(self, waiting: Waiting) -> None:
+        """Wake a parked worker, unless something else has done so."""
+        if waiting in self._parked:
+            del self._parked[waiting]
+            self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
 
     def wait_first(self, flights: Sequence[Flight], rank: int, until_ns: int | None = None) -> None:
         """Wait until the first of several messages has arrived, at most until `until_ns`. Raises: SwitchError."""
         refuse_inside_autograd()
-        first = self._waker(rank)
+        waiting = Waiting(rank, getcurrent())
+        self._parked[waiting] = None
+        first = partial(self._resume, waiting)
         unknown = [flight for flight in flights if flight.ends is None]
         for flight in unknown:
             flight.firsts.append(first)
@@ -276,7 +269,7 @@ class SimulatedFabric:
             flight.ends = [self._simulation.now]
             self._wake(flight)
 
-        self._simulation.spawn_beside(self._members[rank], run)
+        self._simulation.spawn(self.members[rank], run, beside=True)
         return flight
 
     # ---------------------------------------------------------------- the network's side
@@ -293,7 +286,7 @@ class SimulatedFabric:
             self._begin(sequence, flight, ready)
 
     def _begin(self, sequence: int, flight: Flight, ready: Ints) -> None:
-        if len(self._members) == 1 or flight.nbytes == 0:
+        if len(self.members) == 1 or flight.nbytes == 0:
             self._end(flight, ready)
             return
         plan = self._plans.get((flight.gathers, flight.nbytes))
@@ -310,38 +303,38 @@ class SimulatedFabric:
     def _advance(self, rounds: Rounds, arrived: Any, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
         """Advance a collective by one step: schedule its next round, or several generators side by side."""
         try:
-            wanted = rounds.send(arrived)
+            step = rounds.send(arrived)
         except StopIteration as stop:
             then(stop.value)
             return
-        if isinstance(wanted, Round):
-            begin = int(wanted.ready.min())
-            self._simulation.at(begin, key, lambda: self._send(rounds, wanted, key, then))
+        if isinstance(step, Round):
+            begin = int(step.ready.min())
+            self._simulation.at(begin, key, lambda: self._send(rounds, step, key, then))
             return
-        results: list[Ints | None] = [None] * len(wanted)
+        results: list[Ints | None] = [None] * len(step)
 
         def collect(part: int, ends: Ints) -> None:
             results[part] = ends
             if all(result is not None for result in results):
                 self._advance(rounds, results, key, then)
 
-        for part, chain in enumerate(wanted):
+        for part, chain in enumerate(step):
             self._advance(chain, None, (*key, part), lambda ends, part=part: collect(part, ends))  # type: ignore[misc]
 
-    def _send(self, rounds: Rounds, wanted: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
+    def _send(self, rounds: Rounds, step: Round, key: tuple[int, ...], then: Callable[[Ints], None]) -> None:
         """Send a round. It enters the down queues when its first message reaches them, and not before."""
-        route, flying = wanted.route, wanted.route.depart(wanted.ready, wanted.connections, wanted.complete)
+        route, flying = step.route, step.route.depart(step.ready, step.connections, step.complete)
         if route.shares_down:
             begin = int(flying.begin.min())
-            self._simulation.at(begin, key, lambda: self._land(rounds, wanted, flying, key, then))
+            self._simulation.at(begin, key, lambda: self._land(rounds, step, flying, key, then))
         else:
-            self._land(rounds, wanted, flying, key, then)
+            self._land(rounds, step, flying, key, then)
 
     def _land(
-        self, rounds: Rounds, wanted: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
+        self, rounds: Rounds, step: Round, flying: Flying, key: tuple[int, ...], then: Callable[[Ints], None]
     ) -> None:
-        reached = wanted.route.reached_ns(flying) if wanted.spans else None
-        arrived = wanted.route.land(flying, wanted.connections)
+        reached = step.route.reached_ns(flying) if step.spans else None
+        arrived = step.route.land(flying, step.connections)
         self._advance(rounds, arrived if reached is None else (reached, arrived), key, then)
 
     def _end(self, flight: Flight, ends: Ints) -> None:
@@ -353,7 +346,7 @@ class SimulatedFabric:
             self._admit()
 
     def _carry(self, flight: Flight, src: int, dst: int) -> None:
-        src, dst = self._members[src], self._members[dst]
+        src, dst = self.members[src], self.members[dst]
         kind, count, index = self._kind.message_slot(self._network, src, dst)
         route = self._routes.get((src, dst, flight.nbytes))
         if route is None:
@@ -368,10 +361,10 @@ class SimulatedFabric:
         flying = route.depart(ready, sockets, last)
         if flight.leaves is not None and flight.leaves.ends is None:
             held_ns = 0 if pace is None else round(max(UNSENT_S, UNSENT_BYTES / pace) * 1e9)
-            left = route.left_ns(flying)
+            left_ns = route.left_ns(flying)
             if self._network.tcp.ramp:  # what is sent again has left the kernel's queue
-                left = min(left, max(sockets.sent_ns(index), int(last[0])))
-            flight.leaves.ends = [max(self._simulation.now, left - held_ns)]
+                left_ns = min(left_ns, max(sockets.sent_ns(index), int(last[0])))
+            flight.leaves.ends = [max(self._simulation.now, left_ns - held_ns)]
             self._wake(flight.leaves)
         flight.ends = [int(route.land(flying, sockets)[0])]
         self._wake(flight)

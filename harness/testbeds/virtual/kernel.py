@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from heapq import heappop, heappush
 
 import torch
@@ -35,8 +36,8 @@ class Simulation:
     Args:
         shuffle: seed of a random order of workers at equal times; None is the order of ranks.
         stopped: ends `run` with `Stopped` when any thread sets it.
-        enter: called with a rank before that worker runs. The function that it returns is called when the worker
-            pauses. They can swap state that workers share by accident, such as the global random state.
+        enter: the context in which the worker of this rank runs until it pauses. It can swap state that workers share
+            by accident, such as the global random state.
 
     Attributes:
         now: the time in nanoseconds.
@@ -48,7 +49,7 @@ class Simulation:
         *,
         shuffle: int | None = None,
         stopped: threading.Event | None = None,
-        enter: Callable[[int], Callable[[], None]] | None = None,
+        enter: Callable[[int], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.now = 0
         self.goes_past_never = False
@@ -57,30 +58,21 @@ class Simulation:
         self._order = None if shuffle is None else random.Random(shuffle)
         self._stopped = stopped or threading.Event()
         self._enter = enter
-        self._ranks: dict[greenlet, int] = {}
-        self._beside: set[greenlet] = set()
+        self._workers: dict[greenlet, tuple[int, int]] = {}  # whether each runs beside a worker, and its rank
         self._hub: greenlet | None = None
 
-    def spawn(self, rank: int, body: Callable[[], None]) -> None:
-        """Add a worker, which begins now, or when `run` does."""
+    def spawn(self, rank: int, body: Callable[[], None], *, beside: bool = False) -> None:
+        """Add a worker, which begins now, or when `run` does; or run `body` beside a worker."""
         worker = greenlet(body)
-        self._ranks[worker] = rank
-        self._push(self.now, _WORKER, self._tie(rank), worker)
+        self._workers[worker] = _BESIDE if beside else _WORKER, rank
+        self.wake(self.now, worker, rank)
 
     def kill(self, rank: int) -> None:
         """End a worker where it is, from an action of the network."""
-        for worker in [each for each, of in self._ranks.items() if of == rank]:
-            del self._ranks[worker]
-            self._beside.discard(worker)
+        for worker in [worker for worker, (_, of) in self._workers.items() if of == rank]:
+            del self._workers[worker]
             worker.parent = getcurrent()
             worker.throw(GreenletExit)
-
-    def spawn_beside(self, rank: int, body: Callable[[], None]) -> None:
-        """Run `body` beside the worker `rank` from now on."""
-        beside = greenlet(body)
-        self._ranks[beside] = rank
-        self._beside.add(beside)
-        self.wake(self.now, beside, rank)
 
     def at(self, time_ns: int, key: Key, action: Callable[[], None]) -> None:
         """Schedule an action of the network at a time, or now if the time is past."""
@@ -88,10 +80,8 @@ class Simulation:
 
     def wake(self, time_ns: int, worker: greenlet, rank: int) -> None:
         """Resume a parked worker at a time, or now if the time is past."""
-        if worker in self._beside:
-            self._push(max(time_ns, self.now), _BESIDE, (rank,), worker)
-        else:
-            self._push(max(time_ns, self.now), _WORKER, self._tie(rank), worker)
+        kind, _ = self._workers.get(worker, (_WORKER, rank))
+        self._push(max(time_ns, self.now), kind, (rank,) if kind == _BESIDE else self._tie(rank), worker)
 
     def sleep_until(self, time_ns: int, rank: int) -> None:
         """Pause the calling worker until this time."""
@@ -125,42 +115,38 @@ class Simulation:
                     break
                 self.now = time_ns
                 if isinstance(action, greenlet):
-                    if action in self._ranks:  # it has not been killed
+                    if action in self._workers:  # it has not been killed
                         self._resume(action)
                 else:
                     action()
-            for worker, rank in self._ranks.items():
-                if not worker.dead:
-                    error = CommError(f"rank {rank} waits for a peer that does not take part")
-                    raise SimulationError(rank, str(error)) from error
+            for _, rank in self._workers.values():
+                error = CommError(f"rank {rank} waits for a peer that does not take part")
+                raise SimulationError(rank, str(error)) from error
         finally:
             self._end()
 
     def _resume(self, worker: greenlet) -> None:
         worker.parent = getcurrent()
-        leave = self._enter(self._ranks[worker]) if self._enter is not None else None
+        _, rank = self._workers[worker]
         try:
-            worker.switch()
-            if leave is not None:
-                leave()
-            if worker.dead and worker in self._beside:
-                self._beside.remove(worker)
-                del self._ranks[worker]
+            with self._enter(rank):
+                worker.switch()
+            if worker.dead:
+                del self._workers[worker]
         except Stopped:
             raise
         except SystemExit as end:
-            raise SimulationError(self._ranks[worker], f"sys.exit({end.code!r}) was called") from end
+            raise SimulationError(rank, f"sys.exit({end.code!r}) was called") from end
         except Exception as error:
-            rank = self._ranks[worker]
             raise SimulationError(rank, str(error) or type(error).__name__) from error
 
     def _end(self) -> None:
         """Unwind workers that have not ended."""
-        for worker in self._ranks:
+        for worker in self._workers:
             if worker and not worker.dead:
                 worker.parent = getcurrent()
                 worker.throw(GreenletExit)
-        self._ranks.clear()
+        self._workers.clear()
         self._heap.clear()
 
     def _tie(self, rank: int) -> Key:

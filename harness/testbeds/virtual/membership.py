@@ -1,4 +1,4 @@
-"""Who takes part, on the simulated clock: the protocol of `workloads.comm.regrouping` by its delays.
+"""Who takes part, on the simulated clock: the protocol of `workloads.process.regrouping` by its delays.
 
 A killed worker's system closes its connections, so each peer notices after the delay of the path from it. Whoever
 notices gives the epoch up, which the others hear after the delay of the path from there. To regroup, a worker calls all
@@ -11,16 +11,15 @@ The network can change meanwhile; a living worker that cannot be reached is wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from greenlet import getcurrent, greenlet
 
 from wanbench.harness.testbeds.virtual.collectives.base import Plan
-from wanbench.harness.testbeds.virtual.collectives.direct import PAIRS, Direct, PushGather
+from wanbench.harness.testbeds.virtual.collectives.direct import PAIRS, Pushes
 from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Waiting
 from wanbench.harness.testbeds.virtual.fabric import Flight, SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_autograd
@@ -38,6 +37,9 @@ class Epochs:
 
     Args:
         fabric: makes the fabric of an epoch from its members and its number.
+
+    Attributes:
+        epoch: the fabric of the present epoch.
     """
 
     def __init__(
@@ -45,22 +47,13 @@ class Epochs:
         simulation: Simulation,
         network: VirtualNetwork,
         workers: int,
-        fabric: Callable[[Sequence[int], int], EpochFabric],
+        fabric: Callable[[list[int], int], EpochFabric],
     ) -> None:
         self._simulation, self._network, self._make = simulation, network, fabric
         self._alive = set(range(workers))
         self._asking: dict[int, _Asking] = {}
-        self._epoch = self._begin(0, list(range(workers)))
+        self.epoch = fabric(list(range(workers)), 0)
         self._decision = 0  # counts what is scheduled, so that only the latest happens
-
-    @property
-    def fabric(self) -> EpochFabric:
-        """The fabric of the present epoch."""
-        return self._epoch.fabric
-
-    def _begin(self, number: int, members: list[int]) -> _Epoch:
-        fabric = self._make(members, number)
-        return _Epoch(number, members, fabric, MemoryGroup(len(members), fabric))
 
     # ---------------------------------------------------------------- called by the timeline
 
@@ -82,31 +75,32 @@ class Epochs:
 
     def _tell(self, source: int, reason: str) -> None:
         """Let the members of the epoch hear from one worker that it is over."""
-        for rank in self._epoch.members:
+        for rank in self.epoch.members:
             self._hear(rank, self._simulation.now + self._network.one_way_ns(source, rank), reason)
 
     def _hear(self, rank: int, at_ns: int, reason: str) -> None:
-        epoch = self._epoch
+        epoch = self.epoch
         self._simulation.at(at_ns, (_NOTICED, rank), lambda: self._notice(epoch, rank, reason))
 
-    def _notice(self, epoch: _Epoch, rank: int, reason: str) -> None:
+    def _notice(self, epoch: EpochFabric, rank: int, reason: str) -> None:
         """A member hears that its epoch is over. It tells the others, some of which can hear it from here first."""
-        part = epoch is self._epoch and rank in epoch.members and rank in self._alive
+        part = epoch is self.epoch and rank in epoch.members and rank in self._alive
         if part and not epoch.has_ended(rank):
             epoch.end(rank, reason)
             self._tell(rank, reason)
 
     # ---------------------------------------------------------------- called by workers
 
-    def first(self, rank: int) -> View:
-        return self._view(rank, [0] * len(self._epoch.members))
-
-    def changes(self, rank: int) -> bool:
-        return self._epoch.has_ended(rank)
+    def view(self, rank: int, steps: Sequence[int | None]) -> View:
+        """The present epoch, as one of its members sees it."""
+        epoch = self.epoch
+        comm = MemoryComm(epoch.group, epoch.members.index(rank))
+        return View(epoch.number, tuple(epoch.members), tuple(steps), comm)
 
     def regroup(self, rank: int, steps: int | None) -> View:
-        if rank in self._epoch.members:
-            self._notice(self._epoch, rank, "the membership changes")
+        """End the epoch, and return the next one, once its members agree."""
+        if rank in self.epoch.members:
+            self._notice(self.epoch, rank, "the membership changes")
         self._asking[rank] = asking = _Asking(steps, getcurrent(), self._joined_ns(rank))
         if steps is None:
             self._announce(rank, asking.joined_ns)
@@ -132,7 +126,7 @@ class Epochs:
     def _announce(self, rank: int, joined_ns: int) -> None:
         """A worker that returns ends the epoch: for the one that decides, or, if it is that itself, for all others."""
         chosen = min(self._alive)
-        for other in self._epoch.members if rank == chosen else [chosen]:
+        for other in self.epoch.members if rank == chosen else [chosen]:
             asked = self._simulation.now + self._round_trip_ns(rank, other) + self._network.one_way_ns(rank, other)
             self._hear(other, asked if rank == chosen else joined_ns, f"rank {rank} returns")
 
@@ -160,10 +154,10 @@ class Epochs:
             return  # a worker was lost or has come back meanwhile
         members = sorted(self._alive)
         steps = [self._asking[rank].steps for rank in members]
-        self._epoch = self._begin(self._epoch.number + 1, members)
+        self.epoch = self._make(members, self.epoch.number + 1)
         for rank, at in self._connected_ns(members).items():
             asking = self._asking.pop(rank)
-            asking.view = self._view(rank, steps)
+            asking.view = self.view(rank, steps)
             self._simulation.wake(at, asking.worker, rank)
 
     def _connected_ns(self, members: Sequence[int]) -> dict[int, int]:
@@ -178,25 +172,6 @@ class Epochs:
                     ready[high] = max(ready[high], open_ns)
                     ready[low] = max(ready[low], open_ns + self._network.one_way_ns(high, low))
         return ready
-
-    def _view(self, rank: int, steps: Sequence[int | None]) -> View:
-        epoch = self._epoch
-        comm = MemoryComm(epoch.group, epoch.members.index(rank))
-        return View(epoch.number, tuple(epoch.members), tuple(steps), comm)
-
-
-@dataclass
-class _Epoch:
-    number: int
-    members: list[int]
-    fabric: EpochFabric
-    group: MemoryGroup
-
-    def end(self, rank: int, reason: str) -> None:
-        self.fabric.end(self.members.index(rank), reason)
-
-    def has_ended(self, rank: int) -> bool:
-        return self.fabric.has_ended(self.members.index(rank))
 
 
 @dataclass
@@ -215,11 +190,8 @@ class VirtualMembership:
     def __init__(self, epochs: Epochs, rank: int) -> None:
         self._epochs, self._rank = epochs, rank
 
-    def first(self) -> View:
-        return self._epochs.first(self._rank)
-
     def changes(self) -> bool:
-        return self._epochs.changes(self._rank)
+        return self._epochs.epoch.has_ended(self._rank)
 
     def regroup(self, steps: int | None) -> View:
         return self._epochs.regroup(self._rank, steps)
@@ -231,37 +203,41 @@ class VirtualMembership:
 class EpochFabric(SimulatedFabric):
     """The fabric of one epoch: it connects only its members, and it can end before its operations do.
 
-    Ranks are places among the members; the collective is `direct`.
+    A rank is an index among the members; the collective is `direct`.
 
     Args:
-        members: the ranks in the simulation. epoch: its number; each has new connections.
-        settings: as `SimulatedFabric` takes them.
+        members: their ranks in the simulation. number: of the epoch; each has new connections.
+        settings: the other keywords of `SimulatedFabric`.
+
+    Attributes:
+        group: the vectors that the members exchange.
     """
 
     def __init__(
         self,
         simulation: Simulation,
         network: VirtualNetwork,
-        members: Sequence[int],
-        epoch: int,
         channels: int,
-        **settings: Any,
+        settings: Mapping[str, Any],
+        members: list[int],
+        number: int,
     ) -> None:
         super().__init__(simulation, network, "direct", channels, **settings)
-        self._members = list(members)
-        self._pairs = PAIRS if not epoch else f"{PAIRS} of epoch {epoch}"
-        self._parked: dict[Waiting, None] = {}
+        self.members = members
+        self.number, self.group = number, MemoryGroup(len(members), self)
+        self._pairs = PAIRS if not number else f"{PAIRS} of epoch {number}"
         self._over: dict[int, str] = {}
 
-    def end(self, rank: int, reason: str) -> None:
+    def end(self, worker: int, reason: str) -> None:
         """End the epoch for a member: all its waits fail, now and later. The first reason is kept."""
+        rank = self.members.index(worker)
         self._over.setdefault(rank, reason)
-        for waiting in [each for each in self._parked if each.rank == rank]:
+        for waiting in [parked for parked in self._parked if parked.rank == rank]:
             self._resume(waiting)
 
-    def has_ended(self, rank: int) -> bool:
+    def has_ended(self, worker: int) -> bool:
         """Whether the epoch has ended for a member."""
-        return rank in self._over
+        return self.members.index(worker) in self._over
 
     def done(self, flight: Flight | ExchangeFlight, rank: int) -> bool:
         """Whether `wait` would return, or raise, at once."""
@@ -276,9 +252,9 @@ class EpochFabric(SimulatedFabric):
             end = flight.end_for(rank)
             if end is None:
                 flight.waiting.append(waiting)
-            known = [time_ns for time_ns in (end, until_ns) if time_ns is not None]
-            if known:
-                self._wake_at(min(known), waiting)
+            times = [time_ns for time_ns in (end, until_ns) if time_ns is not None]
+            if times:
+                self._wake_at(min(times), waiting)
             self._simulation.park()
         if rank in self._over:
             raise CommError(self._over[rank])
@@ -305,18 +281,6 @@ class EpochFabric(SimulatedFabric):
     def _wake_at(self, time_ns: int, waiting: Waiting) -> None:
         self._simulation.at(time_ns, (_RESUME, waiting.rank), lambda: self._resume(waiting))
 
-    def _waker(self, rank: int) -> Callable[[], None]:
-        waiting = Waiting(rank, getcurrent())
-        self._parked[waiting] = None
-        return partial(self._resume, waiting)
-
-    def _resume(self, waiting: Waiting) -> None:
-        """Wake a worker, unless something else has done so."""
-        if waiting in self._parked:
-            del self._parked[waiting]
-            self._simulation.wake(self._simulation.now, waiting.worker, waiting.rank)
-
     def _plan(self, kind: type[Plan], nbytes: int) -> Plan:
-        members = np.array(self._members, np.int64)
-        whole = PushGather if kind is PushGather else Direct
-        return whole(self._network, nbytes, members, self._pairs)
+        pushes = cast(type[Pushes], kind)  # the collective is `direct`
+        return pushes(self._network, nbytes, np.array(self.members, np.int64), self._pairs)

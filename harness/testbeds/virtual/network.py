@@ -10,18 +10,84 @@ of payload, at an MTU of 1500). Between two workers of one site there is only th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from wanbench.harness.emulators.plan import MTU, TCP_HEADER_BYTES, EmulatedNetwork
+from wanbench.harness.emulators.plan import TCP_HEADER_BYTES, EmulatedNetwork
+from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
+from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
-from wanbench.harness.testbeds.virtual.outages import Outages
-from wanbench.harness.testbeds.virtual.queues import Ints, QueueStates, Turn
-from wanbench.harness.testbeds.virtual.tcp import Connections, Load, Tcp
+from wanbench.harness.testbeds.virtual.queues import QueueStates, Turn
+from wanbench.harness.testbeds.virtual.sender import Lost
+from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load, Tcp
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
+
+Spans = Sequence[tuple[int, int | None]]
+
+
+class Outages:
+    """When nothing gets through the directed paths of a network. Path (a, b) has index a x sites + b.
+
+    A packet is lost at the same point as in the emulators: after the path's queue, before its delay. Packets past that
+    point arrive. If a part of a message is lost, the message continues with the first retransmission
+    (`virtual.sender.attempts`) after the path has healed. Later messages of the connection arrive behind it.
+
+    An outage in one direction does not affect the other: the loss of acknowledgements is not modelled.
+
+    Args:
+        paths: number of paths.
+    """
+
+    def __init__(self, paths: int) -> None:
+        self._of: dict[int, list[tuple[int, int]]] = {}
+        self._first, self._last = np.full(paths, NEVER), np.zeros(paths, np.int64)
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def expect(self, spans: Mapping[int, Spans]) -> None:
+        """Set the outages known now: (begin, end) in nanoseconds per path, in order. An end of None is never."""
+        self._of = {path: [(begin, NEVER if end is None else end) for begin, end in of] for path, of in spans.items()}
+        self._first[:], self._last[:] = NEVER, 0
+        for path, of in self._of.items():
+            self._first[path], self._last[path] = of[0][0], of[-1][1]
+
+    def lost(self, path: int, times: Ints) -> Bools:
+        """Whether packets that reach the end of the path's queue at these times are lost."""
+        lost = np.zeros(len(times), np.bool_)
+        for begin, end in self._of.get(path, ()):
+            lost |= (times >= begin) & (times < end)
+        return lost
+
+    def late_ns(
+        self, connections: Connections, index: Ints, path: Ints, begin: Ints, end: Ints, packets: Ints, load: Load
+    ) -> Ints:
+        """How much later each message arrives than without outages.
+
+        Args:
+            index: the connection of each message.
+            path: its directed path.
+            begin, end: when its first and its last byte reach the end of the path's queue.
+            packets: number of its packets.
+            load: its load on its connection.
+        """
+        near = np.flatnonzero((begin < self._last[path]) & (end >= self._first[path]))
+        late = np.zeros(len(index), np.int64)
+        for i in near.tolist():
+            spans, first, last = self._of[int(path[i])], int(begin[i]), int(end[i])
+            at = next((max(first, dark) for dark, healed in spans if first < healed and last >= dark), None)
+            if at is None:
+                continue
+            lost_share = (last - at) / (last - first) if last > first else 1.0
+            rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
+            lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), lost_share * float(load.flow_bytes[i]))
+            resumed = connections.resume_ns(int(index[i]), lost, spans)
+            late[i] = min(resumed - at, NEVER - last)
+        return late
+
 
 _NO_TCP = Tcp(ramp=False)
 
@@ -33,7 +99,6 @@ class VirtualNetwork:
         network: the network that an emulator would build.
         seed: seed of jitter and loss; each directed path has its own stream.
         tcp: the modelled features of TCP.
-        mtu: largest packet in bytes, with its headers.
         ring: all ranks in the order of rings; default is that of ranks.
     """
 
@@ -43,7 +108,6 @@ class VirtualNetwork:
         *,
         seed: int = 0,
         tcp: Tcp = _NO_TCP,
-        mtu: int = MTU,
         ring: Sequence[int] = (),
     ) -> None:
         count = len(network.sites)
@@ -51,7 +115,6 @@ class VirtualNetwork:
         self.site_of: Ints = np.array(network.site_of, np.int64)
         self.ring: Ints = np.array(ring or range(len(network.site_of)), np.int64)
         self.tcp, self._seed = tcp, seed
-        self.packet_payload = mtu - TCP_HEADER_BYTES
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
         self.delay = np.zeros(count * count, np.int64)
@@ -62,22 +125,12 @@ class VirtualNetwork:
         self.dead = {src * count + dst: [(0, None)] for (src, dst), link in network.links.items() if link.loss >= 1}
         self.outages.expect(self.dead)
         self.version = 0  # counts updates, after which routes are resolved again
-        self._latest: Ints | None = None
+        # Of each path: the latest arrival at the down queue, and that of messages which may not be overtaken.
+        self._latest, self._held = np.zeros((2, count * count), np.int64)
         self._connections: dict[tuple[str, int], Connections] = {}
 
-    def expect_changes(self) -> None:
-        """Prepare for `update`: remember the latest arrivals from now on, to keep the order of messages."""
-        self._latest = np.zeros(self.sites**2, np.int64)  # latest arrival at the down queue, of each path
-        self._held = np.zeros(self.sites**2, np.int64)
-
     def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network. Messages in flight keep the old values, and are not overtaken.
-
-        Raises:
-            ValueError: `expect_changes` was not called before.
-        """
-        if self._latest is None:
-            raise ValueError("update: call expect_changes first")
+        """Change the values of the network. Messages in flight keep the old values, and are not overtaken."""
         before = self.delay.copy()
         self._take(network)
         self.paths.update(network)
@@ -91,8 +144,6 @@ class VirtualNetwork:
 
     def in_order(self, link: Ints, end: Ints) -> Ints:
         """Delay arrivals behind messages that left before their path became shorter."""
-        if self._latest is None:
-            return end
         end = np.maximum(end, self._held[link])
         np.maximum.at(self._latest, link, end)
         return end
@@ -118,13 +169,18 @@ class VirtualNetwork:
         return self._connections[kind, channel]
 
 
+def _positions(mask: Bools) -> Ints | slice:
+    """The index of the true elements; numpy is faster with a slice if all are."""
+    return slice(None) if mask.all() else np.flatnonzero(mask)
+
+
 class Stage:
     """The passage of a round's messages through queues of one kind, some of which can be unlimited."""
 
     def __init__(self, states: QueueStates, queue: Ints, wire_bytes: Ints) -> None:
         cost = states.cost[queue]
         limited = cost > 0
-        self._members = None if limited.all() else np.flatnonzero(limited)
+        self._members = _positions(limited)
         self.empty = not limited.any()
         self.service_ns = np.ceil(wire_bytes * cost).astype(np.int64)
         total = np.zeros(len(states.end), np.int64)
@@ -133,19 +189,14 @@ class Stage:
         # The share of each message that the buffer holds, beside the others of the round.
         self.held = states.buffer_bytes[queue] * cost / np.maximum(self.drain_ns, 1)
         if not self.empty:
-            picked = slice(None) if self._members is None else self._members
-            self._turn = Turn(states, queue[picked], self.service_ns[picked])
+            self._turn = Turn(states, queue[self._members], self.service_ns[self._members])
 
     def serve(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Return when the first and the last byte of each message leave, given when they arrive."""
         if self.empty:
             return begin, end
-        if self._members is None:
-            begin, served = self._turn.serve(begin)
-            return begin, np.maximum(served, end)
         begin, end = begin.copy(), end.copy()
-        some, served = self._turn.serve(begin[self._members])
-        begin[self._members] = some
+        begin[self._members], served = self._turn.serve(begin[self._members])
         end[self._members] = np.maximum(served, end[self._members])
         return begin, end
 
@@ -156,7 +207,7 @@ class Flying:
 
     Attributes:
         begin, end: when the first and the last byte of each message between sites reaches the down queue.
-        near: arrival of messages within a site; None if there are none.
+        near: arrival of each message if it stays within a site.
         stalled: whether TCP delayed some messages.
         late: how much later each message between sites arrives because of an outage; None if none is late. In the
             down queue they count at the time without the outage.
@@ -164,7 +215,7 @@ class Flying:
 
     begin: Ints
     end: Ints
-    near: Ints | None
+    near: Ints
     stalled: bool
     late: Ints | None = None
 
@@ -206,12 +257,10 @@ class Route:
         origin = network.site_of[src]
         link = origin * network.sites + site
         self._delay = network.delay[link]
-        far = origin != site
-        self._far = None if far.all() else np.flatnonzero(far)
-        picked = slice(None) if self._far is None else self._far
+        picked = self._far = _positions(origin != site)
         self._link, self._far_delay = link[picked], self._delay[picked]
         self._index = (np.arange(len(src)) if index is None else index)[picked]
-        segments = -(-payload // network.packet_payload)
+        segments = -(-payload // SEGMENT_BYTES)
         self._packets = packets = (segments if datagrams is None else datagrams)[picked]
         wire = payload[picked] + (TCP_HEADER_BYTES if datagrams is None else WIRE_HEADER_BYTES) * packets
         self._up = Stage(network.up, origin[picked], wire)
@@ -233,7 +282,7 @@ class Route:
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
         loses = datagrams is None
-        self._noise = MessageNoise.of(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
+        self._noise = MessageNoise(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """Call `depart` and `land`. Return when each message has fully arrived."""
@@ -247,15 +296,15 @@ class Route:
         complete = ready if complete is None else complete
         if self._version != self._network.version:
             self._resolve()
-        near = None if self._far is None else complete + self._delay
-        begin, last = (ready, complete) if self._far is None else (ready[self._far], complete[self._far])
+        near = complete + self._delay
+        begin, last = ready[self._far], complete[self._far]
         end = begin
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
-        losses, tail_lost, jitter = self._noise.draw() if self._noise is not None else (None, None, None)
+        losses, jitter = self._noise.draw()
         stall = None
         if connections is not None and (self._network.tcp.ramp or losses is not None):
-            stall = connections.stall(self._index, begin, self._load, losses, tail_lost)
+            stall = connections.stall(self._index, begin, self._load, losses)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
         end = np.maximum(end if stall is None else stall.behind(end), last)
@@ -278,13 +327,11 @@ class Route:
 
     def land(self, flying: Flying, connections: Connections) -> Ints:
         """Pass the messages through the down queues. Return when each has fully arrived."""
-        end = flying.end
-        if len(end):
-            _, end = self._down.serve(flying.begin, end)
-            if flying.late is not None:
-                end = end + flying.late
-            if flying.stalled:
-                end = connections.in_order(self._index, flying.begin, end)
+        _, end = self._down.serve(flying.begin, flying.end)
+        if flying.late is not None:
+            end = end + flying.late
+        if flying.stalled:
+            end = connections.in_order(self._index, flying.begin, end)
         return self._with_near(flying, end)
 
     def reached_ns(self, flying: Flying) -> Ints:
@@ -293,13 +340,11 @@ class Route:
 
     def land_span(self, flying: Flying) -> tuple[Ints, Ints]:
         """Pass messages of datagrams through the down queues. Return when their first and last bytes have arrived."""
-        begin, end = self._down.serve(flying.begin, flying.end) if len(flying.end) else (flying.begin, flying.end)
+        begin, end = self._down.serve(flying.begin, flying.end)
         return self._with_near(flying, begin), self._with_near(flying, end)
 
     def _with_near(self, flying: Flying, far: Ints) -> Ints:
         """Times of the messages between sites, beside the arrival of those within a site."""
-        if flying.near is None or self._far is None:
-            return far
         times = flying.near.copy()
         times[self._far] = far
         return times
@@ -310,7 +355,7 @@ class Route:
         if self._version != self._network.version:
             self._resolve()
         drain = np.zeros(len(self._delay), np.int64)
-        drain[slice(None) if self._far is None else self._far] = self._load.drain_ns
+        drain[self._far] = self._load.drain_ns
         return drain
 
     def left_ns(self, flying: Flying) -> int:

@@ -9,15 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
-from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork, Link
-from wanbench.harness.errors import SpecError
-from wanbench.harness.testbeds.virtual import streams
-from wanbench.harness.testbeds.virtual.queues import Ints, in_turn, lasts, segments
-
-Floats = NDArray[np.float64]
+from wanbench.harness.emulators.plan import EmulatedNetwork, Link
+from wanbench.harness.testbeds.virtual import Bools, Floats, Ints, streams
+from wanbench.harness.testbeds.virtual.queues import in_turn, lasts, segments
 
 _PLAUSIBLE_SIGMAS = 6
-_NOT_SIMULATED = [name for name, impairment in IMPAIRMENTS.items() if not impairment.is_simulated]
 
 
 class PathStreams:
@@ -42,16 +38,9 @@ class PathStreams:
         self._latest = np.zeros(sites * sites, np.int64)
 
     def update(self, network: EmulatedNetwork) -> None:
-        """Change the values of the network. Streams continue. A path that loses everything has an outage instead.
-
-        Raises:
-            SpecError: a path has an impairment that is not simulated.
-        """
+        """Change the values of the network. Streams continue. A path that loses everything has an outage instead."""
         sites = len(network.sites)
         for (src, dst), link in network.links.items():
-            for name in _NOT_SIMULATED:
-                if getattr(link, name):
-                    raise SpecError(f'network: {name} is not simulated; set run.testbed = "netns", or remove it')
             index = src * sites + dst
             alone = link.loss < 1 and not in_bursts(link)
             self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if alone else 0.0
@@ -79,7 +68,7 @@ class PathStreams:
         self._drawn[heads] += counts
         return streams.uniform(self._keys[links], numbers)
 
-    def lost(self, link: int, count: int) -> NDArray[np.bool_]:
+    def lost(self, link: int, count: int) -> Bools:
         """Draw whether each of the next `count` packets of a path is lost."""
         if link in self.bursts:
             in_burst = np.zeros(count, np.bool_)
@@ -89,7 +78,7 @@ class PathStreams:
             return np.zeros(count, np.bool_)
         numbers = self._drawn[link] + np.arange(count, dtype=np.uint64)
         self._drawn[link] += np.uint64(count)
-        lost: NDArray[np.bool_] = streams.uniform(np.full(count, self._keys[link]), numbers) < self.loss[link]
+        lost: Bools = streams.uniform(np.full(count, self._keys[link]), numbers) < self.loss[link]
         return lost
 
     def in_order(self, links: Ints, departure: Ints, jitter: Ints) -> Ints:
@@ -113,22 +102,28 @@ class PathStreams:
 
 
 class MessageNoise:
-    """The draws for the messages of one kind of round. Create it with `of`.
+    """The draws for the messages of one kind of round.
 
     A message of many packets has arrived when its last packet has, which waits for those before it. So its jitter is
     the largest of several draws: one for each packet sent within one standard deviation of jitter.
+
+    Args:
+        links: path of each message.
+        delay: one-way delay of each message.
+        packets: number of packets of each message.
+        slowest_ns: service time of each message in its slowest queue.
+        loses: whether to draw losses; the caller draws those of datagrams.
     """
 
     def __init__(
-        self, paths: PathStreams, links: Ints, delay: Ints, packets: Ints, close: Floats, *, jitters: bool, loses: bool
+        self, paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
     ) -> None:
         self._paths, self._links, self._delay, self._packets = paths, links, delay, packets
         self._sigma, self._loss = paths.jitter_ns[links], paths.loss[links]
-        self._jitters = jitters
-        self._loses = loses and bool(self._loss.any())
-        bursts = paths.bursts if loses else {}
-        self._in_bursts = [i for i, link in enumerate(links.tolist()) if link in bursts] if bursts else []
-        self._one_over_close = 1 / close
+        self._jitters, self._loses = bool(self._sigma.any()), loses and bool(self._loss.any())
+        self._in_bursts = [i for i, link in enumerate(links.tolist()) if loses and link in paths.bursts]
+        together = np.where(slowest_ns > 0, packets * self._sigma / np.maximum(slowest_ns, 1), packets)
+        self._one_over_close = 1 / np.clip(together, 1, np.maximum(packets, 1))
         self._any_lost = -np.expm1(packets * np.log1p(-self._loss))
         order = np.argsort(links, kind="stable")
         segment, first = segments(links[order])
@@ -137,33 +132,15 @@ class MessageNoise:
         self._heads = links[order][first]
         self._counts = np.diff(np.r_[first, len(links)]).astype(np.uint64)
 
-    @staticmethod
-    def of(
-        paths: PathStreams, links: Ints, delay: Ints, packets: Ints, slowest_ns: Ints, *, loses: bool = True
-    ) -> MessageNoise | None:
-        """Return the noise for messages on these paths, or None if the paths have neither jitter nor loss.
+    def draw(self) -> tuple[Ints | None, Ints | None]:
+        """Draw (losses, deviation from the delay) of each message; None is all 0.
 
-        Args:
-            delay: one-way delay of each message.
-            packets: number of packets of each message.
-            slowest_ns: service time of each message in its slowest queue.
-            loses: whether to draw losses; the caller draws those of datagrams.
-        """
-        sigma = paths.jitter_ns[links]
-        jitters, loses = bool(sigma.any()), loses and bool(paths.loss[links].any() or paths.bursts)
-        if not jitters and not loses:
-            return None
-        together = np.where(slowest_ns > 0, packets * sigma / np.maximum(slowest_ns, 1), packets)
-        close = np.clip(together, 1, np.maximum(packets, 1))
-        return MessageNoise(paths, links, delay, packets, close, jitters=jitters, loses=loses)
-
-    def draw(self) -> tuple[Ints | None, Ints | None, Ints | None]:
-        """Draw (losses, 1 if the last packet is lost, deviation from the delay) of each message; None is all 0.
+        The losses have two rows: the number of lost packets, and 1 if the last one is lost.
 
         Independent losses are counted by packets. In bursts each run of lost packets is one loss, because TCP sends
         all of it again within one round trip, and halves its window once.
         """
-        jitter = losses = tail = None
+        jitter = losses = None
         if self._jitters:
             largest = streams.normal(self._uniform() ** self._one_over_close)
             jitter = np.maximum(np.rint(largest * self._sigma).astype(np.int64), -self._delay)
@@ -171,20 +148,18 @@ class MessageNoise:
             uniform = self._uniform()
             hit = np.flatnonzero(uniform < self._any_lost)
             if len(hit):
-                losses, tail = np.zeros(len(uniform), np.int64), np.zeros(len(uniform), np.int64)
+                losses = np.zeros((2, len(uniform)), np.int64)
                 for i in hit.tolist():
                     quantile, packets = float(uniform[i] / self._any_lost[i]), int(self._packets[i])
-                    losses[i] = lost_packets(quantile, packets, float(self._loss[i]))
+                    losses[0, i] = lost_packets(quantile, packets, float(self._loss[i]))
                     # One draw serves twice: its last digits decide whether the last packet is lost.
-                    tail[i] = (uniform[i] * 1e9) % 1 < losses[i] / packets
+                    losses[1, i] = (uniform[i] * 1e9) % 1 < losses[0, i] / packets
         for i in self._in_bursts:
             packets = int(self._packets[i])
             if lost := self._paths.bursts[int(self._links[i])].of(packets):
-                if losses is None or tail is None:
-                    losses, tail = np.zeros(len(self._links), np.int64), np.zeros(len(self._links), np.int64)
-                losses[i] = 1 + sum(after > before + 1 for before, after in pairwise(lost))
-                tail[i] = lost[-1] == packets - 1
-        return losses, tail, jitter
+                losses = np.zeros((2, len(self._links)), np.int64) if losses is None else losses
+                losses[:, i] = 1 + sum(after > before + 1 for before, after in pairwise(lost)), lost[-1] == packets - 1
+        return losses, jitter
 
     def _uniform(self) -> Floats:
         return self._paths.draw(self._links, self._nth, self._heads, self._counts)

@@ -13,12 +13,9 @@ gap is served there, and only the part that does not fit moves the end of the qu
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wanbench.harness.emulators.plan import Queue
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from wanbench.harness.testbeds.virtual import Ints
 
 _FAR = np.int64(1) << np.int64(61)
 
@@ -54,8 +51,7 @@ class Turn:
     def __init__(self, states: QueueStates, queue: Ints, service_ns: Ints) -> None:
         self._states = states
         order = np.argsort(queue, kind="stable")
-        self._presorted = bool((order == np.arange(len(order))).all())
-        self._order = order
+        self._order: Ints | slice = slice(None) if (order == np.arange(len(order))).all() else order
         self._queue = queue[order]
         self._service = service_ns[order]
         self._segment, self._first = segments(self._queue)
@@ -63,25 +59,9 @@ class Turn:
 
     def serve(self, arrival: Ints) -> tuple[Ints, Ints]:
         """Return (begin, end) of each message's service for messages that arrive at these times."""
-        order = self._order
-        arrival = arrival if self._presorted else arrival[order]
-        if self._alone:
-            begin, end = self._serve_alone(arrival)
-        else:
-            inner = self._by_time(arrival)
-            if inner is not None:
-                order, arrival = order[inner], arrival[inner]
-            service = self._service if inner is None else self._service[inner]
-            begin, end = self._serve_sorted(arrival, service)
-            if inner is not None:
-                return _back(begin, order), _back(end, order)
-        return (begin, end) if self._presorted else (_back(begin, order), _back(end, order))
-
-    def _by_time(self, arrival: Ints) -> Ints | None:
-        """Return the order by queue and time, or None if the messages are already in this order."""
-        late = arrival[1:] < arrival[:-1]
-        late[self._first[1:] - 1] = False
-        return np.lexsort((arrival, self._segment)) if late.any() else None
+        arrival = arrival[self._order]
+        begin, end = self._serve_alone(arrival) if self._alone else self._serve_shared(arrival)
+        return _back(begin, self._order), _back(end, self._order)
 
     def _serve_alone(self, arrival: Ints) -> tuple[Ints, Ints]:
         """Serve at most one message per queue."""
@@ -96,6 +76,15 @@ class Turn:
         _note_gaps(states, queue, free, arrival)
         states.end[queue] = end
         return begin, end
+
+    def _serve_shared(self, arrival: Ints) -> tuple[Ints, Ints]:
+        late = arrival[1:] < arrival[:-1]
+        late[self._first[1:] - 1] = False
+        if not late.any():  # they are in the order of time
+            return self._serve_sorted(arrival, self._service)
+        order = np.lexsort((arrival, self._segment))
+        begin, end = self._serve_sorted(arrival[order], self._service[order])
+        return _back(begin, order), _back(end, order)
 
     def _serve_sorted(self, arrival: Ints, service: Ints) -> tuple[Ints, Ints]:
         states = self._states
@@ -139,7 +128,7 @@ def _behind(states: QueueStates, queue: Ints, segment: Ints, first: Ints, arriva
     return end
 
 
-def _back(values: Ints, order: Ints) -> Ints:
+def _back(values: Ints, order: Ints | slice) -> Ints:
     """Sort values from the order of service back to the order of the messages."""
     out = np.empty_like(values)
     out[order] = values
@@ -149,7 +138,7 @@ def _back(values: Ints, order: Ints) -> Ints:
 def segments(queue: Ints) -> tuple[Ints, Ints]:
     """Number the queues of messages sorted by queue. Return each message's number, and each queue's first index."""
     new = np.empty(len(queue), np.bool_)
-    new[0] = True
+    new[:1] = True
     np.not_equal(queue[1:], queue[:-1], out=new[1:])
     return new.cumsum() - 1, new.nonzero()[0]
 

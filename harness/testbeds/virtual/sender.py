@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
     BURST_NS,
@@ -50,7 +51,6 @@ MAX_TIMEOUT_NS = 120_000_000_000
 PARTS = 32  # of a window
 _DUPLICATES = 3
 _REMEMBERED = 8  # messages of a connection
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Sent:
 
 
 class Sender:
-    """See the module.
+    """The sending side of one connection.
 
     Args:
         rules: its congestion control.
@@ -437,16 +437,11 @@ class Sender:
             self._reduce(sent.nbytes, extra=float(SEGMENT_BYTES) if sent.again else 0.0, least=0.0)
         else:
             self._grow(sent.nbytes, self._path.rtt_ns)
-        if self._recovered():
+        begun = self._recovery or 0
+        if not self.again and all(p.number >= begun and not p.again for p in chain(self.missing, self.flying)):
             if self._reducing:
                 self.window = self.threshold
             self._recovery, self._reducing = None, False
-
-    def _recovered(self) -> bool:
-        begun = self._recovery or 0
-        return not self.again and all(
-            sent.number >= begun and not sent.again for sent in chain(self.missing, self.flying)
-        )
 
     def _reduce(self, acked: float, *, extra: float, least: float) -> None:
         """Proportional rate reduction."""
@@ -476,7 +471,7 @@ def cut(random: Stream, nbytes: float, losses: int, tail_lost: bool) -> Iterator
     packets = max(1, math.ceil(nbytes / SEGMENT_BYTES))
     last = [packets - 1] if tail_lost else []
     begin = 0
-    for packet in [*random.some(min(losses - len(last), packets - 1), packets - 1), *last]:
+    for packet in [*random.sample(min(losses - len(last), packets - 1), packets - 1), *last]:
         if packet > begin:
             yield (packet - begin) * float(SEGMENT_BYTES), False
         yield min(float(SEGMENT_BYTES), nbytes - packet * SEGMENT_BYTES), True
@@ -505,10 +500,6 @@ class Message:
         """Whether random numbers decide what is lost: of it, or of what is sent again of it."""
         return self.losses > 0 or (self.path.loss > 0 and not self.path.paced)
 
-    def by(self, sender: Sender) -> float:
-        """Send it. Return when all of it has left the narrowest queue."""
-        return sender.send(self.ready, self.nbytes, self.losses, self.tail_lost, self.path)
-
 
 @dataclass
 class Followed:
@@ -523,12 +514,13 @@ class Followed:
     sender: Sender
     connections: int
     owner: int | None = None
-    _steps: list[_Step] = field(default_factory=list)  # the last messages, by the time when they are ready
+    # The last messages, by the time when they are ready, each with the sender before it.
+    _steps: list[tuple[Sender, Message]] = field(default_factory=list)
 
     @property
     def last_ready_ns(self) -> float:
         """When its last message was ready."""
-        return self._steps[-1].message.ready
+        return self._steps[-1][1].ready
 
     def part(self, connections: int) -> Followed:
         """Take some of its connections away: an independent copy for them."""
@@ -538,30 +530,22 @@ class Followed:
     def draw_from(self, owner: int, random: Stream) -> None:
         """From now on it stands for one connection, which draws random numbers."""
         self.owner, self.sender.random = owner, random
-        self._steps = [_Step(step.before.copy(), step.message) for step in self._steps]
-        for step in self._steps:
-            step.before.random = replace(random)
+        self._steps = [(before.copy(), message) for before, message in self._steps]
+        for before, _ in self._steps:
+            before.random = replace(random)
 
     def send(self, message: Message) -> int:
         """Send a message. One that was ready before the last ones goes before them. Return when it has left."""
-        later = [step.message for step in self._steps if step.message.ready > message.ready]
+        later = [step for _, step in self._steps if step.ready > message.ready]
         if later:
-            self.sender = self._steps[-len(later)].before.copy()
+            self.sender = self._steps[-len(later)][0].copy()
             del self._steps[-len(later) :]
         lefts = []
-        for each in (message, *later):
-            self._steps.append(_Step(self.sender.copy(), each))
-            lefts.append(each.by(self.sender))
+        for step in (message, *later):
+            self._steps.append((self.sender.copy(), step))
+            lefts.append(self.sender.send(step.ready, step.nbytes, step.losses, step.tail_lost, step.path))
         del self._steps[:-_REMEMBERED]
         return round(lefts[0])
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A message, and the sender before it."""
-
-    before: Sender
-    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,14 +579,10 @@ class FollowedConnections:
         self._number = np.full(count, -1)  # of the sender in `_all`; -1 if not followed
         self._numbers = itertools.count()
 
-    def among(self, index: Ints) -> NDArray[np.bool_]:
+    def among(self, index: Ints) -> Bools:
         """Which of these connections are followed."""
-        followed: NDArray[np.bool_] = self._number[index] >= 0
+        followed: Bools = self._number[index] >= 0
         return followed
-
-    def of(self, connection: int) -> Followed:
-        """The sender of a connection that is followed."""
-        return self._all[int(self._number[connection])]
 
     def groups(self, index: Ints, messages: Sequence[NDArray[Any]]) -> list[Group]:
         """The senders of a round's messages. Connections whose messages differ no longer share one.
@@ -612,7 +592,7 @@ class FollowedConnections:
         """
         groups = []
         for positions in alike(np.flatnonzero(self.among(index)), [self._number[index], *messages]):
-            followed = self.of(int(index[positions[0]]))
+            followed = self._all[int(self._number[index[positions[0]]])]
             if followed.connections > len(positions):
                 followed = self.begin(index[positions], followed.part(len(positions)))
             groups.append(Group(positions, followed))

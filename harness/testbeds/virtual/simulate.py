@@ -1,4 +1,4 @@
-"""All workers of a repetition on one simulated clock."""
+"""All workers of a repetition on one simulated clock, and a network that changes by the schedule of an emulated one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
@@ -20,8 +21,7 @@ from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.testbeds.base import Trained
-from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
+from wanbench.harness.testbeds.base import Event, TimelineRecord, Trained, pending_events
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
 from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs, VirtualMembership
@@ -34,11 +34,13 @@ from wanbench.workloads.comm.base import Comm
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.membership import Alone, Minority
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
-from wanbench.workloads.loop.job import Job, Outcome
+from wanbench.workloads.loop.job import Job, Outcome, StepRow
 from wanbench.workloads.loop.train import Emit, Hooks, run
 from wanbench.workloads.process.finished import Counters, FinishedJob
 from wanbench.workloads.seeding import torch_seed
 
+_NS = 1e9
+_CHANGE = 6  # at equal times changes come after all messages
 _LOG_TAIL_LINES = 12
 _NOTHING = Counters({}, {}, 0, None)
 _States = tuple[Any, ...]
@@ -120,8 +122,9 @@ def simulate(
         SimulationError: a worker raised an error.
         Stopped: `stopped` was set.
     """
-    random_states = _RandomStates(jobs[0].seed) if "model" in jobs[0].workload else None
-    simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=random_states)
+    random_states = _RandomStates(jobs[0].seed)
+    enter = random_states.of if "model" in jobs[0].workload else nullcontext
+    simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=enter)
     virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp, ring=jobs[0].ring)
     workers = _Workers(jobs, simulation, virtual, network, changing)
     if changing is not None:
@@ -134,8 +137,7 @@ def simulate(
         simulation.run()
     finally:
         torch.set_num_threads(threads)
-        if random_states is not None:
-            random_states.restore()
+        random_states.restore()
     if not workers.outcomes:
         raise SimulationError(0, "no worker with a model was left")
     return Simulated(dict(sorted(workers.outcomes.items())), workers.steps)
@@ -159,23 +161,20 @@ class _Workers:
         self._jobs, self._simulation, self._changing = jobs, simulation, changing
         self.outcomes: dict[int, Outcome] = {}
         self.steps = Steps()
-        self._restarts = dict.fromkeys(range(len(jobs)), 0)
         first = jobs[0]
         paced = first.collective != "gloo" and (changing is None or first.deadline_s is not None)  # as on real sockets
         settings: dict[str, Any] = {
             "one_shot_bytes": first.one_shot_bytes,
             "paces": lru_cache(maxsize=None)(partial(paces, network)) if paced else None,
         }
-        self._epochs: Epochs | None = None
         if first.deadline_s is None:
+            self._epochs = None
             fabric = SimulatedFabric(simulation, virtual, first.collective, first.channels, **settings)
             self._group = MemoryGroup(len(jobs), fabric)
-            return
-
-        def make(members: Sequence[int], epoch: int) -> EpochFabric:
-            return EpochFabric(simulation, virtual, members, epoch, first.channels, **settings)
-
-        self._epochs = Epochs(simulation, virtual, len(jobs), make)
+        else:
+            make = partial(EpochFabric, simulation, virtual, first.channels, settings)
+            self._epochs = Epochs(simulation, virtual, len(jobs), make)
+            self._group = self._epochs.epoch.group
 
     def start(self, job: Job) -> None:
         """Let a worker begin."""
@@ -193,31 +192,120 @@ class _Workers:
                 self.start(replace(self._jobs[rank], returned=True))
 
     def _run(self, job: Job) -> None:
-        emit: Emit = self.steps.add
-        warm: Callable[[], None] = _nothing
+        hooks = Hooks(self.steps.add)
         if self._changing is not None:
-            emit = self._changing.watch_steps(job, emit)
-            if not job.returned:
-                warm = partial(self._changing.worker_began, job.world_size)
+            emit = self._changing.watch_steps(job, self.steps.add)
+            hooks = Hooks(emit) if job.returned else Hooks(emit, partial(self._changing.worker_began, job.world_size))
         membership = None if self._epochs is None else VirtualMembership(self._epochs, job.rank)
-        comm: Comm
-        if job.returned:
-            comm = Alone()
-        elif membership is not None:
-            comm = membership.first().comm
-        else:
-            comm = MemoryComm(self._group, job.rank)
-        fabric = self._group.fabric if self._epochs is None else self._epochs.fabric
-        clock = VirtualClock(fabric, job.rank)
+        comm: Comm = Alone() if job.returned else MemoryComm(self._group, job.rank)
+        clock = VirtualClock(self._group.fabric, job.rank)
         try:
-            self.outcomes[job.rank] = run(job, comm, clock, Hooks(emit, warm), phantom=True, membership=membership)
+            self.outcomes[job.rank] = run(job, comm, clock, hooks, phantom=True, membership=membership)
         except Minority:  # it has returned after the others had ended
             if self._changing is not None:
                 self._changing.worker_lost()
 
 
-def _nothing() -> None:
-    pass
+class ChangingNetwork:
+    """Updates a `VirtualNetwork` when its changes are due."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._steps: dict[int, int] = {}
+        self._done = -1
+        self._warm = self._trained = 0
+        self._origin: int  # when all have begun
+        self._past: list[Event] = []
+        self._present = schedule.network
+
+    def follow(self, simulation: Simulation, network: VirtualNetwork, obey: Callable[[WorkerCommand], None]) -> None:
+        """Set the simulation, its network, and what kills and starts workers, before it runs."""
+        self._simulation, self._network, self._obey = simulation, network, obey
+
+    def worker_began(self, workers: int) -> None:
+        """Note that one worker begins its first step. The timeline starts when the last of them does."""
+        self._warm += 1
+        if self._warm == workers:
+            self._origin = self._simulation.now
+            self._reschedule()
+
+    def worker_lost(self) -> None:
+        """Note that one worker will not end its training."""
+        self._warm -= 1
+        self._note_end()
+
+    def watch_steps(self, job: Job, emit: Emit) -> Emit:
+        """Return an `emit` that also notes the ends of awaited steps, and of the last one.
+
+        When all workers have trained, the network returns to its original values, and messages that an endless cut
+        holds back arrive after all.
+        """
+
+        def emit_and_note(row: StepRow) -> None:
+            emit(row)
+            ended = row.step + 1
+            if ended == job.steps:
+                self._trained += 1
+                self._note_end()
+            elif ended in job.told_steps:
+                self._steps[ended] = max(self._now, self._done + 1)
+                self._reschedule()
+
+        return emit_and_note
+
+    def _note_end(self) -> None:
+        if self._trained == self._warm:
+            self._simulation.goes_past_never = True
+            self._network.update(self._schedule.network)
+            self._network.outages.expect(self._network.dead)
+
+    @property
+    def events(self) -> list[Event]:
+        """The past changes in order, then the pending ones."""
+        return [*self._past, *pending_events(self._schedule.resolved(self._steps), self._done)]
+
+    def record(self) -> TimelineRecord:
+        """Return what happened. Call it at the end."""
+        return TimelineRecord(self.events, self._steps, self._origin)
+
+    def cut_off(self) -> str:
+        """Describe what is cut off at the end; "" if nothing is."""
+        outages = self._schedule.resolved(self._steps).cut_off(self._done)
+        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
+
+    @property
+    def _now(self) -> int:
+        return self._simulation.now - self._origin
+
+    def _reschedule(self) -> None:
+        """Schedule the known changes again, because more of them have become known."""
+        resolved, origin, sites = self._schedule.resolved(self._steps), self._origin, self._network.sites
+        self._network.outages.expect(
+            {
+                src * sites + dst: [(origin + begin, None if end is None else origin + end) for begin, end in spans]
+                for (src, dst), spans in resolved.outages().items()
+            }
+        )
+        self._wait(resolved.after(self._done))
+
+    def _wait(self, due: int | None) -> None:
+        if due is not None:
+            self._simulation.at(self._origin + due, (_CHANGE,), lambda: self._change(due))
+
+    def _change(self, due: int) -> None:
+        if due <= self._done or self._trained == self._warm:  # scheduled twice after an awaited step, or too late
+            return
+        resolved = self._schedule.resolved(self._steps)
+        moment = resolved.moment(due)
+        if moment.network != self._present:
+            self._network.update(moment.network)
+            self._present = moment.network
+        for command in moment.commands:
+            self._obey(command)
+        self._done = due
+        now = self._simulation.now
+        self._past += [Event(what, due / _NS, self._now / _NS, now) for what in moment.what]
+        self._wait(resolved.after(due))
 
 
 class _RandomStates:
@@ -228,7 +316,8 @@ class _RandomStates:
         self._states: dict[int, _States] = {}
         self._before = _random_states()
 
-    def __call__(self, rank: int) -> Callable[[], None]:
+    @contextmanager
+    def of(self, rank: int) -> Iterator[None]:
         if rank in self._states:
             _set_random_states(self._states[rank])
         else:
@@ -237,10 +326,8 @@ class _RandomStates:
             random.seed(seed)
             np.random.seed(seed % 2**32)
 
-        def leave() -> None:
-            self._states[rank] = _random_states()
-
-        return leave
+        yield
+        self._states[rank] = _random_states()
 
     def restore(self) -> None:
         """Restore the states from before the simulation."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from wanbench.harness.testbeds.virtual import Floats
+
 Words = NDArray[np.uint64]
 
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
@@ -41,7 +42,7 @@ class Stream:
         self.drawn += 1
         return float(uniform(np.array([self.key], np.uint64), np.array([self.drawn - 1], np.uint64))[0])
 
-    def some(self, count: int, of: int) -> list[int]:
+    def sample(self, count: int, of: int) -> list[int]:
         """Draw `count` different numbers from 0 to `of` - 1, in their order (Floyd)."""
         chosen: set[int] = set()
         for last in range(of - count, of):

@@ -26,7 +26,7 @@ Not modelled: delayed acknowledgements, and the bytes and the queueing of acknow
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wanbench.harness.plan.pacing import ROOM
+from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
     BURST_NS,
@@ -63,8 +64,6 @@ from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
 NEVER = 1 << 60  # nanoseconds: an event at this time does not happen
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _LAST = 8  # messages of a connection that can be on their way
 
 
@@ -100,8 +99,8 @@ class Load:
     flow_bytes: Floats
     rtt_ns: Ints
     drain_ns: Ints
-    buffer_bytes: Floats | None = None
-    loss: Floats | None = None
+    buffer_bytes: Floats
+    loss: Floats
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,8 @@ class Stall:
 
     def behind(self, end: Ints) -> Ints:
         """When the messages leave that the queues let go at `end`: TCP's windows wait at the same time."""
-        left: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
-        return left
+        left_ns: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
+        return left_ns
 
 
 class Connections:
@@ -144,56 +143,57 @@ class Connections:
         self._last = LastMessages(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
-    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
         """How much longer messages take than their bytes at the rate of their path.
 
         Args:
             index: the connection of each message, all different.
             ready: when each message begins.
             load: their load.
-            losses: number of lost packets of each message; None if no packet is lost.
-            tail_lost: 1 for each message that loses its last packet; None if no packet is lost.
+            losses: number of lost packets of each message, and 1 for each that loses its last packet, shape
+                (2, messages); None if no packet is lost.
         """
         if not self._tcp.ramp:
-            return self._without_windows(ready, load, losses, tail_lost)
+            return self._without_windows(ready, load, losses)
         load = self._at_pace(load)
         messages = self._told_apart(index, ready, load, losses)
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
         window = self._after_idle(index, ready, load)
-        bursts = self._bursts(index, ready, load, window)
-        waits = load.flow_bytes > np.minimum(bursts.free, bursts.room)
+        free, room, wait_ns, held_ns = self._last.bursts(index, ready, window, load)
+        waits = load.flow_bytes > np.minimum(free, room)
         slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
-            slow |= losses > 0
+            slow |= losses[0] > 0
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
         after = np.minimum(opened, self._tcp.largest_window)
-        stall = np.rint(bursts.held_ns + self._paced_ns(index, window, load)).astype(np.int64)
-        drained = ready + bursts.wait_ns + load.drain_ns
+        stall = np.rint(held_ns + self._paced_ns(index, window, load)).astype(np.int64)
+        drained = ready + wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
         groups += self._begin(slow, messages, index, window, ready, load)
         last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
         self._window[index] = after
         self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
-        left = np.rint(drained + stall).astype(np.int64)
-        sent = self._follow(groups, index, ready, load, (losses, tail_lost), left)
+        left_ns = np.rint(drained + stall).astype(np.int64)
+        sent = self._follow(groups, index, ready, load, losses, left_ns)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
-        return Stall(np.zeros(len(index), np.int64), left)
+        return Stall(np.zeros(len(index), np.int64), left_ns)
 
     def _at_pace(self, load: Load) -> Load:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
         return replace(load, drain_ns=np.rint(load.drain_ns / ROOM).astype(np.int64)) if self.paced else load
 
-    def _covers(self, window: Floats, threshold: Floats, load: Load) -> NDArray[np.bool_]:
+    def _covers(self, window: Floats, threshold: Floats, load: Load) -> Bools:
         """Whether a sender never waits: it is paced, and its window fills the path.
 
         If packets can be lost, a window that has once been reduced is followed, because the next loss depends on it.
         """
         if not self.paced:
             return np.zeros(len(window), np.bool_)
-        fills: NDArray[np.bool_] = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
-        return fills if load.loss is None else fills & ((load.loss == 0) | np.isinf(threshold))
+        fills = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
+        covered: Bools = fills & ((load.loss == 0) | np.isinf(threshold))
+        return covered
 
     def _paced_ns(self, index: Ints, window: Floats, load: Load) -> Floats:
         """How much longer the kernel's pacing, by the window, makes messages that fit into it."""
@@ -208,19 +208,19 @@ class Connections:
         late: Floats = np.where(limited, np.maximum(sent_ns - load.drain_ns, 0.0), 0.0)
         return late
 
-    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None, tail_lost: Ints | None) -> Stall:
-        again = np.zeros(len(ready), np.int64) if losses is None else (losses > 0) * load.rtt_ns
-        if tail_lost is not None:
-            again = again + np.where(tail_lost > 0, self.probe_ns(load), 0)
+    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None) -> Stall:
+        again = np.zeros(len(ready), np.int64)
+        if losses is not None:
+            again = (losses[0] > 0) * load.rtt_ns + losses[1] * self.probe_ns(load)
         return Stall(again, ready + load.drain_ns + again)
 
     def _told_apart(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> list[NDArray[Any]]:
         """What tells the messages of a round apart. One that draws random numbers is like no other."""
-        draws = np.zeros(len(index), np.bool_) if losses is None else losses > 0
-        if load.loss is not None and not self.paced:
+        draws = np.zeros(len(index), np.bool_) if losses is None else losses[0] > 0
+        if not self.paced:
             draws = draws | (load.loss > 0)
         sizes = [load.flow_bytes, load.rtt_ns, load.drain_ns, load.loss, load.buffer_bytes]
-        return [ready, *[size for size in sizes if size is not None], np.where(draws, index, -1)]
+        return [ready, *sizes, np.where(draws, index, -1)]
 
     def _forget_quiet(self, groups: list[Group], index: Ints, ready: Ints, load: Load) -> list[Group]:
         """Stop to follow connections whose bytes are all acknowledged, or that neither a loss nor the window delays.
@@ -235,13 +235,13 @@ class Connections:
                 window[group.first] = np.inf if sender.quiet else sender.window * sender.calm
                 threshold[group.first] = sender.threshold
         covered = self._covers(window, threshold, load) if groups else window
-        left = []
+        followed = []
         for group in groups:
             if window[group.first] == np.inf or (window[group.first] and covered[group.first]):
                 self._forget(index[group.positions])
             else:
-                left.append(group)
-        return left
+                followed.append(group)
+        return followed
 
     def _forget(self, connections: Ints) -> None:
         """Keep what remains of connections that shared a sender and are no longer followed."""
@@ -250,7 +250,7 @@ class Connections:
         if isinstance(sender.rules, Cubic):
             self._cubic.update((connection, sender.rules.copy()) for connection in connections.tolist())
 
-    def _pass_idle(self, index: Ints, ready: Ints, load: Load, among: NDArray[np.bool_]) -> None:
+    def _pass_idle(self, index: Ints, ready: Ints, load: Load, among: Bools) -> None:
         """CUBIC's clock stands still while a connection is idle. A sender does this by itself."""
         if not self._cubic:
             return
@@ -261,7 +261,7 @@ class Connections:
 
     def _begin(
         self,
-        slow: NDArray[np.bool_],
+        slow: Bools,
         messages: Sequence[NDArray[Any]],
         index: Ints,
         window: Floats,
@@ -276,9 +276,14 @@ class Connections:
         if self._cubic:
             state.append(np.array([str(self._cubic.get(connection)) for connection in index.tolist()]))
         groups = []
-        for some in alike(positions, [*messages, *state]):
-            sender = self._sender(int(index[some[0]]), window, load, int(some[0]), ready)
-            groups.append(Group(some, self._followed.begin(index[some], Followed(sender, len(some)))))
+        for positions_alike in alike(positions, [*messages, *state]):
+            sender = self._sender(int(index[positions_alike[0]]), window, load, int(positions_alike[0]), ready)
+            groups.append(
+                Group(
+                    positions_alike,
+                    self._followed.begin(index[positions_alike], Followed(sender, len(positions_alike))),
+                )
+            )
         return groups
 
     def _sender(self, connection: int, window: Floats, load: Load, i: int, ready: Ints) -> Sender:
@@ -303,25 +308,23 @@ class Connections:
         index: Ints,
         ready: Ints,
         load: Load,
-        lost: tuple[Ints | None, Ints | None],
-        left: Ints,
+        losses: Ints | None,
+        left_ns: Ints,
     ) -> Ints:
         """Send messages packet by packet, and set when they leave. Return when all messages of the round are sent."""
-        losses, tail_lost = lost
-        sent = left.copy()
+        sent = left_ns.copy()
         for group in groups:
-            i, some = group.first, group.positions
-            lost_of_it = (0, False) if losses is None or tail_lost is None else (int(losses[i]), bool(tail_lost[i]))
-            message = Message(float(ready[i]), float(load.flow_bytes[i]), *lost_of_it, self._path(load, i))
-            left[some] = self._followed.send(group.followed, int(index[i]), message)
-            self._last.replace(index[some], left[some], load.rtt_ns[some])
-            sent[some] = round(group.followed.sender.sent_ns)
+            i, positions = group.first, group.positions
+            lost, tail_lost = (0, 0) if losses is None else losses[:, i].tolist()
+            message = Message(float(ready[i]), float(load.flow_bytes[i]), lost, bool(tail_lost), self._path(load, i))
+            left_ns[positions] = self._followed.send(group.followed, int(index[i]), message)
+            self._last.replace(index[positions], left_ns[positions], load.rtt_ns[positions])
+            sent[positions] = round(group.followed.sender.sent_ns)
         return sent
 
     def _path(self, load: Load, i: int) -> ConnectionPath:
         ns_per_byte = float(load.drain_ns[i]) / max(float(load.flow_bytes[i]), 1.0)  # shared with others of its round
-        room = np.inf if load.buffer_bytes is None else float(load.buffer_bytes[i])
-        loss = 0.0 if load.loss is None else float(load.loss[i])
+        room, loss = float(load.buffer_bytes[i]), float(load.loss[i])
         return ConnectionPath(float(load.rtt_ns[i]), ns_per_byte, room, self.paced, loss)
 
     def _after_idle(self, index: Ints, ready: Ints, load: Load) -> Floats:
@@ -332,12 +335,6 @@ class Connections:
         timeouts = np.clip((ready - self._last_sent[index]) // (load.rtt_ns + MIN_TIMEOUT_NS), 0, 60)
         kept: Floats = np.maximum(window * 0.5**timeouts, np.minimum(window, INITIAL_WINDOW))
         return kept
-
-    def _bursts(self, index: Ints, ready: Ints, load: Load, window: Floats) -> Bursts:
-        """What each sender can send at once."""
-        ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
-        held = np.full(len(index), np.inf) if self.paced or load.buffer_bytes is None else load.buffer_bytes
-        return self._last.bursts(index, ready, window, held, ns_per_byte)
 
     def sent_ns(self, connection: int) -> int:
         """When the last byte of a connection's messages was first sent."""
@@ -352,19 +349,19 @@ class Connections:
         late: Ints = load.rtt_ns + np.where(alone, MIN_TIMEOUT_NS, 0)
         return late
 
-    def resume_ns(self, index: int, lost: Lost, dark: Callable[[int], int | None]) -> int:
+    def resume_ns(self, index: int, lost: Lost, outages: Sequence[tuple[int, int]]) -> int:
         """When the packets lost in an outage arrive, without the rest of the message; `NEVER` or later if they do not.
 
         Args:
             index: the connection.
             lost: the lost packets.
-            dark: returns the end of the outage at a time, or None if there is none.
+            outages: (begin, end) of those of its path.
         """
-        known = self._resumes.get(index, 0)
-        if known > lost.at_ns:  # the connection already retransmits, and this message is behind
-            return known
+        resumed = self._resumes.get(index, 0)
+        if resumed > lost.at_ns:  # the connection already retransmits, and this message is behind
+            return resumed
         for time, probe in attempts(lost):
-            healed = dark(time)
+            healed = next((end for begin, end in outages if begin <= time < end), None)
             if healed is not None and healed >= NEVER:
                 return NEVER
             if healed is None:
@@ -403,9 +400,7 @@ _RENO = Reno()
 
 def _full(load: Load) -> Floats:
     """The bytes that fill the path of each message; infinite if its rate is unlimited."""
-    full = np.full(len(load.rtt_ns), np.inf)
-    np.divide(load.rtt_ns * load.flow_bytes, load.drain_ns, out=full, where=load.drain_ns > 0)
-    return full
+    return np.where(load.drain_ns > 0, load.rtt_ns * load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)
 
 
 class LastMessages:
@@ -429,6 +424,8 @@ class LastMessages:
     def behind(self, index: Ints, ready: Ints) -> tuple[Floats, Floats, Floats]:
         """Return (begin, wait_ns, held_ns): messages of a connection leave one after another.
 
+        `wait_ns` is how long the last message still needs for its bytes at the rate, `held_ns` how much longer it needs
+        because of its stalls.
         Messages come round by round. One that was ready before the last message does not wait for it.
         """
         follows = ready >= self._ready[index]
@@ -437,17 +434,23 @@ class LastMessages:
         held_ns = np.where(follows, np.maximum(self._sent[index] - ready - wait_ns, 0.0), 0.0)
         return begin, wait_ns, held_ns
 
-    def bursts(self, index: Ints, ready: Ints, window: Floats, buffer_bytes: Floats, ns_per_byte: Floats) -> Bursts:
-        """What each sender can send at once. `ns_per_byte` is that of its narrowest queue."""
+    def bursts(self, index: Ints, ready: Ints, window: Floats, load: Load) -> tuple[Floats, Floats, Floats, Floats]:
+        """What each sender can send at once, behind the last message: (free, room, wait_ns, held_ns), as in `behind`.
+
+        `free` are the bytes of the window that are not occupied, `room` those that the buffer of the narrowest queue
+        still holds.
+        """
         begin, wait_ns, held_ns = self.behind(index, ready)
-        each = self._quick(index)
-        last, sizes = self._acknowledged[:, each], self._flying[:, each]
+        ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
+        columns = self._quick(index)
+        last, sizes = self._acknowledged[:, columns], self._flying[:, columns]
         left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
         unacknowledged = np.divide(left_ns, sizes * ns_per_byte, out=np.zeros_like(left_ns), where=left_ns > 0)
         flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
-        free = np.maximum(window - flying - (self._grown[:, each] * unacknowledged).sum(axis=0), 0.0)
-        return Bursts(free, np.maximum(buffer_bytes - queued, 0.0), wait_ns, held_ns)
+        free = np.maximum(window - flying - (self._grown[:, columns] * unacknowledged).sum(axis=0), 0.0)
+        room = np.full(len(index), np.inf) if self._paced else np.maximum(load.buffer_bytes - queued, 0.0)
+        return free, room, wait_ns, held_ns
 
     def add(
         self,
@@ -471,7 +474,7 @@ class LastMessages:
         begin, _, held_ns = self.behind(index, ready)
         entered = np.where(stall > held_ns, np.maximum(begin, sent - last_ns), begin)
         self._entered[index] = sent if self._paced else entered
-        each = self._quick(index)
+        columns = self._quick(index)
         self._ready[index] = ready
         self._drained[index], self._sent[index] = drained, sent
         for last, value in (
@@ -479,8 +482,8 @@ class LastMessages:
             (self._flying, flying),
             (self._grown, np.maximum(grown, 0.0)),
         ):
-            last[1:, each] = last[:-1, each]
-            last[0, each] = value
+            last[1:, columns] = last[:-1, columns]
+            last[0, columns] = value
 
     def unacknowledged(
         self, connection: int, ready: float, ns_per_byte: float
@@ -489,15 +492,15 @@ class LastMessages:
 
         The oldest is the first: (bytes, when the first and the last of them are acknowledged).
         """
-        found, grown = [], 0.0
+        pieces, grown = [], 0.0
         for number in reversed(range(_LAST)):
             last, nbytes = float(self._acknowledged[number, connection]), float(self._flying[number, connection])
             length = nbytes * ns_per_byte
             if last > ready and nbytes:
-                left = min(last - ready, length) / length if length else 1.0
-                found.append((nbytes * left, last - length * left, last))
-                grown += float(self._grown[number, connection]) * left
-        return found, grown
+                share = min(last - ready, length) / length if length else 1.0
+                pieces.append((nbytes * share, last - length * share, last))
+                grown += float(self._grown[number, connection]) * share
+        return pieces, grown
 
     def acknowledged_ns(self, index: Ints) -> Floats:
         """When all bytes of each connection's last messages are acknowledged."""
@@ -510,33 +513,17 @@ class LastMessages:
     def state(self, index: Ints, ready: Ints) -> list[Floats]:
         """What `unacknowledged` and `empty_ns` depend on. Connections with equal values are in equal state."""
         last, flying, grown = (values[:, index] for values in (self._acknowledged, self._flying, self._grown))
-        values = np.concatenate([np.where(last > ready, each, 0.0) for each in (last, flying, grown)])
+        values = np.concatenate([np.where(last > ready, numbers, 0.0) for numbers in (last, flying, grown)])
         empty_ns = np.maximum(self._drained[index], self._sent[index])
         return [empty_ns, *[column for column in values if column.any()]]
 
-    def replace(self, index: Ints, left: Ints, rtt_ns: Ints) -> None:
+    def replace(self, index: Ints, left_ns: Ints, rtt_ns: Ints) -> None:
         """The last messages, which were followed packet by packet, leave at `left`."""
-        self._entered[index] = self._drained[index] = self._sent[index] = left
-        self._acknowledged[0, index] = left + rtt_ns
+        self._entered[index] = self._drained[index] = self._sent[index] = left_ns
+        self._acknowledged[0, index] = left_ns + rtt_ns
         self._grown[0, index] = 0.0
 
     def _quick(self, index: Ints) -> Ints | slice:
         """The same index, which numpy follows faster if it is all connections in order."""
         whole = len(index) == len(self._every) and bool((index == self._every).all())
         return slice(None) if whole else index
-
-
-@dataclass(frozen=True)
-class Bursts:
-    """What senders can send at once, behind the last messages of their connections. Arrays have the shape (messages,).
-
-    Attributes:
-        free: bytes of the window that are not occupied. room: bytes that the buffer of the narrowest queue still holds.
-        wait_ns: how long the last message still needs for its bytes at the rate.
-        held_ns: how much longer it needs because of its stalls.
-    """
-
-    free: Floats
-    room: Floats
-    wait_ns: Floats
-    held_ns: Floats

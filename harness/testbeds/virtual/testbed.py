@@ -26,21 +26,20 @@ class VirtualTestbed:
     """
 
     def __init__(self, slots: int = 1) -> None:
-        self._slots = slots
-        self._stopped = threading.Event()
-        self._busy = threading.Lock()
+        self.slots = slots
+        self.stopped = threading.Event()
+        self.busy = threading.Lock()
         self._starting = threading.Lock()
         self._server: ForkServer | None = None
 
     def open_slot(self, emulator: str) -> Slot:
         """Return a new slot. It needs no emulator."""
-        own = _InItsOwn(self)
-        return _InThisProcess(self._stopped, self._busy, own) if self._slots == 1 else own
+        return _Slot(self)
 
     def fork(self) -> tuple[int, Connection, ForkServer]:
         """Start a process that simulates. Return its id, the connection to it, and its parent. Raises: HostError."""
         with self._starting:
-            if self._stopped.is_set():
+            if self.stopped.is_set():
                 raise RepFailed("stopped")
             if self._server is None or not self._server.runs():
                 self._server = ForkServer(_SIMULATOR)
@@ -50,7 +49,7 @@ class VirtualTestbed:
 
     def kill(self) -> None:
         """End all simulations. Any thread can call this."""
-        self._stopped.set()
+        self.stopped.set()
         if self._server is not None:
             self._server.kill()
 
@@ -59,31 +58,15 @@ class VirtualTestbed:
         self.kill()
         if self._server is not None:
             self._server.close()
-        with self._busy:
+        with self.busy:
             pass
 
 
-class _InThisProcess:
-    """Simulates in the calling thread, but a user's code in a process of its own, which it can end."""
+class _Slot:
+    """Simulates in the calling thread, or in a process that is started when first needed, and replaced after it died.
 
-    def __init__(self, stopped: threading.Event, busy: threading.Lock, own: _InItsOwn) -> None:
-        self._stopped, self._busy, self._own = stopped, busy, own
-
-    def train(self, training: Training) -> Trained:
-        """Simulate a training run. Raises: RepFailed, if a worker raised an error, or waits forever for a message."""
-        if training.repetition.jobs[0].runs_users_code:
-            return self._own.train(training)
-        # Importing torch takes seconds. Here the user can interrupt it.
-        from wanbench.harness.testbeds.virtual.simulate import simulated
-
-        with self._busy:
-            return simulated(*_arguments(training), self._stopped)
-
-
-class _InItsOwn:
-    """Simulates in a process that is started when first needed, and replaced after it died or ran a user's code.
-
-    A process that has imported a user's modules would run them as they were then, whatever they are now.
+    A user's code runs in a process of its own, which it can end. One that has imported a user's modules would run them
+    as they were then, whatever they are now. So it is replaced, too.
     """
 
     def __init__(self, testbed: VirtualTestbed) -> None:
@@ -91,7 +74,19 @@ class _InItsOwn:
         self._process: tuple[int, Connection, ForkServer] | None = None
 
     def train(self, training: Training) -> Trained:
-        """Simulate a training run. Raises: RepFailed, also if the process died; HostError, if it cannot start."""
+        """Simulate a training run.
+
+        Raises:
+            RepFailed: a worker raised an error, or waits forever for a message, or the process died.
+            HostError: the process cannot start.
+        """
+        runs_users_code = training.repetition.jobs[0].runs_users_code
+        if self._testbed.slots == 1 and not runs_users_code:
+            # Importing torch takes seconds. Here the user can interrupt it.
+            from wanbench.harness.testbeds.virtual.simulate import simulated
+
+            with self._testbed.busy:
+                return simulated(*_arguments(training), self._testbed.stopped)
         self._process = self._process or self._testbed.fork()
         pid, connection, server = self._process
         try:
@@ -103,7 +98,7 @@ class _InItsOwn:
             end = server.end_of(pid)
             why = ", as the kernel does when memory is short" if "SIGKILL" in end else ""
             raise RepFailed(f"the process of the simulation{end}{why}") from None
-        if training.repetition.jobs[0].runs_users_code:
+        if runs_users_code:
             self._process = None
             connection.close()
         if isinstance(answer, RepFailed):

@@ -249,7 +249,7 @@ def own(tmp_path, monkeypatch):
 
 def test_a_recording_of_this_very_training_is_its_evidence(own):
     found = own()
-    assert ([each.design for each in found.recordings], found.proxy, found.others) == (["tiny"], False, ())
+    assert ([each.design for each in found.recordings], found.proxy, found.trained_otherwise) == (["tiny"], False, ())
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,9 @@ def test_a_recording_that_was_trained_otherwise_is_no_evidence_and_says_how(own,
     found = own(**changes)
     assert found.proxy
     assert "tiny" not in [each.design for each in found.recordings]
-    assert found.others == (f"tiny: {difference}",)
+    assert found.trained_otherwise == (f"tiny: {difference}",)
 
 
 def test_a_recording_is_no_evidence_once_a_helper_of_its_model_has_changed(own):
     Path("helpers.py").write_text("WIDTH = 300\n")
-    assert own().others == ("tiny: helpers has changed",)
+    assert own().trained_otherwise == ("tiny: helpers has changed",)

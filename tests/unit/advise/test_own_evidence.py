@@ -15,6 +15,7 @@ from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import Candidate, Measured
 from wanbench.harness.learning import design as designs
 from wanbench.harness.learning.cost import Price
+from wanbench.netprofiles.toml_text import document
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
 FASTER = {
@@ -78,7 +79,7 @@ def test_a_small_budget_has_fewer_settings_and_a_tiny_one_none(question):
 
 def test_it_is_written_as_it_is(question):
     found = proposal(question, simulated(question), 60)
-    assert designs.parse(tomllib.loads(found.text), "learn.toml") == found.design
+    assert designs.parse(tomllib.loads(document(found.design.plain())), "learn.toml") == found.design
 
 
 def test_without_data_or_without_a_faster_setting_there_is_none(question):

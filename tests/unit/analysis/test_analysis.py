@@ -21,7 +21,6 @@ from wanbench.harness.analysis.summary import (
     law_curve,
     pivots,
     provenance,
-    records,
 )
 from wanbench.harness.results.columns import SHOWN
 from wanbench.netprofiles.path import EFFECTS
@@ -32,7 +31,7 @@ def only(rows, **wanted):
 
 
 def summary(rows, **wanted):
-    (line,) = only(records(cells(frame(rows))), **wanted)
+    (line,) = only(cells(frame(rows)), **wanted)
     return line
 
 
@@ -102,7 +101,7 @@ def test_the_law_curve_passes_through_the_predictions_of_a_recorded_sweep():
     """Above some round-trip time, `direct` sends short vectors whole."""
     path = Path(__file__).resolve().parents[3] / "results" / "reference" / "dts-latency" / "rows.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    lines = records(cells(frame(only(rows, algorithm="ssgd"))))
+    lines = cells(frame(only(rows, algorithm="ssgd")))
     expected = [pytest.approx(line["predicted_scalability"]) for line in lines]
     assert law_curve(lines[0], [line["rtt_ms"] for line in lines]) == expected
 

@@ -103,7 +103,7 @@ def test_accuracies_are_compared_by_seed_so_common_effects_cancel():
         s for s in learned(ssgd=(0.90, 0.95, 0.80), sparse=(0.91, 0.96, 0.81)) if s.algorithm != "sparse-p20"
     )
     assert (sparse.paired.mean, sparse.paired.low, sparse.paired.high) == pytest.approx((0.01, 0.01, 0.01))
-    assert sparse.paired.pairs == 3
+    assert sparse.paired.count == 3
     assert ssgd.change == 0
 
 

@@ -10,14 +10,14 @@ from two_hosts import FAST, SLOW, shared, without
 
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import compare
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, grouped, pivots, records, remarks
+from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, grouped, pivots, remarks
 
 DIFFER = "gpu8-77aa01 and gpu7-3f9a1c differ by 5.0 % in the step time of one worker; the limit is 3 %"
 
 
 def lines(rows):
     """Return the lines of one cell."""
-    found = records(cells(frame(rows)))
+    found = cells(frame(rows))
     return [line for line in found if (line["algorithm"], line["rtt_ms"]) == ("ssgd", 100.0)]
 
 
@@ -45,7 +45,7 @@ def test_hosts_5_percent_apart_are_kept_apart_and_the_host_is_an_axis():
 
 def test_one_worker_is_summarised_by_host_too():
     def alone(rows):
-        return [line for line in records(cells(frame(rows))) if line["workers"] == 1]
+        return [line for line in cells(frame(rows)) if line["workers"] == 1]
 
     assert [(line["host"], line["repeats"]) for line in alone(shared(5.0))] == [(FAST, 3), (SLOW, 3)]
     assert [(line["host"], line["repeats"]) for line in alone(shared(1.0))] == [(None, 6)]

@@ -23,7 +23,7 @@ from wanbench.harness.spec.library import read
 
 # ---------------------------------------------------------------- help
 
-HEAVY = {"torch", "pandas", "numpy", "matplotlib", "pydantic", "rich", "pyarrow"}
+HEAVY = {"torch", "pandas", "numpy", "matplotlib", "pydantic", "pyarrow"}
 
 
 def test_help_of_any_command_imports_nothing_heavy():

@@ -149,7 +149,7 @@ def test_without_a_home_noise_is_unknown_and_nothing_is_written_where_others_cou
     path = noise.default_path()
     assert path.is_absolute()
     assert not path.is_relative_to(tempfile.gettempdir())
-    assert noise.read(path, "e", "netns").of("a cell") is None
+    assert noise.read(path, "e", "netns").cells == {}
 
 
 # ---------------------------------------------------------------- numbers

@@ -110,7 +110,7 @@ def test_a_probe_accepts_the_losses_of_bursts_and_no_others():
     def reasons(lost, burst):
         row = PathProbe("a", "b", 1.0, 1.0, 0.0, 0.0, 0.1, 3000, lost, None, None, 0, ())
         link = Link(1_000_000, 0, 0.1, UNLIMITED, loss_burst=burst)
-        return Loss().judge(Observation(link, row, 40, 0, RELAY_TOLERANCE, 1))
+        return Loss().judge(Observation(link, row, 40, RELAY_TOLERANCE, 1))
 
     low, high = loss_interval(3000, 0.1, 10.0, 0.99)
     assert high - 300 > 2.57 * math.sqrt(variance(0.1, 10.0, 3000))

@@ -29,8 +29,8 @@ from wanbench.harness.emulators.netem.plan import (
     line_packets,
     minor_of,
     path_device,
-    place,
     shapes,
+    steps_of,
     up_device,
     worker_device,
 )
@@ -91,7 +91,7 @@ def egresses(steps, src, dst):
 def test_every_packet_passes_up_path_delay_and_down_in_this_order_and_in_its_own_class(places):
     numbers = {place: index for index, place in enumerate(dict.fromkeys(places))}
     net = network(tuple(numbers[place] for place in places))
-    steps = place(net)
+    steps = steps_of(net)
     for src in range(net.workers):
         for dst in range(net.workers):
             a, b = net.site_of[src], net.site_of[dst]
@@ -112,16 +112,16 @@ def test_every_packet_passes_up_path_delay_and_down_in_this_order_and_in_its_own
 
 def test_nothing_is_shaped_at_the_sender():
     net = network((0, 0, 1))
-    assert not any(s.at.device == DEVICE for s in [*shapes(net), *(s for s in place(net) if isinstance(s, Root))])
+    assert not any(s.at.device == DEVICE for s in [*shapes(net), *(s for s in steps_of(net) if isinstance(s, Root))])
 
 
 def test_a_packet_to_no_worker_is_dropped_by_the_first_shared_router():
-    holes = [step for step in place(network((0, 1))) if isinstance(step, Route) and step.device is None]
+    holes = [step for step in steps_of(network((0, 1))) if isinstance(step, Route) and step.device is None]
     assert holes == [Route("paths", "10.99.0.0/16", None)]
 
 
 def test_every_end_of_a_cable_has_a_unique_hardware_address():
-    cables = [step for step in place(network((0, 0, 1, 2))) if isinstance(step, Veth)]
+    cables = [step for step in steps_of(network((0, 0, 1, 2))) if isinstance(step, Veth)]
     addresses = [cable.mac(end) for cable in cables for end in (cable.a, cable.b)]
     assert len(set(addresses)) == len(addresses) == 2 * (4 + 3 * 4)
     assert all(address.startswith("02:") and len(address) == 17 for address in addresses)
@@ -135,7 +135,7 @@ def test_device_names_fit_the_kernel_even_for_the_last_worker():
 
 def test_a_site_name_that_cannot_name_a_namespace_becomes_a_number():
     net = dataclasses.replace(network((0, 1)), sites=("são paulo", "s1"))
-    assert [s.namespace for s in place(net) if isinstance(s, Router)][-2:] == ["site-0", "site-s1"]
+    assert [s.namespace for s in steps_of(net) if isinstance(s, Router)][-2:] == ["site-0", "site-s1"]
 
 
 # ---------------------------------------------------------------- values

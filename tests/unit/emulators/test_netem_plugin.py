@@ -6,15 +6,15 @@ import struct
 import pytest
 from pyroute2.netlink.rtnl.tcmsg import plugins, tcmsg
 
-from wanbench.harness.emulators.netem.kernel import keywords
-from wanbench.harness.emulators.netem.plan import End, Netem
-from wanbench.harness.emulators.netem.plugin import (
+from wanbench.harness.emulators.netem.kernel import (
     install,
+    keywords,
     netem_parameters,
     netem_values,
     normal,
     without_ethernet_header,
 )
+from wanbench.harness.emulators.netem.plan import End, Netem
 from wanbench.harness.emulators.plan import UNLIMITED, Link
 
 KEYWORDS = {

@@ -20,8 +20,7 @@ from wanbench.harness.errors import RepFailed
 from wanbench.harness.results.row import MeasuredTraining, trained
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.base import Group, Training, WorkerDied
-from wanbench.harness.testbeds.conversation import OfJob, OfProgram
-from wanbench.harness.testbeds.messages import SCHEMAS, checked
+from wanbench.harness.testbeds.messages import SCHEMAS, OfJob, OfProgram, checked
 from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.workloads.process.control import Channel, ControlError
 
@@ -97,9 +96,8 @@ class Silent:
         theirs.shutdown(socket.SHUT_WR)
         return Said(rank, Channel(ours)), os.open(os.devnull, os.O_RDONLY)
 
-    attach = apply = update = lambda self, *values, **more: None
+    attach = apply = update = image = lambda self, *values, **more: None
     serves = lambda self, running, wanted: True  # noqa: E731
-    image = ended = lambda self, *values, **more: None
     stats = lambda self, *, reset=False: SimpleNamespace(changed=None)  # noqa: E731
     hung_up = is_stopped = lambda self: False
 

@@ -70,8 +70,7 @@ def test_simulated_rows_are_compared_wherever_they_were_computed():
 
 def test_a_repetition_of_one_worker_that_both_hosts_measured_counts_once():
     both = Sides(side({FAST: 0.3, SLOW: 0.306}), side({FAST: 0.3, SLOW: 0.306}), GateTable())
-    alone_s, _ = both.times("one-worker w1")
-    assert alone_s == [pytest.approx(0.303)] * 5
+    assert [base_s for base_s, _ in both.pairs("one-worker w1").values()] == [pytest.approx(0.303)] * 5
 
 
 # ---------------------------------------------------------------- on the command line
@@ -117,7 +116,7 @@ def test_a_baseline_records_the_hosts_of_emulated_cells_and_can_be_compared_on_o
         monkeypatch.setattr(
             Work,
             "measured",
-            lambda work, _: [{**describe(cell, 0), **values, "host": host} for cell in work.cells for host in hosts],
+            lambda work: [{**describe(cell, 0), **values, "host": host} for cell in work.cells for host in hosts],
         )
         return wanbench("check", "t.toml", "--allow-no-code", "--testbed", testbed, "--baseline", "b.json", *accept)
 

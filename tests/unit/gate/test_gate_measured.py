@@ -151,7 +151,8 @@ def test_repetitions_are_paired_by_number():
     assert verdict(base, head[:1] + head[2:])[0] is Verdict.UNCHANGED
     sides = Sides(base, head[:1] + head[2:], GateTable())
     assert np.isnan(sides.log_ratios).tolist() == [[False, True, False, False, False]]
-    assert sides.rounds == 4
+    _, together = findings(sides, GateTable(), 1, UNKNOWN)
+    assert together.timing.pairs == 4
 
 
 def test_the_number_of_a_repetition_costs_no_memory():

@@ -176,7 +176,6 @@ def test_noise_is_stored_by_experiment_and_testbed_and_not_used_on_another_machi
         {"c": 0.02, "d": 0.03},
         None,
     )
-    assert noise.read(path, "a", "netns").of("unknown") is None
     monkeypatch.setattr(noise, "cpu_model", lambda: "another")
     moved = noise.read(path, "a", "netns")
     assert moved.cells == {}

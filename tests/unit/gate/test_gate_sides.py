@@ -179,20 +179,21 @@ def test_the_commands_of_a_side_run_in_its_checkout_with_the_spec_of_the_head(tm
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "message"),
+    ("role", "status", "error", "message"),
     [
-        (2, CannotRun, "no such key"),
-        (3, HostError, "base (main (abc)): no such key"),
-        (9, HostError, "base (main (abc)): `wanbench run` ended with status 9: no such key"),
-        (130, Interrupted, "interrupted; nothing was judged"),
+        ("base", 2, CannotRun, "no such key"),
+        ("head", 2, SpecError, "head (main (abc)): no such key"),
+        ("base", 3, HostError, "base (main (abc)): no such key"),
+        ("base", 9, HostError, "base (main (abc)): `wanbench run` ended with status 9: no such key"),
+        ("base", 130, Interrupted, "interrupted; nothing was judged"),
     ],
 )
-def test_a_side_that_cannot_be_measured_is_reported_with_the_reason(tmp_path, status, error, message):
+def test_a_side_that_cannot_be_measured_is_reported_with_the_reason(tmp_path, role, status, error, message):
     """Run a stand-in program: only its exit status and its last line matter."""
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\necho something else >&2; echo 'wanbench: no such key' >&2; exit {status}\n")
     program.chmod(0o755)
-    side = sides.Side("base", "main (abc)", folder=tmp_path, python=str(program))
+    side = sides.Side(role, "main (abc)", folder=tmp_path, python=str(program))
     measurement = Measurement(side, RunRequest(tmp_path / "s.toml", "s", (), ()), tmp_path)
     with pytest.raises(error) as caught:
         measurement.measure(1, ())

@@ -7,10 +7,9 @@ import json
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
 from gate_rows import alone, row
-from made_outcomes import outcomes
 from small_spec import GOOD
 
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import HostError, SpecError
 from wanbench.harness.gate import journal
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict
 from wanbench.harness.results.store import RunFolder
@@ -37,7 +36,7 @@ def report(tmp_path):
 
 
 def read(path):
-    return journal._outcomes(path)
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_line_has_every_metric_of_every_cell_and_the_verdict(report, tmp_path):
@@ -45,17 +44,26 @@ def test_a_line_has_every_metric_of_every_cell_and_the_verdict(report, tmp_path)
     assert journal.append(path, report)
     assert path.read_text().count("\n") == 1
     (outcome,) = read(path)
-    assert (outcome.experiment, outcome.verdict, outcome.torch, outcome.processor) == ("t", "regressed", "2.13", "A")
-    cell = outcome.cells[CELL]
-    assert (cell.testbed, cell.emulator, cell.repeats, cell.verdict) == ("netns", "relay", 2, "regressed")
-    assert cell.metrics["step_time_s"] == pytest.approx([0.55, 0.5, 0.6])
-    assert cell.metrics["messages_sent"] == [20, 20, 20]
-    assert (cell.code, cell.cell) == ("c0de", "ssgd 4 100ms")
+    assert {key: value for key, value in outcome.items() if key != "cells"} == {
+        "schema": 1,
+        "experiment": "t",
+        "dirty": False,
+        "verdict": "regressed",
+        "wanbench": "0.1.0",
+        "torch": "2.13",
+        "processor": "A",
+        "kernel": "6.1",
+    }
+    cell = outcome["cells"][CELL]
+    assert (cell["testbed"], cell["emulator"], cell["repeats"], cell["verdict"]) == ("netns", "relay", 2, "regressed")
+    assert cell["metrics"]["step_time_s"] == pytest.approx([0.55, 0.5, 0.6])
+    assert cell["metrics"]["messages_sent"] == [20, 20, 20]
+    assert (cell["code"], cell["cell"]) == ("c0de", "ssgd 4 100ms")
 
 
 def test_a_cell_without_a_valid_repetition_has_no_metrics(report, tmp_path):
     journal.append(tmp_path / "h.jsonl", report)
-    assert read(tmp_path / "h.jsonl")[0].cells["dts w4 100ms"].metrics == {}
+    assert read(tmp_path / "h.jsonl")[0]["cells"]["dts w4 100ms"]["metrics"] == {}
 
 
 def test_a_check_that_measured_nothing_appends_nothing(tmp_path):
@@ -69,29 +77,33 @@ def test_a_line_that_was_cut_short_spoils_no_other(report, tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:100])
     journal.append(path, report)
-    assert len(read(path)) == 2
+    first, _, last = path.read_text().splitlines()
+    assert json.loads(first) == json.loads(last)
 
 
 @pytest.mark.parametrize("line", ["null", "{}", "[" * 10_000, '{"schema": 2}', "\x00", "\ud800"])
 def test_a_damaged_line_is_skipped(report, tmp_path, line):
     path = tmp_path / "h.jsonl"
-    path.write_text(f"{line}\n", errors="surrogatepass")
     journal.append(path, report)
-    assert len(read(path)) == 1
+    with path.open("a", errors="surrogatepass") as file:
+        file.write(f"{line}\n")
+    journal.refuse_other(path, "t")
+    with pytest.raises(SpecError):
+        journal.refuse_other(path, "u")
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
-    with pytest.raises(HostError) as missing:
-        read(tmp_path / "none.jsonl")
-    assert str(missing.value) == f"{tmp_path / 'none.jsonl'}: cannot be read (No such file or directory)"
+    with pytest.raises(HostError) as folder:
+        journal.refuse_other(tmp_path, "t")
+    assert str(folder.value) == f"{tmp_path}: cannot be read (Is a directory)"
 
 
-def test_text_in_a_line_cannot_control_the_terminal(tmp_path):
-    path = tmp_path / "h.jsonl"
-    (line,) = outcomes({"ssgd\x1b[2J w4": [0.5]})
-    path.write_text(json.dumps({**line.model_dump(by_alias=True), "subject": "\x1b]0;owned\x07fix"}) + "\n")
-    (found,) = read(path)
-    assert (found.subject, [*found.cells]) == ("fix", ["ssgd w4"])
+def test_text_in_a_line_cannot_control_the_terminal(report, tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "git", lambda *_: "\0".join(("c0de", "2026-01-01", "\x1b]0;owned\x07fix")))
+    monkeypatch.setattr(RunFolder, "manifest", lambda _: {"git": "c0de", "cpu": "\x1b[2J\x9b2J"})
+    journal.append(tmp_path / "h.jsonl", report)
+    assert read(tmp_path / "h.jsonl")[0]["subject"] == "fix"
+    assert (tmp_path / "h.jsonl").read_text().removesuffix("\n").isprintable()
 
 
 # ---------------------------------------------------------------- the command
@@ -105,14 +117,12 @@ def test_a_check_appends_its_outcome(tmp_path, monkeypatch):
     (tmp_path / "t.toml").write_text(SPEC)
     assert wanbench(*CHECK, "--accept", "--append", "h.jsonl").exit_code == 0
     assert wanbench(*CHECK, "--append", "h.jsonl").exit_code == 0
-    assert [each.verdict for each in read(tmp_path / "h.jsonl")] == ["accepted", "unchanged"]
+    assert [outcome["verdict"] for outcome in read(tmp_path / "h.jsonl")] == ["accepted", "unchanged"]
 
 
 def test_a_file_of_another_experiment_is_refused_before_anything_is_measured(tmp_path):
     (tmp_path / "t.toml").write_text(SPEC)
-    (line,) = outcomes({CELL: [0.5]})
-    other = line.model_copy(update={"experiment": "u"})
-    (tmp_path / "h.jsonl").write_text(f"{other.model_dump_json(by_alias=True)}\n")
+    (tmp_path / "h.jsonl").write_text('{"schema":1,"experiment":"u","cells":{}}\n')
     assert refused(*CHECK, "--accept", "--append", "h.jsonl") == (
         "wanbench: --append h.jsonl: has outcomes of 'u', not of 't'; use one file for each experiment"
     )

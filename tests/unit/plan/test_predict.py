@@ -314,14 +314,14 @@ THREE = {("a", "b"): 10, ("b", "a"): 20, ("a", "c"): 30, ("c", "a"): 40, ("b", "
 def test_a_uniform_profile_has_its_own_rtt_and_rate():
     network = uniform(4, Delay.from_ms(80), Rate.from_mbit(100))
     for collective in ("gloo", "direct"):
-        rtt_s, rate = effective_conditions(network, ["w0", "w1", "w2", "w3"], 4, collective)
+        rtt_s, rate = effective_conditions(network, ["w0", "w1", "w2", "w3"], collective)
         assert rtt_s == pytest.approx(0.08)
         assert rate == pytest.approx(12.5e6)
 
 
 def test_direct_waits_for_the_worst_chunk_owner():
     network = profile_of(THREE, (Site("a"), Site("b"), Site("c")))
-    rtt_s, rate = effective_conditions(network, ["a", "b", "c"], 3)
+    rtt_s, rate = effective_conditions(network, ["a", "b", "c"])
     assert rtt_s == pytest.approx(0.040 + 0.030)
     assert rate is None
 
@@ -329,40 +329,35 @@ def test_direct_waits_for_the_worst_chunk_owner():
 def test_the_ring_only_sees_its_neighbours():
     square = {(x, y): 10 for x in "abcd" for y in "abcd" if x != y} | {("a", "c"): 100, ("c", "a"): 100}
     network = profile_of(square, tuple(Site(name) for name in "abcd"))
-    assert effective_conditions(network, list("abcd"), 4, "gloo")[0] == pytest.approx(0.020)
-    assert effective_conditions(network, list("acbd"), 4, "gloo")[0] == pytest.approx(0.200)
+    assert effective_conditions(network, list("abcd"), "gloo")[0] == pytest.approx(0.020)
+    assert effective_conditions(network, list("acbd"), "gloo")[0] == pytest.approx(0.200)
 
 
 def test_workers_of_a_site_share_its_up_rate():
     sites = (Site("a", up=Rate.from_mbit(100)), Site("b"))
     network = profile_of({("a", "b"): 10, ("b", "a"): 10}, sites)
     # Direct: 2 x 2 chunks leave site a; one worker sends 3. Ring: one hop leaves the site.
-    assert effective_conditions(network, ["a", "a", "b", "b"], 4, "direct")[1] == pytest.approx(12.5e6 / (4 / 3))
-    assert effective_conditions(network, ["a", "a", "b", "b"], 4, "gloo")[1] == pytest.approx(12.5e6)
-    assert effective_conditions(network, ["a", "b", "a", "b"], 4, "gloo")[1] == pytest.approx(12.5e6 / 2)
+    assert effective_conditions(network, ["a", "a", "b", "b"], "direct")[1] == pytest.approx(12.5e6 / (4 / 3))
+    assert effective_conditions(network, ["a", "a", "b", "b"], "gloo")[1] == pytest.approx(12.5e6)
+    assert effective_conditions(network, ["a", "b", "a", "b"], "gloo")[1] == pytest.approx(12.5e6 / 2)
 
 
 def test_a_path_is_shared_by_the_workers_at_its_ends():
     network = profile_of({("a", "b"): 10, ("b", "a"): 10}, (Site("a"), Site("b")), mbit=80)
-    assert effective_conditions(network, ["a", "b"], 2)[1] == pytest.approx(10e6)
-    assert effective_conditions(network, ["a", "a", "b", "b"], 4)[1] == pytest.approx(10e6 * 3 / 4)
+    assert effective_conditions(network, ["a", "b"])[1] == pytest.approx(10e6)
+    assert effective_conditions(network, ["a", "a", "b", "b"])[1] == pytest.approx(10e6 * 3 / 4)
 
 
 def test_workers_of_one_site_use_its_local_link():
     network = Profile("one", "", (Site("a", up=Rate.from_mbit(1), local_rtt=Delay.from_ms(2)),), {})
-    assert effective_conditions(network, ["a", "a"], 2) == (pytest.approx(0.002), None)
+    assert effective_conditions(network, ["a", "a"]) == (pytest.approx(0.002), None)
 
 
 def test_one_worker_has_no_network():
-    assert effective_conditions(uniform(1, Delay.from_ms(80)), ["w0"], 1) == (0.0, None)
+    assert effective_conditions(uniform(1, Delay.from_ms(80)), ["w0"]) == (0.0, None)
 
 
 def test_a_thousand_equal_sites_cost_no_more_than_a_few():
     network = uniform(1024, Delay.from_ms(80), Rate.from_mbit(100))
-    rtt_s, rate = effective_conditions(network, [f"w{i}" for i in range(1024)], 1024)
+    rtt_s, rate = effective_conditions(network, [f"w{i}" for i in range(1024)])
     assert (rtt_s, rate) == (pytest.approx(0.08), pytest.approx(12.5e6))
-
-
-def test_every_worker_needs_a_site():
-    with pytest.raises(PredictError, match=r"^placement: expected a site for each of 2 workers, got 1$"):
-        effective_conditions(uniform(2, Delay(0)), ["w0"], 2)

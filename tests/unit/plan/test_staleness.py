@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from wanbench.harness.plan.law import PredictInputs, predict
-from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
+from wanbench.harness.plan.staleness import expected_maximum, mean_step_s
 from wanbench.workloads.compute.emulated import StepTime
 
 STEPS, FILL = 600, 60
@@ -46,8 +46,9 @@ def test_a_delay_of_one_step_hides_the_round_trip_but_not_the_stragglers():
 
 
 def test_without_a_delay_a_step_takes_the_expected_maximum():
-    alike = Staleness(8, 0.1, 0.3, delay=0, period=1, latency_s=0.0, wire_s=0.0)
-    assert mean_step_s(alike) == pytest.approx(0.1 * expected_maximum(8, 0.3), rel=0.01)
+    alike = PredictInputs(8, 0.1, 0.0, None, 0, step_cv=0.3)
+    step_s = mean_step_s(alike, latency_s=0.0, wire_s=0.0, slots=None)
+    assert step_s == pytest.approx(0.1 * expected_maximum(8, 0.3), rel=0.01)
 
 
 def test_steps_that_hardly_vary_need_no_simulation():

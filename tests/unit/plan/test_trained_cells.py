@@ -10,7 +10,7 @@ from on_relay import expand
 from small_spec import edited
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.rep.sources import known_before
+from wanbench.harness.rep.sources import sources_before
 from wanbench.harness.run.host import check_host
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
@@ -63,11 +63,11 @@ def test_without_the_data_a_run_is_refused_before_it_starts():
 
 def test_the_code_hash_depends_on_the_text_of_this_python_and_only_for_the_workload_that_reads_it(monkeypatch):
     learning, digits = cell_of("name = 'gpt-stdlib'"), cell_of("name = 'digits-cnn'")
-    before = known_before(learning.inputs), known_before(digits.inputs)
+    before = sources_before(learning.inputs), sources_before(digits.inputs)
     sources = (*stdlib.sources(), ("new.py", b"print(1)"))
     monkeypatch.setattr(stdlib, "sources", lambda: sources)
     stdlib.digest.cache_clear()
-    after = known_before(learning.inputs), known_before(digits.inputs)
+    after = sources_before(learning.inputs), sources_before(digits.inputs)
     stdlib.digest.cache_clear()
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
 

@@ -13,7 +13,7 @@ from small_spec import cells, edited, refusal, swept
 
 from wanbench.harness.analysis.summary import law_curve, predicted_scalability
 from wanbench.harness.plan.law import PredictError, PredictInputs, one_shot_bytes, predict
-from wanbench.harness.plan.staleness import Staleness, expected_maximum, mean_step_s
+from wanbench.harness.plan.staleness import expected_maximum, mean_step_s
 from wanbench.harness.results.row import describe
 
 FOUR = ("workers = [2]\nrtt", "workers = [4]\nrtt")
@@ -265,9 +265,10 @@ def test_the_expected_slowest_of_machines_that_differ_agrees_with_random_draws(m
 
 def test_stragglers_among_machines_that_differ_hardly_matter():
     """The slowest machine is the slowest in nearly every step."""
-    varied = Staleness(2, 0.2, 0.1, delay=0, period=1, latency_s=0.0, wire_s=0.0, step_times_s=(0.1, 0.2))
-    assert mean_step_s(varied) == pytest.approx(0.2, rel=2e-3)
-    assert mean_step_s(replace(varied, step_times_s=(0.2, 0.2))) > 0.2 * 1.05
+    varied = PredictInputs(2, 0.2, 0.0, None, 0, step_cv=0.1, step_times_s=(0.1, 0.2))
+    free = {"latency_s": 0.0, "wire_s": 0.0, "slots": None}
+    assert mean_step_s(varied, **free) == pytest.approx(0.2, rel=2e-3)
+    assert mean_step_s(replace(varied, step_times_s=(0.2, 0.2)), **free) > 0.2 * 1.05
 
 
 def test_the_inputs_of_the_law_are_stored_and_read_and_those_of_equal_workers_are_as_before():

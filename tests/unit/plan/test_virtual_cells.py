@@ -111,7 +111,7 @@ def test_every_collective_has_conditions_on_every_placement(collective):
     profile = load("world4")
     for workers in (2, 3, 5, 8):
         for how in ("blocked", "round-robin"):
-            rtt_s, rate = effective_conditions(profile, place(profile, workers, how), workers, collective)
+            rtt_s, rate = effective_conditions(profile, place(profile, workers, how), collective)
             assert 0 < rtt_s < 0.5
             assert rate is not None
             assert rate > 0

@@ -11,7 +11,7 @@ from on_relay import expand
 from wanbench.harness.errors import RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.rep.command import program_of, step_time
-from wanbench.harness.rep.sources import known_before
+from wanbench.harness.rep.sources import sources_before
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.spec.command import check_there, filled, name_of
@@ -168,20 +168,20 @@ def test_the_code_hash_depends_on_the_script_and_not_on_other_files(tmp_path):
     (tmp_path / "t.py").write_text("one")
     (tmp_path / "other.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"t.py", "WANBENCH_H"'), str(tmp_path / "x.toml"))
-    before = known_before(cell.inputs)
+    before = sources_before(cell.inputs)
     (tmp_path / "other.py").write_text("two!")
-    assert known_before(cell.inputs) == before
+    assert sources_before(cell.inputs) == before
     (tmp_path / "t.py").write_text("two!")
-    assert known_before(cell.inputs) != before
+    assert sources_before(cell.inputs) != before
 
 
 def test_the_code_hash_depends_on_a_module_of_the_folder(tmp_path):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "t.py").write_text("one")
     (cell, *_) = cells(GOOD.replace('"t.py"', '"-m", "pkg.t"'), str(tmp_path / "x.toml"))
-    before = known_before(cell.inputs)
+    before = sources_before(cell.inputs)
     (tmp_path / "pkg" / "t.py").write_text("two!")
-    assert known_before(cell.inputs) != before
+    assert sources_before(cell.inputs) != before
 
 
 def test_a_row_describes_the_command_and_leaves_unknown_columns_null():

@@ -26,7 +26,7 @@ def _readable(tmp_path):
 
 def program(testbed="netns", **more):
     sites = tuple(site.name for site in load("world4").sites)
-    return Program(("true",), sites, 2, Path("/w"), testbed == "docker", **more)
+    return Program(command=("true",), sites=sites, processes=2, cwd=Path("/w"), contained=testbed == "docker", **more)
 
 
 def environment_of(program, worker, local):
@@ -164,7 +164,7 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
-        (("--profile", "uniform"), "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
+        (("--profile", "uniform"), "exec: network.rtt: the uniform profile needs an RTT; set it or sweep rtt"),
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
@@ -180,10 +180,10 @@ def test_an_unknown_testbed_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--rtt", "1ms"), "--rtt and --rate go with --profile uniform"),
+        (("--rtt", "1ms"), "network.rtt: only the uniform profile takes it"),
         (("--profile", "world5"), "did you mean 'world4'"),
-        (("--profile", "uniform", "--rtt", "1 parsec"), "--profile uniform:"),
-        (("--place", "moon"), "--place"),
+        (("--profile", "uniform", "--rtt", "1 parsec"), "network.rtt: "),
+        (("--place", "moon"), "network.place: "),
     ],
 )
 def test_an_impossible_network_is_refused_in_one_line(arguments, words, tmp_path):

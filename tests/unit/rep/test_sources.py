@@ -185,7 +185,7 @@ def test_what_is_stored_of_a_repetition_is_what_ran_whatever_was_edited_meanwhil
             if moment in moments:
                 project.edit()
 
-        known = sources.known_before(cell.inputs)
+        known = sources.sources_before(cell.inputs)
         edit("before")
         with forked(partial(program, project, partial(edit, "between"))) as result:
             report = result()
@@ -197,7 +197,9 @@ def test_what_is_stored_of_a_repetition_is_what_ran_whatever_was_edited_meanwhil
         assert (void == []) == (project.on_disk() == report["ran"] and known["train.py"] == script), (seed, case, void)
         voided += bool(void)
         if not void:
-            assert sorted(stored.values()) == sorted([stored[sources.OURS], *(whole[:12] for whole in ran.values())])
+            assert sorted(stored.values()) == sorted(
+                [stored[sources.OWN_CODE], *(whole[:12] for whole in ran.values())]
+            )
             assert sources.changed(cell.inputs, stored) is None
             project.edit()
             assert (sources.changed(cell.inputs, stored) is None) == (project.on_disk() == report["ran"]), (seed, case)
@@ -274,8 +276,8 @@ def test_a_file_that_the_program_writes_is_no_source_and_one_that_runs_is(tmp_pa
         written(tmp_path / name, "1").chmod(mode)
     text = SPEC.replace('["./train.py"]', '["sh", "run.sh", "out.csv", "tool"]')
     cell = expand(Spec.from_toml(text, str(tmp_path / "x.toml")), str(tmp_path / "x.toml"))[-1]
-    known = sources.known_before(cell.inputs)
-    assert set(known) == {sources.OURS, "run.sh", "out.csv", "tool"}
+    known = sources.sources_before(cell.inputs)
+    assert set(known) == {sources.OWN_CODE, "run.sh", "out.csv", "tool"}
     written(tmp_path / "out.csv", "2")
     ran, void = sources.used(cell.inputs, known, [])
     assert (set(known) - set(ran), void) == ({"out.csv"}, [])
@@ -289,7 +291,7 @@ def test_ranks_that_ran_different_bytes_make_a_repetition_void(tmp_path):
     (tmp_path / "train.py").touch()
     cell = cell_of(tmp_path)
     reports = [SimpleNamespace(imports=[("lib", str(tmp_path / "lib.py"), 64 * letter)]) for letter in "ab"]
-    void = sources.used(cell.inputs, sources.known_before(cell.inputs), reports)[1]
+    void = sources.used(cell.inputs, sources.sources_before(cell.inputs), reports)[1]
     assert void == ["lib.py: its processes ran different versions of it"]
 
 
@@ -297,12 +299,12 @@ def test_our_own_code_that_changes_makes_a_repetition_void(tmp_path, monkeypatch
     ours = written(tmp_path / "loop.py", "1")
     monkeypatch.setattr(sources, "_ROOT", tmp_path)
     monkeypatch.setattr(sources, "_MEASURING", [ours])
-    sources._ours.cache_clear()
+    sources._own_code.cache_clear()
     cell = cell_of(tmp_path)
-    known = sources.known_before(cell.inputs)
+    known = sources.sources_before(cell.inputs)
     assert sources.used(cell.inputs, known, [])[1] == []
     written(ours, "2")
-    sources._ours.cache_clear()
+    sources._own_code.cache_clear()
     assert sources.used(cell.inputs, known, [])[1] == ["wanbench itself changed while it was measured"]
 
 

@@ -13,7 +13,7 @@ from wanbench.harness.emulators.plan import build
 from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.program import Ended, play_timeline
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.timeline.changes import changes_of
+from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.schedule import read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 
@@ -37,7 +37,7 @@ class Slot:
 def schedule(tmp_path, text=CUT):
     path = tmp_path / "changes.toml"
     path.write_text(text)
-    return schedule_for_program(changes_of({"timeline": read_timeline(path)}), NETWORK, PROFILE, "changes.toml")
+    return schedule_for_program(tuple(map(Change.from_config, read_timeline(path))), NETWORK, PROFILE, "changes.toml")
 
 
 def until(condition):
@@ -84,13 +84,13 @@ def test_without_a_timeline_nothing_changes():
         ("[[timeline]]\nat = " + "9" * 5000, "changes.toml: not valid TOML: Exceeds the limit"),
         (
             '[[timeline]]\nat = "5 steps"\ncut = true',
-            'changes.toml: timeline.0.at: the steps of a program are not known; give a time, e.g. "5s"',
+            "exec: timeline.0.at: the steps of a program are not known; give a time",
         ),
         (
             '[[timeline]]\nat = "5s"\nslow = 2.0',
-            "changes.toml: timeline.0.slow: a program's compute time cannot be changed; leave it out",
+            "exec: timeline.0.slow: a program's compute time cannot be changed; leave it out",
         ),
-        ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "changes.toml: timeline.0: where: no site 'tokyo'"),
+        ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "exec: timeline.0: where: no site 'tokyo'"),
     ],
 )
 def test_an_invalid_file_is_refused_in_one_line(tmp_path, monkeypatch, text, message):
@@ -114,7 +114,7 @@ rtt = "20ms"
 at = "5 steps"
 cut = true
 """
-    with pytest.raises(SpecError, match='wanbench does not see the steps of a command; expected a time, such as "5s"'):
+    with pytest.raises(SpecError, match="the steps of a program are not known; give a time"):
         expand(Spec.from_toml(text, "own.toml"), "own.toml")
     (cell,) = [c for c in expand(Spec.from_toml(text.replace("5 steps", "5s"), "own.toml"), "own.toml") if c.changes]
     assert cell.workers > 1

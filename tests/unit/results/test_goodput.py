@@ -13,42 +13,42 @@ def epoch(number, members, steps, *, seconds=1.0, nbytes=0):
 
 
 def test_without_losses_every_step_counts():
-    found = recovered([[], []], 2, 100, delay=0, period=1)
-    assert (found.counted, found.changes, found.seconds, found.nbytes) == (200, 0, 0.0, 0)
+    columns = recovered([[], []], 2, 100, delay=0, period=1)
+    assert [*columns.values()] == [200, 0, 0.0, 0]
 
 
 def test_synchronous_sgd_loses_only_the_steps_without_the_dead_worker():
     """Three workers; worker 2 dies after 40 steps and is back after 70 of 100: 40 + 30 of its steps count."""
     history = [epoch(1, [0, 1], [40, 40]), epoch(2, [0, 1, 2], [70, 70, None], seconds=2.5, nbytes=8)]
-    found = recovered([history, history], 3, 100, delay=0, period=1)
-    assert found.counted == 100 + 100 + 40 + 30
-    assert (found.changes, found.seconds, found.nbytes) == (2, 3.5, 16)
+    columns = recovered([history, history], 3, 100, delay=0, period=1)
+    assert columns["counted_steps"] == 100 + 100 + 40 + 30
+    assert [*columns.values()][1:] == [2, 3.5, 16]
 
 
 def test_a_dead_worker_takes_its_averages_in_flight_with_it():
     """D = 20, p = 4: at step 50, the averages of the first 28 steps were applied."""
-    found = recovered([[epoch(1, [0], [50])]], 2, 100, delay=20, period=4)
-    assert found.counted == 100 + 28
+    columns = recovered([[epoch(1, [0], [50])]], 2, 100, delay=20, period=4)
+    assert columns["counted_steps"] == 100 + 28
 
 
 def test_a_member_that_takes_the_model_of_others_loses_its_steps_since_the_last_average():
     """Period 10: worker 1 had made 37 steps, the others are beyond 40."""
-    found = recovered([[epoch(1, [0, 1], [43, 37])]], 3, 100, delay=0, period=10)
-    assert found.counted == 100 + (40 + 57) + 40
+    columns = recovered([[epoch(1, [0, 1], [43, 37])]], 3, 100, delay=0, period=10)
+    assert columns["counted_steps"] == 100 + (40 + 57) + 40
 
 
 def test_workers_that_do_not_wait_keep_all_their_steps():
-    found = recovered([[epoch(1, [0, 1], [43, 12])]], 2, 100, delay=0, period=1, alike=True)
-    assert found.counted == 43 + 12 + 2 * (100 - 43)
+    columns = recovered([[epoch(1, [0, 1], [43, 12])]], 2, 100, delay=0, period=1, alike=True)
+    assert columns["counted_steps"] == 43 + 12 + 2 * (100 - 43)
 
 
 def test_histories_of_workers_that_were_there_at_different_times_complete_each_other():
     """Worker 0 is lost at 30 and back at 60; worker 1 is lost at 80 for good."""
     first = [epoch(1, [1], [30]), epoch(2, [0, 1], [None, 60])]
     last = [epoch(2, [0, 1], [None, 60]), epoch(3, [0], [80])]
-    found = recovered([last, first], 2, 100, delay=0, period=1)
-    assert found.changes == 3
-    assert found.counted == (30 + 20 + 20) + (30 + 30 + 20)
+    columns = recovered([last, first], 2, 100, delay=0, period=1)
+    assert columns["membership_changes"] == 3
+    assert columns["counted_steps"] == (30 + 20 + 20) + (30 + 30 + 20)
 
 
 def row(**values):

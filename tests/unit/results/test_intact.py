@@ -1,4 +1,4 @@
-"""`verify` tells files that were edited from damaged ones, and rows that their steps contradict."""
+"""`verify` names files that were edited or damaged, and rows that their steps contradict."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_row_that_was_edited_is_named_with_what_the_steps_say(run):
     before = json.loads(path.read_text())["step_time_s"]
     edit(path, step_time_s=before / 2)
     assert said(run) == [
-        "rep 0: result.json was edited after it was written",
+        "rep 0: result.json is not as it was written",
         f"rep 0: the step time is {before / 2:.6g} s, but {before:.6g} s by steps.parquet",
     ]
     assert {one.cell for one in file_objections(run)} == {rep(run).parent.name}
@@ -74,15 +74,15 @@ def test_an_edit_of_a_row_and_of_its_digest_is_seen_by_its_steps_alone(run):
     path = rep(run) / "result.json"
     edit(path, step_time_s=1.0)
     digests.note(run.path, path)
-    assert [text for text in said(run) if "edited" in text] == []
+    assert [text for text in said(run) if "not as" in text] == []
     assert len(said(run)) == 1
 
 
-def test_damage_is_no_edit(run):
+def test_a_row_that_is_damaged_or_missing_is_named(run):
     path = rep(run) / "result.json"
     path.write_bytes(path.read_bytes()[:100])
     steps = rep(run).parent / "rep-0" / "steps.parquet"
-    assert "rep 0: result.json is damaged" in said(run)
+    assert "rep 0: result.json is not as it was written" in said(run)
     path.unlink()
     assert "rep 0: result.json is missing" in said(run)
     assert steps.exists()
@@ -93,7 +93,7 @@ def test_every_file_that_the_row_names_is_checked(run, name):
     path = rep(run) / name
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    assert said(run) == [f"rep 0: {name} is damaged"]
+    assert said(run) == [f"rep 0: {name} is not as it was written"]
     path.unlink()
     assert said(run) == [f"rep 0: {name} is missing"]
 
@@ -111,7 +111,7 @@ def test_a_row_without_steps_is_refused(run):
 
 def test_the_runs_own_files_have_digests_too(run):
     edit(run.path / "manifest.json", kernel="other")
-    assert said(run) == ["manifest.json was edited after it was written"]
+    assert said(run) == ["manifest.json is not as it was written"]
 
 
 def test_the_command_refuses_an_edited_run_and_says_what_digests_are_worth(run):
@@ -120,7 +120,7 @@ def test_the_command_refuses_an_edited_run_and_says_what_digests_are_worth(run):
     assert result.exit_code == 4
     assert "REFUSED  intact" in result.stdout
     assert "proof against accidents, not against a liar" in result.stdout
-    assert "result.json was edited after it was written" in " ".join(result.stdout.split())
+    assert "result.json is not as it was written" in " ".join(result.stdout.split())
 
 
 def test_a_run_of_an_earlier_version_is_read_and_said_to_be_unknown(run):
@@ -154,7 +154,7 @@ def test_a_recording_has_digests_of_its_own_and_none_of_files_that_it_lacks(run,
     assert {row["evidence"] for row in recorded.rows()} == {None}
     rows = recorded.path / "rows.jsonl"
     rows.write_text(rows.read_text().replace('"rep": 0', '"rep": 7'))
-    assert said(recorded) == ["rows.jsonl was edited after it was written"]
+    assert said(recorded) == ["rows.jsonl is not as it was written"]
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in REFERENCE.glob("*/rows.jsonl")))

@@ -19,8 +19,7 @@ CURVE = [
     [(0.1, 0, 0), (0.3, 5, 1), (0.5, 10, 2), (0.8, 28, 8), (0.9, 30, 9)],
 )
 def test_the_crossing_is_on_the_line_between_two_evaluations(target, steps, seconds):
-    found = reached(CURVE, target, BEGIN_NS)
-    assert (found.steps, found.seconds) == (pytest.approx(steps), pytest.approx(seconds))
+    assert reached(CURVE, target, BEGIN_NS) == pytest.approx((steps, seconds))
 
 
 def test_a_target_that_is_never_reached_has_no_time():
@@ -29,5 +28,4 @@ def test_a_target_that_is_never_reached_has_no_time():
 
 
 def test_a_single_evaluation_at_the_end_is_an_upper_bound():
-    found = reached(CURVE[-1:], 0.3, BEGIN_NS)
-    assert (found.steps, found.seconds) == (30, 9)
+    assert reached(CURVE[-1:], 0.3, BEGIN_NS) == (30, 9)

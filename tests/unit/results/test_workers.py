@@ -50,11 +50,11 @@ def test_a_worker_counts_and_ends_in_order(tmp_path, monkeypatch):
     while beat.read_text() == first:
         pass
     watch = Watch(tmp_path)
-    assert watch.others() == [worker.name]
+    assert watch.candidates() == [worker.name]
     worker.close()
     assert not beat.exists()
     assert watch.is_dead(worker.name)
-    assert watch.others() == []
+    assert watch.candidates() == []
 
 
 def test_a_counter_that_stands_still_for_three_beats_of_the_watchers_clock_is_dead_and_no_sooner(tmp_path, clock):
@@ -78,7 +78,7 @@ def test_a_dead_process_of_this_host_needs_no_waiting(tmp_path):
     name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
     assert (tmp_path / "workers" / name / "beat").exists()
     watch = Watch(tmp_path)
-    assert watch.others() == []
+    assert watch.candidates() == []
     assert watch.is_dead(name)
 
 

@@ -15,7 +15,7 @@ RATES = [row([f"a -> b: rate {mbit} Mbit/s, configured 50000 Mbit/s"], mbit) for
 def test_rates_that_are_not_reached_are_one_note_with_a_scale_that_is():
     assert list(differences({"rows": RATES, "shared_up": RATES[0]}, "relay")) == [
         "note: relay does not reach the profile's rates on this host (10880 of 50000 Mbit/s), so `verify` refuses this "
-        "run; for rates that it reaches, use --rate-scale 0.1"
+        "run; for rates that it reaches, use --rate-scale 0.1, or with uniform a lower --rate"
     ]
 
 

@@ -57,7 +57,7 @@ def test_a_value_is_the_mean_with_students_interval(reference):
     values = list(speed(reference, "ssgd").values())
     mean, half = statistics.fmean(values), 3.182446 * statistics.stdev(values) / math.sqrt(4)  # t of 3 degrees, 97.5 %
     shown = f"{mean:.3g} ({mean - half:.3g} to {mean + half:.3g})"
-    assert answer(reference, SSGD, "least = 0.0\n").ours == shown
+    assert answer(reference, SSGD, "least = 0.0\n").value == shown
 
 
 def test_a_ratio_is_paired_by_seed(reference):
@@ -65,7 +65,7 @@ def test_a_ratio_is_paired_by_seed(reference):
     mine, theirs = speed(reference, "delayed"), speed(reference, "ssgd")
     mean = statistics.fmean(mine[seed] / theirs[seed] for seed in mine)
     where = f'where = {{ algorithm = "{label}", workers = 2 }}\nover = {{ algorithm = "ssgd" }}\n'
-    assert answer(reference, where, "least = 1.0\n").ours.startswith(f"{mean:.3g} (")
+    assert answer(reference, where, "least = 1.0\n").value.startswith(f"{mean:.3g} (")
 
 
 def test_the_verdict_follows_from_the_whole_interval(reference):
@@ -91,7 +91,7 @@ def test_a_simulated_claim_has_the_load_of_its_emulation(reference):
 def test_a_claim_without_a_run_is_open(reference):
     text = '[[claim]]\nplace = "a"\ntext = "x"\ntheirs = "y"\nwhy = "z"\n'
     (found,) = answers(papers.parse("p", HEAD + text), reference)
-    assert (found.ours, found.how, found.verdict) == ("-", "not at all: z", "open")
+    assert (found.value, found.how, found.verdict) == ("-", "not at all: z", "open")
 
 
 def test_a_claim_selects_one_cell(reference):
@@ -129,7 +129,7 @@ def test_pooled_cells_are_paired_by_workers_and_seed():
     pairs = [key[1:] for key in by if key[0] == "delayed-d20"]
     assert len(pairs) == 20
     mean = statistics.fmean(100 * (by["delayed-d20", *pair] - by["ssgd", *pair]) for pair in pairs)
-    assert found.ours.startswith(f"{mean:.3g} points (")
+    assert found.value.startswith(f"{mean:.3g} points (")
 
 
 def learned():

@@ -52,7 +52,7 @@ def test_the_page_leaves_bars_out_that_nobody_could_read_and_says_so(tmp_path, m
     for most, titles in ((bars, {"Scalability", "Where a step's time goes"}), (bars - 1, {"Scalability"})):
         monkeypatch.setattr(content, "_MOST_BARS", most)
         found = content.content_of(folder, tmp_path / "t" / "report.html")
-        assert {figure.title.partition(":")[0] for figure in found.figures} == titles
+        assert {figure["title"].partition(":")[0] for figure in found.figures} == titles
         assert found.figures_left == 2 - len(titles)
 
 

@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 from legible import assert_nothing_overlaps
 
-from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
@@ -35,11 +34,6 @@ def test_changes_with_room_are_named_and_those_without_are_not():
     assert names(pace([of("ssgd", "ssgd", CUT)], "title", "about")) == [["worker 3: cut off", "worker 3: healed"]]
     close = [(6.0, "worker 3: cut off"), (6.1, "worker 3: healed")]
     assert names(pace([of("ssgd", "ssgd", close)], "title", "about")) == [["worker 3: healed"]]
-
-
-def test_without_a_repetition_there_is_nothing_to_draw():
-    with pytest.raises(AnalysisError, match="no repetition has kept its steps"):
-        pace([], "title", "about")
 
 
 def test_a_worker_that_was_killed_for_good_is_not_the_fastest(tmp_path):

@@ -46,10 +46,10 @@ def view(tmp_path, rows):
 
 def test_the_axes_are_the_algorithm_and_what_differs(tmp_path):
     found = view(tmp_path, small_sweep())
-    assert [axis.name for axis in found.axes] == ["algorithm", "rtt_ms"]
-    assert found.axes[0].values == ("ssgd", "dts-d20-p4")
-    assert found.axes[1].numbers == tuple(sorted(found.axes[1].numbers))
-    assert len(found.colours) == len(found.dashes) == 2
+    assert [axis["name"] for axis in found["axes"]] == ["algorithm", "rtt_ms"]
+    assert found["axes"][0]["values"] == ["ssgd", "dts-d20-p4"]
+    assert found["axes"][1]["numbers"] == sorted(found["axes"][1]["numbers"])
+    assert len(found["colours"]) == len(found["dashes"]) == 2
 
 
 def test_each_cell_has_its_place_and_the_values_of_its_valid_repetitions(tmp_path):
@@ -58,14 +58,14 @@ def test_each_cell_has_its_place_and_the_values_of_its_valid_repetitions(tmp_pat
         if row["algorithm"] == "ssgd" and row["rtt_ms"] == 1000.0:
             row.update(status="failed", reason="gone", step_time_s=None, scalability=None)
     found = view(tmp_path, rows)
-    assert [measure.name for measure in found.measures[:2]] == ["scalability", "step_time_s"]
-    step = [measure.name for measure in found.measures].index("step_time_s")
+    assert [measure["name"] for measure in found["measures"][:2]] == ["scalability", "step_time_s"]
+    step = [measure["name"] for measure in found["measures"]].index("step_time_s")
     mine = {(row["algorithm"], f"{row['rtt_ms']:g}"): row for row in rows if row["workers"] != 1}
     seen = set()
-    for at, values in found.cells:
+    for at, values in found["cells"]:
         if at is None:
             continue
-        algorithm, rtt = (axis.values[place] for axis, place in zip(found.axes, at, strict=True))
+        algorithm, rtt = (axis["values"][place] for axis, place in zip(found["axes"], at, strict=True))
         row = mine[algorithm, rtt]
         seen.add(row["status"])
         assert values[step][0] == (
@@ -123,9 +123,9 @@ def test_a_broken_map_costs_the_page_nothing_else(tmp_path):
 
 def test_the_page_begins_at_the_users_network_and_its_corners_are_grid_points(drawn):
     found = map_on_page(drawn[0])
-    assert (found.column, found.row) == (1, 1)
-    assert found.data["names"][found.data["best"][1 * len(RTTS) + 1]] == "ssgd on direct"
-    left, lower, right, upper = found.data["corners"]
+    assert (found["column"], found["row"]) == (1, 1)
+    assert found["data"]["names"][found["data"]["best"][1 * len(RTTS) + 1]] == "ssgd on direct"
+    left, lower, right, upper = found["data"]["corners"]
     assert 0 < left < right
     assert 0 < upper < lower
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.summary import COLUMNS
+from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.show.best import best_text
 from wanbench.harness.show.tables import as_table, objects_as_csv, render, write_parquet
 from wanbench.harness.text import sent, size
@@ -123,7 +123,7 @@ def test_json_has_an_object_per_repetition_with_every_column_and_null_for_missin
     rows[0]["accuracy"] = math.nan
     objects = json.loads(render(rows, "json"))
     assert len(objects) == len(rows)
-    assert set(COLUMNS) <= set(objects[0])
+    assert set(SHOWN) <= set(objects[0])
     assert objects[0]["accuracy"] is None
     assert objects[0]["params"] == {}
     assert {"period": 4} in [each["params"] for each in objects]

@@ -81,7 +81,6 @@ def test_a_missing_daemon_is_reported_in_one_line_with_the_remedy(tmp_path, monk
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     line = f"docker: no daemon at {tmp_path}/docker.sock; start it: sudo systemctl start docker, or use --testbed netns"
     assert docker_host.why_not() == line
-    assert docker_host.describe() == f"none ({line})"
     assert not docker_host.is_there()
     with pytest.raises(HostError) as caught:
         testbeds.check("docker")
@@ -113,9 +112,6 @@ def test_a_daemon_on_another_kernel_is_refused_with_the_remedy(daemon):
     assert docker_host.why_not() == (
         f"docker: the daemon at {address} runs on another kernel (Docker Desktop 6.6.12-linuxkit; this is {KERNEL}), "
         "which links made here cannot reach; run wanbench there, too: docker compose run --rm wanbench run SPEC"
-    )
-    assert docker_host.describe() == (
-        f"daemon 20.10 at {address} on another kernel or user map: docker compose run --rm wanbench run SPEC"
     )
 
 

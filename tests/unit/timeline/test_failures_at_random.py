@@ -9,7 +9,7 @@ import pytest
 from small_spec import GOOD, edited, refusal, swept
 
 from wanbench.harness.plan.repetition import changes_of, deadline_s
-from wanbench.harness.timeline.failures import FailureRates, failures
+from wanbench.harness.timeline.failures import failures
 
 NS = 1e9
 FOUR = {rank: [rank] for rank in range(4)}
@@ -22,7 +22,7 @@ def spans(kills):
 def test_mean_times_between_failures_and_to_repair_are_those_asked_for():
     """One machine over 200,000 s, about 1,800 cycles: the mean of n exponential times is within 3 / sqrt(n)."""
     machines = {rank: [rank] for rank in range(8)}  # so many that never all fail
-    drawn = spans(failures(FailureRates(100, 10), machines, seed=1, until_s=200_000))
+    drawn = spans(failures(100, 10, machines, seed=1, until_s=200_000))
     mine = [(begin, end) for begin, end, where in drawn if where == 0]
     up = [begin - end for (_, end), (begin, _) in itertools.pairwise(mine)]
     down = [end - begin for begin, end in mine]
@@ -31,28 +31,27 @@ def test_mean_times_between_failures_and_to_repair_are_those_asked_for():
 
 
 def test_some_worker_is_always_alive():
-    drawn = spans(failures(FailureRates(10, 30), FOUR, seed=3, until_s=5_000))
+    drawn = spans(failures(10, 30, FOUR, seed=3, until_s=5_000))
     for begin, _, _ in drawn:
         assert len({where for since, until, where in drawn if since <= begin < until}) < 4
 
 
 def test_the_last_worker_with_a_model_does_not_fail_while_the_others_get_theirs():
-    drawn = spans(failures(FailureRates(10, 30), FOUR, seed=3, until_s=5_000, settled_s=5))
+    drawn = spans(failures(10, 30, FOUR, seed=3, until_s=5_000, settled_s=5))
     for begin, _, _ in drawn:
         away = {where for since, until, where in drawn if since <= begin < until + 5}
         assert len(away) < 4
 
 
 def test_all_workers_of_a_site_fail_together():
-    kills = failures(FailureRates(50, 5), {"tokyo": [0, 1], "ohio": [2, 3]}, seed=1, until_s=1_000)
+    kills = failures(50, 5, {"tokyo": [0, 1], "ohio": [2, 3]}, seed=1, until_s=1_000)
     assert {kill.where for kill in kills} == {"tokyo", "ohio"}
 
 
 def test_a_new_seed_gives_other_failures_and_more_machines_do_not_change_those_of_the_first():
-    rates = FailureRates(50, 1)
-    once, twice = (spans(failures(rates, FOUR, seed=7, until_s=500)) for _ in range(2))
-    assert once == twice != spans(failures(rates, FOUR, seed=8, until_s=500))
-    more = spans(failures(rates, FOUR | {4: [4]}, seed=7, until_s=500))
+    once, twice = (spans(failures(50, 1, FOUR, seed=7, until_s=500)) for _ in range(2))
+    assert once == twice != spans(failures(50, 1, FOUR, seed=8, until_s=500))
+    more = spans(failures(50, 1, FOUR | {4: [4]}, seed=7, until_s=500))
     assert [each for each in more if each[2] != 4] == once
 
 

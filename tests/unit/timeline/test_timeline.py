@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import Stragglers
+from wanbench.harness.rep.train import straggler_events
 from wanbench.harness.testbeds.base import Event, TimelineRecord
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 
@@ -201,7 +201,9 @@ def test_the_outages_of_a_long_trace_visit_each_line_once(tmp_path, monkeypatch)
     schedule = cell_of('at = "1s"\ntrace = "long.csv"').repetition(0).schedule
     assert schedule.resolved({}) is schedule.resolved({})
     calls = []
-    monkeypatch.setattr("wanbench.harness.timeline.schedule._Known.holds", lambda span, at: calls.append(at) or True)
+    monkeypatch.setattr(
+        "wanbench.harness.timeline.schedule._TimedSpan.holds", lambda span, at: calls.append(at) or True
+    )
     schedule.resolved({}).outages()
     assert len(calls) == 1000
     assert sum(len(schedule.resolved({}).what(at)) for at in schedule.resolved({}).times) == 1
@@ -309,9 +311,7 @@ def test_a_slowdown_of_several_workers_has_the_time_of_the_last_one_and_none_if_
     names = ["everywhere: compute × 3", "everywhere: compute as before"] * 2
     events = [Event(what, due, due, 0) for what, due in zip(names, (1.0, 2.0, 4.0, 5.0), strict=True)]
     other = Event("everywhere: rtt × 2", 5.0, 5.001, 0)
-    corrected = Stragglers(cell.changes, cell.emulated_network, cell.profile, slowed_ns).events(
-        TimelineRecord([*events, other], {}, 10 * S)
-    )
+    corrected = straggler_events(cell.repetition(0), slowed_ns, TimelineRecord([*events, other], {}, 10 * S))
     assert [(event.actual_s, event.at_ns) for event in corrected[:4]] == [
         (2.0, 12 * S), (4.0, 14 * S), (None, None), (None, None)
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ from wanbench.harness.errors import SpecError
 from wanbench.harness.rep.command import program_of
 from wanbench.harness.rep.program import Ended, Program, play_timeline, watch
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.timeline.changes import Change, changes_of, described
+from wanbench.harness.timeline.changes import Change, described
 from wanbench.harness.timeline.schedule import Schedule, read_timeline, schedule_for_program
 from wanbench.netprofiles import Delay, uniform
 from wanbench.workloads.process.finished import FinishedProgram
@@ -41,7 +41,7 @@ def schedule(folder, *entries, workers=3):
     path.write_text("".join(f"[[timeline]]\n{entry}\n" for entry in entries))
     profile = uniform(workers, Delay.from_ms(20))
     network = build(profile, tuple(site.name for site in profile.sites))
-    return schedule_for_program(changes_of({"timeline": read_timeline(path)}), network, profile, "k.toml")
+    return schedule_for_program(tuple(map(Change.from_config, read_timeline(path))), network, profile, "k.toml")
 
 
 def refused(folder, *entries, workers=3):
@@ -102,7 +102,7 @@ def test_the_environment_of_a_process_has_the_number_of_its_restarts(tmp_path):
 
 def program(timeline=None, processes=1):
     sites = ("w0", "w1", "w2")
-    return Program(("true",), sites, processes, Path("/w"), schedule=timeline)
+    return Program(command=("true",), sites=sites, processes=processes, cwd=Path("/w"), schedule=timeline)
 
 
 class Slot:
@@ -155,10 +155,10 @@ def restarted(rank):
     return rank, {"cmd": "program", "event": "restarted", "due_ns": 3 * S, "at_ns": 8 * S}
 
 
-def watched(*messages, processes=1, **more):
+def watched(*messages, processes=1, timeout_s=None, **more):
     slot, ended = Slot(*messages), Ended()
     once = SimpleNamespace(restarts=lambda: [1, 1, 1])
-    watch(program(once, processes), slot, slot.handles, ended, **more)
+    watch(replace(program(once, processes), timeout_s=timeout_s), slot, slot.handles, ended, **more)
     return ended, slot.sent
 
 
@@ -185,7 +185,7 @@ def test_a_restarted_worker_can_fail():
 
 
 def test_a_worker_that_waits_for_its_restart_at_the_time_limit_is_late():
-    ended, _ = watched(killed(1, again=True), *ALL_WELL, limit_s=0)
+    ended, _ = watched(killed(1, again=True), *ALL_WELL, timeout_s=1e-9)
     assert ended.late == (1,)
 
 

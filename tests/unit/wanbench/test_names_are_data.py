@@ -38,7 +38,7 @@ from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.report import page
 from wanbench.harness.show.tables import render
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.timeline.edits import place_of, ranks_of
+from wanbench.harness.timeline.edits import ranks_of, scope_of
 from wanbench.netprofiles import ProfileError, load
 from wanbench.netprofiles.toml_text import value
 from wanbench.workloads.comm.base import CommError
@@ -96,9 +96,11 @@ def test_a_site_is_named_in_profiles_processes_and_timelines_as_it_is_written(na
         assert ranks_of(quoted, network, networks[0]) == tuple(r for r, at in enumerate(placement) if at == site)
         other = names[(number + 1) % 3]
         if '"' not in site + other:
-            path = place_of(f'{quoted} -> "{other}"', network, networks[0])
+            path = scope_of(f'{quoted} -> "{other}"', network, networks[0])
             assert path.pairs == ((number, (number + 1) % 3),)
-    environment = Program(("true",), placement, 1, Path("/w"), hosts=tuple("abcd")).environment_of(2, "run")
+    environment = Program(command=("true",), sites=placement, cwd=Path("/w"), hosts=tuple("abcd")).environment_of(
+        2, "run"
+    )
     assert environment["WANBENCH_SITE"] == names[1]
     assert json.loads(environment["WANBENCH_SITES"]) == list(placement)
 
@@ -189,19 +191,16 @@ def executed(program: str) -> dict[str, object]:
     torch.distributed, distributed.init_process_group = distributed, stop
     wanbench = types.ModuleType("wanbench")
     wanbench.wrap = stop
-    kept = {key: sys.modules.get(key) for key in ("torch", "torch.distributed", "wanbench")}
-    found: dict[str, object] = {}
-    sys.modules |= {"torch": torch, "torch.distributed": distributed, "wanbench": wanbench}
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("RANK", "0")
-            for key in ("WAN_SITES", "WAN_PACES", "WAN_COLLECTIVE", "WAN_ONE_SHOT_BYTES"):
-                patch.setenv(key, "")
-            with pytest.raises(Reached):
-                exec(compile(program, "trial.py", "exec"), found)
-    finally:
-        sys.modules |= {key: module for key, module in kept.items() if module is not None}
-    return found
+    constants: dict[str, object] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (("torch", torch), ("torch.distributed", distributed), ("wanbench", wanbench)):
+            patch.setitem(sys.modules, name, module)
+        patch.setenv("RANK", "0")
+        for key in ("WAN_SITES", "WAN_PACES", "WAN_COLLECTIVE", "WAN_ONE_SHOT_BYTES"):
+            patch.setenv(key, "")
+        with pytest.raises(Reached):
+            exec(compile(program, "trial.py", "exec"), constants)
+    return constants
 
 
 @pytest.fixture(scope="module")

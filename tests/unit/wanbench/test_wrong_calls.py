@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import synthetic_rows
 from written_run import write_run
@@ -80,17 +78,6 @@ def test_a_name_without_a_similar_one_is_answered_with_all_names():
         wanbench.foo  # noqa: B018
     with pytest.raises(AttributeError, match=r"has no attribute '__wrapped__'$"):
         wanbench.__wrapped__  # noqa: B018
-
-
-@pytest.mark.parametrize("name", ["rows", "results", "cells", "best", "figures"])
-def test_a_method_without_parentheses_shows_how_to_call_it(finished, name):
-    message = f"run.{name} is a method; call run.{name}()"
-    found = getattr(finished, name)
-    assert repr(found) == message
-    for wrong in (lambda: found["algorithm"], lambda: found.algorithm, lambda: list(found)):
-        with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
-            wrong()
-    assert not hasattr(found, "_repr_html_")
 
 
 def test_a_figure_that_the_run_lacks_is_answered_with_the_available_ones(finished):

@@ -8,7 +8,7 @@ import torch
 from training_alone import FakeClock
 
 from wanbench.workloads.compute.task import EmulatedTask, LearningTask
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.learner import LearnerError
 from wanbench.workloads.registry import info, make_task
@@ -121,7 +121,7 @@ def test_a_task_has_as_many_elements_as_was_announced(name, tmp_path):
     scale = {"payload_scale": 0.01} if BUILTINS[name].make is None else {}
     spec = {"name": name, **scale, **data_sets.given(name, tmp_path)}
     task = make_task(spec, 1, 4, 1, FakeClock(), MIB)
-    assert task.numel * 4 == info(spec).message_bytes
+    assert task.w.numel() * 4 == info(spec).message_bytes
 
 
 def test_the_kind_of_task_follows_from_whether_something_is_learned(model):

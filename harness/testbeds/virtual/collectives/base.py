@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import Connections
 
 

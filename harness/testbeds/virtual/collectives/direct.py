@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.workloads.comm.blocks import chunk_count
 
 PAIRS = "direct pairs"  # the connections of all operations of `direct`
 FRAME_BYTES = 16  # the header of a chunk on its socket
 
 
-class Direct(Plan):
-    """See the module.
+class Pushes(Plan):
+    """A collective whose members push to all others at once.
 
     Args:
         members: the ranks that take part; default all. Times are in the order of the members.
@@ -32,33 +32,47 @@ class Direct(Plan):
 
     def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, pairs: str = PAIRS) -> None:
         super().__init__(network, nbytes)
-        self._pairs = pairs
-        members = self.ranks if members is None else members
-        count, sites = len(members), network.sites
-        site = network.site_of[members]
+        members, self._pairs = self.ranks if members is None else members, pairs
+        self._site = network.site_of[members]
+        self._member, self._to, self._flows = pushed(network, members)
+        self._src = members[self._member]
+        self._slots = len(self.ranks) * network.sites
+        self._by_site = np.argsort(self._to, kind="stable")
+        self._starts = np.flatnonzero(np.r_[True, np.diff(self._to[self._by_site]) != 0])
+        self._reached = self._to[self._by_site][self._starts]
+
+    def _route(self, payload: Ints) -> Route:
+        """One message of each member to each site, of this many bytes."""
+        index = self._src * self.network.sites + self._to
+        return Route(self.network, self._src, self._to, payload, index=index, flows=self._flows)
+
+    def _latest(self, arrival: Ints) -> Ints:
+        """When the last message to each member's site has arrived."""
+        latest = np.zeros(self.network.sites, np.int64)
+        latest[self._reached] = np.maximum.reduceat(arrival[self._by_site], self._starts)
+        return latest[self._site]
+
+
+class Direct(Pushes):
+    """A reduce-scatter and an all-gather."""
+
+    def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, pairs: str = PAIRS) -> None:
+        super().__init__(network, nbytes, members, pairs)
+        count = len(self._site)
         pieces = nbytes // count + (np.arange(count) < nbytes % count)
         self._chunks = chunk_count(nbytes // count)
-        owned = np.bincount(site, weights=pieces, minlength=sites).astype(np.int64)
-        self._member, to, flows = pushed(network, members)
-        self._site = site
-        src, own = members[self._member], to == site[self._member]
-        scattered = owned[to] - np.where(own, pieces[self._member], 0) + FRAME_BYTES * self._chunks * flows
-        gathered = (pieces[self._member] + FRAME_BYTES * self._chunks) * flows
-        index = src * sites + to
-        self._slots = len(self.ranks) * sites
-        self._scatter = Route(network, src, to, scattered, index=index, flows=flows)
-        self._gather = Route(network, src, to, gathered, index=index, flows=flows)
-        self._by_site = np.argsort(to, kind="stable")
-        self._starts = np.flatnonzero(np.r_[True, np.diff(to[self._by_site]) != 0])
-        self._reached = to[self._by_site][self._starts]
+        owned = np.bincount(self._site, weights=pieces, minlength=network.sites).astype(np.int64)
+        own, piece = self._to == self._site[self._member], pieces[self._member]
+        headers = FRAME_BYTES * self._chunks
+        self._scatter = self._route(owned[self._to] - np.where(own, piece, 0) + headers * self._flows)
+        self._gather = self._route((piece + headers) * self._flows)
 
     @classmethod
     def message_slot(cls, network: VirtualNetwork, src: int, dst: int) -> tuple[str, int, int]:
-        """See `Plan`: messages take the connections of the all-reduce, which have been warmed up."""
+        """The connection of messages: one of those of the all-reduce, which have been warmed up."""
         return PAIRS, len(network.site_of) * network.sites, src * network.sites + int(network.site_of[dst])
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         sockets = self.network.connections(self._pairs, channel, self._slots)
         reached, arrival = yield Round(self._scatter, ready[self._member], sockets, spans=True)
         chunk_ns = np.minimum(self._scatter.drain_ns // self._chunks, arrival - reached)
@@ -68,38 +82,21 @@ class Direct(Plan):
         arrival = yield Round(self._gather, first[self._member], sockets, complete=last)
         return np.maximum(reduced, self._latest(arrival))
 
-    def _latest(self, arrival: Ints) -> Ints:
-        """When the last message to each member's site has arrived."""
-        latest = np.zeros(self.network.sites, np.int64)
-        latest[self._reached] = np.maximum.reduceat(arrival[self._by_site], self._starts)
-        return latest[self._site]
 
-
-class PushGather(Plan):
+class PushGather(Pushes):
     """The all-gather of `workloads.comm.direct`, and its one-shot all-reduce, in which each rank averages all vectors.
 
     A rank's messages to the workers of one site are one message here.
-
-    Args:
-        members, pairs: see `Direct`.
     """
 
     def __init__(self, network: VirtualNetwork, nbytes: int, members: Ints | None = None, pairs: str = PAIRS) -> None:
-        super().__init__(network, nbytes)
-        members, self._pairs = self.ranks if members is None else members, pairs
-        self._member, to, flows = pushed(network, members)
-        self._slots = len(self.ranks) * network.sites
-        payload, src = (nbytes + FRAME_BYTES) * flows, members[self._member]
-        self._route = Route(network, src, to, payload, index=src * network.sites + to, flows=flows)
-        self._to, self._site = to, network.site_of[members]
+        super().__init__(network, nbytes, members, pairs)
+        self._push = self._route((nbytes + FRAME_BYTES) * self._flows)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         sockets = self.network.connections(self._pairs, channel, self._slots)
-        arrival = yield Round(self._route, ready[self._member], sockets)
-        latest = np.zeros(self.network.sites, np.int64)
-        np.maximum.at(latest, self._to, arrival)
-        return np.maximum(ready, latest[self._site])
+        arrival = yield Round(self._push, ready[self._member], sockets)
+        return np.maximum(ready, self._latest(arrival))
 
 
 def pushed(network: VirtualNetwork, members: Ints) -> tuple[Ints, Ints, Ints]:
@@ -108,6 +105,6 @@ def pushed(network: VirtualNetwork, members: Ints) -> tuple[Ints, Ints, Ints]:
     # Each sender starts with the site after its own, so that no receiver is the first of all senders.
     to = (site[:, None] + np.roll(np.arange(sites), -1)[None, :]) % sites
     flows = np.bincount(site, minlength=sites)[to] - (to == site[:, None])
-    wanted = flows > 0
-    member = np.broadcast_to(np.arange(len(members))[:, None], to.shape)[wanted]
-    return member, to[wanted], flows[wanted]
+    used = flows > 0
+    member = np.broadcast_to(np.arange(len(members))[:, None], to.shape)[used]
+    return member, to[used], flows[used]

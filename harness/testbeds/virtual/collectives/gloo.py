@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from wanbench.harness.plan.law import GLOO_OPERATIONS_PER_CHANNEL, gloo_rounds
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.harness.testbeds.virtual.tcp import Connections
 
 _NOTE_BYTES = 48
@@ -39,7 +39,6 @@ class Gloo(Plan):
         return hops, -(-self.nbytes // (hops * count // (count - 1)))
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         count = len(self.ranks)
         data = self.connections("data", channel, count)
         notes = data if count == 2 else self.connections("notes", channel, count)
@@ -66,6 +65,5 @@ class GlooGather(Gloo):
         return count - 1, self.nbytes
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         count = len(self.ranks)
         return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))

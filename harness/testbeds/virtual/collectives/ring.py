@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from wanbench.harness.testbeds.virtual import Ints
 from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.collectives.direct import FRAME_BYTES
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.queues import Ints
 from wanbench.workloads.comm.blocks import chunk_count
 
 
@@ -32,7 +32,6 @@ class Ring(Plan):
         return 2 * (count - 1), -(-self.nbytes // count)
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        """The rounds of one operation."""
         sockets = self.connections("ring", channel, len(self.ranks))
         first = last = ready
         before: Ints = np.zeros_like(ready)  # when the last byte of the hop before has arrived

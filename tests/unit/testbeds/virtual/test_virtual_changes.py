@@ -15,9 +15,8 @@ from virtual_world import MS, NO_RAMP, star
 
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.rep.train import measure
-from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
-from wanbench.harness.testbeds.virtual.simulate import simulate
+from wanbench.harness.testbeds.virtual.simulate import ChangingNetwork, simulate
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
@@ -105,7 +104,6 @@ def test_exactly_the_datagrams_in_an_outage_are_lost():
 def test_after_a_change_to_a_shorter_delay_no_message_overtakes():
     before = star([1, 1, 1], 200.0)
     network = VirtualNetwork(before, tcp=NO_RAMP)
-    network.expect_changes()
     assert arrivals(network, 1.0) == pytest.approx([1.1, 1.1])
     network.update(dataclasses.replace(before, links=star([1, 1, 1], 20.0).links))
     assert arrivals(network, 1.02) == pytest.approx([1.1, 1.1])

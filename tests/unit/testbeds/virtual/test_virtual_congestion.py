@@ -25,11 +25,11 @@ def stalls(connections, sizes, *, begin_s=0.0, rtt_ms=100.0, rate=None, buffer=N
     found = []
     for number, size in enumerate(sizes):
         drain = 0 if rate is None else round(size / rate * 1e9)
-        room = None if buffer is None else np.array([float(buffer)])
-        load = Load(np.array([float(size)]), np.array([round(rtt_ms * MS)]), np.array([drain]), room)
+        room = np.array([np.inf if buffer is None else float(buffer)])
+        load = Load(np.array([float(size)]), np.array([round(rtt_ms * MS)]), np.array([drain]), room, np.zeros(1))
         ready = np.array([round((begin_s + number * apart_s) * 1e9)])
-        lost = np.array([losses]) if losses else None
-        left = connections.stall(np.zeros(1, np.int64), ready, load, lost, None).left_ns
+        lost = np.array([[losses], [0]]) if losses else None
+        left = connections.stall(np.zeros(1, np.int64), ready, load, lost).left_ns
         paced_ns = round(drain / ROOM) if connections.paced else drain
         found.append(float((left - ready - paced_ns)[0]) / MS)
     return found
@@ -178,11 +178,10 @@ def test_a_message_waits_for_the_window_that_the_one_before_it_occupies():
 def left_ms(connections, at_ms, segments, *, losses=0, rate=1e6, loss=None):
     """When a message that is ready at `at_ms` has left; `rate` in bytes/s."""
     size, ready = segments * S, np.array([round(at_ms * MS)])
-    path = np.array([np.inf]), None if loss is None else np.array([loss])
+    path = np.array([np.inf]), np.array([loss or 0.0])
     load = Load(np.array([size]), np.array([100 * MS]), np.array([round(size / rate * 1e9)]), *path)
-    lost = np.array([losses]) if losses else None
-    none_last = None if lost is None else np.zeros(1, np.int64)
-    return float(connections.stall(np.zeros(1, np.int64), ready, load, lost, none_last).left_ns[0]) / MS
+    lost = np.array([[losses], [0]]) if losses else None
+    return float(connections.stall(np.zeros(1, np.int64), ready, load, lost).left_ns[0]) / MS
 
 
 @pytest.mark.parametrize("paced", [True, False])

@@ -7,8 +7,7 @@ from algorithm_examples import KINDS, written
 from small_spec import edited, swept
 
 from wanbench.harness.rep.train import measure
-from wanbench.harness.testbeds.virtual.changing import ChangingNetwork
-from wanbench.harness.testbeds.virtual.simulate import simulate
+from wanbench.harness.testbeds.virtual.simulate import ChangingNetwork, simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 from wanbench.workloads.algorithms import registry

@@ -91,6 +91,12 @@ def test_a_dense_message_waits_for_the_slowest_of_its_last_packets():
     assert 2 * 2.0 < dense - alone < 3 * 2.0
 
 
+def test_a_message_within_a_site_takes_its_local_delay_also_if_other_paths_lose_packets_in_bursts():
+    net = star([2, 1], 100, loss=0.01, local_ms=0.2)
+    bursts = {pair: replace(link, loss_burst=3.0) for pair, link in net.links.items()}
+    assert arrivals(replace(net, links=bursts), [(0, 0, 1000)]) == pytest.approx([0.2])
+
+
 def test_loss_has_the_configured_probability_and_costs_round_trips():
     found = many(star([1, 1], 40, loss=0.02), nbytes=14_480, gap_ms=1000.0)
     late = found > 20.0
@@ -131,7 +137,7 @@ def test_a_stream_draws_its_numbers_one_by_one():
 def test_some_numbers_are_different_and_any_is_as_likely(count):
     stream, found = streams.Stream(7), np.zeros(10)
     for _ in range(2000):
-        some = stream.some(count, 10)
+        some = stream.sample(count, 10)
         assert some == sorted(set(some))
         found[some] += 1
     assert found.sum() == 2000 * count

@@ -23,7 +23,8 @@ def sent(trips, begin_ns, seconds, *, rate=12.5e6, connections=1, silent=True):
     """
     every, silent = np.arange(connections), np.full(connections, silent)
     first, length = np.full(connections, float(begin_ns)), seconds * S
-    load = Load(np.full(connections, seconds * rate), np.full(connections, int(RTT)), np.full(connections, int(length)))
+    times = np.full(connections, int(RTT)), np.full(connections, int(length))
+    load = Load(np.full(connections, seconds * rate), *times, np.full(connections, np.inf), np.zeros(connections))
     return (trips.last_ns(every, first, first + length, silent, load) - first - length) / S
 
 

@@ -22,11 +22,12 @@ def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
     found = []
     for i, size in enumerate(sizes):
         drain = 0 if rate is None else round(size / rate * 1e9)
-        load = Load(np.array([float(size)]), np.array([round(RTT_MS * MS)]), np.array([drain]))
+        load = Load(
+            np.array([float(size)]), np.array([round(RTT_MS * MS)]), np.array([drain]), np.array([np.inf]), np.zeros(1)
+        )
         ready = np.array([i * 1000 * MS if at is None else round(at[i] * 1e9)])
-        lost = None if losses is None else np.array([losses[i]])
-        last = None if tail is None else np.array([tail[i]])
-        left = connection.stall(index, ready, load, lost, last).left_ns
+        lost = None if losses is None else np.array([[losses[i]], [0 if tail is None else tail[i]]])
+        left = connection.stall(index, ready, load, lost).left_ns
         found.append(float((left - ready - (drain / ROOM if tcp is None or tcp.ramp else drain))[0]) / MS)
     return found
 

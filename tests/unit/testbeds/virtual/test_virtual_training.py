@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -126,7 +126,7 @@ def test_repetitions_differ_by_their_seed_and_repeat_exactly():
 def test_the_error_of_a_users_model_names_its_worker():
     cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n'))
     first, second = cell.repetition(0).jobs
-    broken = [first, type(second)(**{**second.to_json(), "kind": "ssgd", "params": {"delay": 1}})]
+    broken = [first, replace(second, kind="ssgd", params={"delay": 1})]
     with pytest.raises(SimulationError) as caught:
         simulate(broken, cell.emulated_network, Tcp())
     assert caught.value.rank == 1

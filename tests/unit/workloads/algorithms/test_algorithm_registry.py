@@ -94,13 +94,13 @@ def test_two_tensors_are_sent_only_with_both_momentum_and_a_period():
 
 
 def test_each_value_of_a_list_becomes_one_algorithm():
-    assert registry.expand("delayed", {"delay": [4, 20]}) == [{"delay": 4}, {"delay": 20}]
-    assert registry.expand("dts", {"delay": [4, 20], "period": 4}) == [
+    assert registry.alternatives("delayed", {"delay": [4, 20]}) == [{"delay": 4}, {"delay": 20}]
+    assert registry.alternatives("dts", {"delay": [4, 20], "period": 4}) == [
         {"delay": 4, "period": 4},
         {"delay": 20, "period": 4},
     ]
-    assert len(registry.expand("dts", {"delay": [1, 2, 3], "period": [4, 5]})) == 6
-    assert registry.expand("ssgd", {}) == [{}]
+    assert len(registry.alternatives("dts", {"delay": [1, 2, 3], "period": [4, 5]})) == 6
+    assert registry.alternatives("ssgd", {}) == [{}]
 
 
 def test_a_users_algorithm_is_found_by_module_and_class():
@@ -186,13 +186,15 @@ def test_a_mistake_is_reported_in_one_line(kind, params, message):
 
 def test_an_empty_list_is_refused():
     with pytest.raises(AlgorithmError) as error:
-        registry.expand("delayed", {"delay": []})
+        registry.alternatives("delayed", {"delay": []})
     assert str(error.value) == "algorithm 'delayed': delay = []; expected a value or a list with at least one"
 
 
-def test_expand_refuses_the_same_parameters_as_create():
+def test_a_value_of_a_list_is_refused_as_it_would_be_alone():
+    valid, wrong = registry.alternatives("delayed", {"delay": [4, -4]})
+    assert registry.create("delayed", valid).delay_steps == 4
     with pytest.raises(AlgorithmError) as error:
-        registry.expand("delayed", {"delay": [4, -4]})
+        registry.create("delayed", wrong)
     assert str(error.value) == "algorithm 'delayed': delay = -4; expected a whole number, 1 or more"
 
 

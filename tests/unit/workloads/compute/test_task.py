@@ -121,7 +121,7 @@ def test_updating_the_flat_vector_updates_the_module():
     task = learning_task(given)
     task.w.zero_()
     assert all(bool((parameter == 0).all()) for parameter in given.module.parameters())
-    assert task.numel == 53
+    assert task.w.numel() == 53
 
 
 class Backwards(nn.Module):
@@ -156,7 +156,7 @@ def test_frozen_parameters_are_neither_sent_nor_trained():
     before = module[0].weight.clone()
     task = learning_task(learner(module))
     task.w.zero_()
-    assert task.numel == 23
+    assert task.w.numel() == 23
     assert torch.equal(module[0].weight, before)
 
 

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
 from wanbench.workloads.data.cifar10 import SIDE, batches, check, read
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.models import resnet110
 from wanbench.workloads.models.residual import initialise
 from wanbench.workloads.registry import make_task

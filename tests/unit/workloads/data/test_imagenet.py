@@ -7,7 +7,7 @@ import torch
 from data_sets import imagenet
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.imagenet import SIDE, accuracy, batches, check, read
 from wanbench.workloads.models import resnet50
 from wanbench.workloads.registry import make_task

@@ -11,7 +11,7 @@ from data_sets import idx as written
 from data_sets import mnist
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.mnist import batches, check, idx, read
 from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.models import mnist_cnn
@@ -79,12 +79,12 @@ def test_a_damaged_file_gets_one_line_that_says_what_is_wrong(tmp_path, content,
 @pytest.mark.parametrize("compressed", [False, True])
 def test_images_and_labels_come_from_the_files(tmp_path, compressed):
     data = read(mnist(tmp_path / "mnist", compressed=compressed))
-    assert (data.train.shape, data.test.shape) == ((200, 28, 28), (50, 28, 28))
+    assert (data.train.shape, data.test.shape) == ((200, 1, 28, 28), (50, 1, 28, 28))
     assert Counter(data.train_labels) == dict.fromkeys(range(10), 20)
     assert data.test_labels.tolist() == [index % 10 for index in range(50)]
     pixels = data.train.double()
-    assert (data.mean, data.std) == pytest.approx((float(pixels.mean()), float(pixels.std(correction=0))))
-    assert float(data.train[3, 10:12].float().mean()) > 190 > 60 > float(data.train[3, 12:].float().mean())
+    assert (float(data.mean), float(data.std)) == pytest.approx((float(pixels.mean()), float(pixels.std(correction=0))))
+    assert float(data.train[3, 0, 10:12].float().mean()) > 190 > 60 > float(data.train[3, 0, 12:].float().mean())
 
 
 def test_batches_have_mean_0_and_variance_1_and_keep_the_class(folder):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from wanbench.workloads.data import stdlib
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.registry import check_data, data_digest
 

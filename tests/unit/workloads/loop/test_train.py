@@ -11,9 +11,10 @@ import torch
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.comm.local import LocalComm, run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
+from wanbench.workloads.compute.optim import configured, make
 from wanbench.workloads.compute.task import Task
 from wanbench.workloads.loop.job import Job, Outcome, StepRow
-from wanbench.workloads.loop.train import Hooks, make_optimizer, train, warm_up
+from wanbench.workloads.loop.train import Hooks, train, warm_up
 
 COMPUTE_NS, OVERHEAD_NS, STALL_NS, EVALUATION_NS = 10_000_000, 1_000_000, 7_000_000, 1_000_000_000
 NUMEL = 6
@@ -128,7 +129,9 @@ def trained(learns: bool = True, **changes) -> list[Trained]:
         task = ToyTask(comm, clock, slow_steps=job.window_begin, learns=learns)
         metered = MeteredComm(TollComm(comm, clock), clock)
         algorithm, rows = registry.create(job.kind, job.params), []
-        outcome = train(mine, task, algorithm, make_optimizer(mine), metered, clock, Hooks(rows.append))
+        outcome = train(
+            mine, task, algorithm, make(configured(mine.train, mine.steps)), metered, clock, Hooks(rows.append)
+        )
         return Trained(outcome, task, metered, rows)
 
     return run_replicas(job.world_size, body, timeout_s=10.0)
@@ -308,7 +311,7 @@ def test_a_lone_worker_sends_nothing_and_never_stalls_on_a_peer():
 
 def test_the_optimizer_is_built_from_the_job():
     settings = {"lr": 0.5, "momentum": 0.9, "schedule": "cosine", "warmup_steps": 2, "batch_size": 32, "shards": "iid"}
-    optimizer = make_optimizer(replace(JOB, train=settings))
+    optimizer = make(configured(settings, JOB.steps))
     rates = []
     for step in (0, 1, 2, 26):
         optimizer.advance(step)

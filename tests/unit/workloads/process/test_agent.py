@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ def workers(tmp_path):
     for host in HOSTS:
         listeners.append(control.listen(launcher.sockets(tmp_path / "launcher") / host))
         environment = {**os.environ, "WHERE": host}
-        arguments = (listeners[-1], environment, str(tmp_path / "cwd"))
-        threading.Thread(target=agent.serve, args=arguments, daemon=True).start()
+        arguments = (listeners[-1], partial(agent.serve, environment, str(tmp_path / "cwd")))
+        threading.Thread(target=control.attend, args=arguments, daemon=True).start()
     yield {**os.environ, **variables, "WANBENCH_HOSTS": ",".join(HOSTS)}
     for listener in listeners:
         listener.close()

@@ -123,7 +123,7 @@ def process(module, *arguments, sock):
 
 
 def emulator(module, sock):
-    return process(module, "--control-fd", str(sock.fileno()), "--parent", str(os.getpid()), sock=sock)
+    return process(module, str(sock.fileno()), str(os.getpid()), sock=sock)
 
 
 EMULATORS = ["wanbench.harness.emulators.relay.process", "wanbench.harness.emulators.netem.process"]
@@ -234,7 +234,7 @@ def test_a_worker_that_sends_nonsense_fails_its_cell_with_one_line(ends, line):
 
 def test_an_emulator_that_sends_nonsense_is_reported_in_one_line(monkeypatch, tmp_path):
     (tmp_path / "babbler.py").write_text(
-        "import socket, sys\nsocket.socket(fileno=int(sys.argv[2])).sendall(b'nonsense\\n')\n"
+        "import socket, sys\nsocket.socket(fileno=int(sys.argv[1])).sendall(b'nonsense\\n')\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(RelayEmulator, "module", "babbler")

@@ -20,8 +20,9 @@ from wanbench.workloads.process.heartbeat import (
     Heartbeat,
     Losses,
     Lost,
-    Swapping,
-    Throttling,
+    counter_files,
+    swapped_ns,
+    throttled_ns,
 )
 
 S = 1_000_000_000
@@ -106,16 +107,14 @@ def test_the_programs_of_a_machine_are_all_others_in_its_pid_namespace():
 def test_a_counter_that_grows_is_a_loss_that_ends_when_it_is_read(monkeypatch):
     now, total = iter([0]), iter([5 * S, 5 * S, 5 * S + S // 5, 9 * S])
     monkeypatch.setattr(heartbeat.time, "monotonic_ns", lambda: next(now))
-    counter = type("Counter", (), {"total_ns": lambda self: next(total)})()
-    meter = heartbeat._Meter(THROTTLED, counter)
+    meter = heartbeat._Meter(THROTTLED, lambda: next(total))
     assert meter.read(S) == Lost(THROTTLED, S, S)
     assert meter.read(2 * S) == Lost(THROTTLED, 2 * S - S // 5, 2 * S)
     assert meter.read(3 * S) == Lost(THROTTLED, 2 * S, 3 * S)  # of several processors: no longer than the time
 
 
 def test_a_counter_that_the_kernel_lacks_is_no_loss():
-    counter = type("Counter", (), {"total_ns": lambda self: None})()
-    lost = heartbeat._Meter(THROTTLED, counter).read(10**18)
+    lost = heartbeat._Meter(THROTTLED, lambda: None).read(10**18)
     assert lost.begin_ns == lost.end_ns
 
 
@@ -148,29 +147,33 @@ def cgroups(tmp_path, monkeypatch):
     return enter
 
 
+def throttled() -> int | None:
+    return throttled_ns(counter_files("cpu", "cpu.stat"))
+
+
 def test_throttling_is_that_of_the_cgroup_and_of_those_around_it(cgroups, tmp_path):
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)
     (inner / "cpu.stat").write_text("usage_usec 7\nthrottled_usec 20\n")
     (inner.parent / "cpu.stat").write_text("usage_usec 9\nthrottled_usec 3\n")
     cgroups("0::/outer/inner\n")
-    assert Throttling().total_ns() == 23_000
+    assert throttled() == 23_000
 
 
 def test_version_1_counts_nanoseconds_in_the_hierarchy_of_its_controller(cgroups, tmp_path):
     (tmp_path / "cpu,cpuacct" / "mine").mkdir(parents=True)
     (tmp_path / "cpu,cpuacct" / "mine" / "cpu.stat").write_text("nr_periods 3\nthrottled_time 42\n")
     cgroups("5:memory:/mine\n4:cpu,cpuacct:/mine\n0::/\n")
-    assert Throttling().total_ns() == 42
+    assert throttled() == 42
 
 
 def test_a_container_that_sees_its_cgroup_as_the_root_reads_it_there(cgroups, tmp_path):
     (tmp_path / "cpu.stat").write_text("throttled_usec 1\n")
     (tmp_path / "memory.pressure").write_text("some avg10=0.00 total=5\nfull avg10=0.00 total=4\n")
     cgroups("0::/docker/0123\n")
-    assert (Throttling().total_ns(), Swapping().total_ns()) == (1000, 5000)
+    assert (throttled(), swapped_ns(counter_files("memory", "memory.pressure"))) == (1000, 5000)
 
 
 def test_without_cgroups_throttling_is_unknown(cgroups):
     cgroups("0::/\n")
-    assert Throttling().total_ns() is None
+    assert throttled() is None

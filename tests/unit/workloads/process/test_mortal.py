@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ class Worker:
         with theirs, errors.open("w") as log:
             program, out = WORKER.replace("TRAIN", trains), log.fileno()
             self.process = Warm(program, out=out, err=out, more=[theirs.fileno()])
-        self.send({"cmd": "job", "job": _JOB.to_json()})
+        self.send({"cmd": "job", "job": asdict(_JOB)})
         self.trainer = self.hear("joined")["pid"]
         self.send({"cmd": "go"})
         self.hear("warm")

@@ -13,7 +13,7 @@ from members import members, until
 
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.membership import Minority
-from wanbench.workloads.comm.regrouping import PORT, Join
+from wanbench.workloads.process.regrouping import PORT, Join
 
 
 def agreed(group, living, steps=7, epoch=1):

@@ -15,14 +15,13 @@ worker or the return of another, begins this again.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import secrets
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -32,56 +31,43 @@ from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.membership import Minority, View, is_majority
+from wanbench.workloads.process.control import Channel, ControlError
 
-_CHUNK = 1 << 16
-_MOST_BYTES = 1 << 20  # of a line; the addresses of a thousand workers take a twentieth
-
-
-class LineError(ConnectionError):
-    """The peer said what is no message, or has hung up."""
+PORT = 29_599  # below those that the kernel gives to connections; every worker has an address of its own
+HEARD = {"heard": True}
+_MOST_BYTES = 1 << 20  # of a message; the addresses of a thousand workers take a twentieth
 
 
-class Line:
-    """One connection, which never blocks.
+def line(sock: socket.socket, silence_s: float) -> Channel:
+    """Return a channel that never blocks.
 
     Args:
         sock: connected, or about to be.
         silence_s: see `mesh.notice_silence`.
     """
-
-    def __init__(self, sock: socket.socket, silence_s: float) -> None:
-        self.sock = sock
-        self._read = bytearray()
-        sock.setblocking(False)
-        mesh.notice_silence(sock, silence_s)
-
-    def say(self, message: dict[str, Any]) -> None:
-        """Send a message, which the kernel's buffer holds. Raises: OSError."""
-        self.sock.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-
-    def heard(self) -> list[dict[str, Any]]:
-        """Return the messages that have arrived. Raises: OSError, also once the peer has hung up."""
-        data = self.sock.recv(_CHUNK)
-        self._read += data
-        *lines, self._read = self._read.split(b"\n")
-        try:
-            messages = [json.loads(line) for line in lines]
-        except (ValueError, RecursionError):
-            raise LineError("expected a line of JSON") from None
-        if not all(isinstance(message, dict) for message in messages) or len(self._read) > _MOST_BYTES:
-            raise LineError("expected a JSON object of at most 1 MiB")
-        if not data:
-            raise LineError("hung up")
-        return messages
-
-    def hang_up(self) -> None:
-        """End both directions, behind what was said. The reader of the socket closes it."""
-        with suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+    sock.setblocking(False)
+    mesh.notice_silence(sock, silence_s)
+    channel = Channel(sock)
+    channel.most_bytes = _MOST_BYTES
+    return channel
 
 
-PORT = 29_599  # below those that the kernel gives to connections; every worker has an address of its own
-HEARD = {"heard": True}
+def arrived(channel: Channel) -> Iterator[dict[str, Any]]:
+    """Yield the messages that have arrived. Raises: OSError: the peer has hung up, or said what is no message."""
+    try:
+        with suppress(BlockingIOError):
+            for message in channel.messages():
+                if message is None:
+                    raise ConnectionError("hung up")
+                yield message
+    except ControlError as error:
+        raise ConnectionError(str(error)) from None
+
+
+def hang_up(channel: Channel) -> None:
+    """End both directions, behind what was said. The reader of the socket closes it."""
+    with suppress(OSError):
+        channel.sock.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass(frozen=True)
@@ -104,14 +90,14 @@ class Join:
 
 
 def joined(message: Mapping[str, Any], group: str, ranks: int) -> Join:
-    """Return what a caller has said. Raises: LineError: it does not belong to this group, or makes no sense."""
+    """Return what a caller has said. Raises: OSError: it does not belong to this group, or makes no sense."""
     try:
         join = Join(**message)
     except TypeError:
-        raise LineError("expected a worker that asks for the next epoch") from None
+        raise ConnectionError("expected a worker that asks for the next epoch") from None
     numbers = (join.rank, join.epoch, join.port, 0 if join.steps is None else join.steps)
     if join.group != group or not all(type(number) is int for number in numbers) or not 0 <= join.rank < ranks:
-        raise LineError("expected a worker of this group")
+        raise ConnectionError("expected a worker of this group")
     return join
 
 
@@ -125,7 +111,7 @@ class Reception:
     def __init__(self, address: str, group: str, ranks: int, silence_s: float) -> None:
         self._group, self._ranks, self._silence_s = group, ranks, silence_s
         self._lock = threading.Lock()
-        self._callers: dict[int, tuple[Join, Line]] = {}
+        self._callers: dict[int, tuple[Join, Channel]] = {}
         self._listener = socket.create_server((address, PORT), backlog=1024)
         self._listener.setblocking(False)
         self.changed = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -141,11 +127,11 @@ class Reception:
     def answer(self, ranks: Iterable[int], message: dict[str, Any]) -> None:
         """Answer callers, and end their calls."""
         with self._lock:
-            lines = [self._callers.pop(rank)[1] for rank in ranks if rank in self._callers]
-        for line in lines:
+            channels = [self._callers.pop(rank)[1] for rank in ranks if rank in self._callers]
+        for channel in channels:
             with suppress(OSError):  # it has hung up
-                line.say(message)
-            line.hang_up()
+                channel.send(message)
+            hang_up(channel)
 
     def close(self) -> None:
         """End the thread, and close the port: later calls are refused. Calling it again does nothing."""
@@ -157,47 +143,44 @@ class Reception:
         os.close(self.changed)
 
     def _serve(self) -> None:
-        lines: dict[socket.socket, Line] = {}
         with selectors.DefaultSelector() as selector, self._listener:
             selector.register(self._end, selectors.EVENT_READ)
             selector.register(self._listener, selectors.EVENT_READ)
             while (ready := {key.fileobj for key, _ in selector.select()}) and self._end not in ready:
-                for sock in ready:
-                    if sock is self._listener:
+                for end in ready:
+                    if end is self._listener:
                         with suppress(OSError):  # the caller has hung up
                             caller, _ = self._listener.accept()
-                            lines[caller] = Line(caller, self._silence_s)
-                            selector.register(caller, selectors.EVENT_READ)
-                    elif isinstance(sock, socket.socket) and not self._listen_to(lines[sock]):
-                        selector.unregister(sock)
-                        lines.pop(sock).sock.close()
-            for sock in lines:
-                sock.close()
+                            selector.register(line(caller, self._silence_s), selectors.EVENT_READ)
+                    elif isinstance(end, Channel) and not self._listen_to(end):
+                        selector.unregister(end)
+                        end.close()
+            for channel in (key.fileobj for key in selector.get_map().values()):
+                if isinstance(channel, Channel):
+                    channel.close()
 
-    def _listen_to(self, line: Line) -> bool:
+    def _listen_to(self, channel: Channel) -> bool:
         """Read what a caller says; return whether the line stays open."""
         try:
-            for message in line.heard():
+            for message in arrived(channel):
                 join = joined(message, self._group, self._ranks)
-                line.say(HEARD)
-                self._change(join.rank, (join, line))
-        except BlockingIOError:
+                channel.send(HEARD)
+                self._change(join.rank, (join, channel))
             return True
         except OSError:
             with self._lock:
-                gone = [rank for rank, (_, open_line) in self._callers.items() if open_line is line]
+                gone = [rank for rank, (_, line) in self._callers.items() if line is channel]
             for rank in gone:
                 self._change(rank, None)
             return False
-        return True
 
-    def _change(self, rank: int, caller: tuple[Join, Line] | None) -> None:
+    def _change(self, rank: int, caller: tuple[Join, Channel] | None) -> None:
         with self._lock:
             before = self._callers.pop(rank, None)
             if caller is not None:
                 self._callers[rank] = caller
         if before is not None:
-            before[1].hang_up()  # it has called again, or is gone
+            hang_up(before[1])  # it has called again, or is gone
         os.eventfd_write(self.changed, 1)
 
 
@@ -216,7 +199,7 @@ class State(Enum):
 
 @dataclass(eq=False)
 class _Call:
-    line: Line
+    channel: Channel
     state: State = State.CALLED
     connected: bool = False
     answer: dict[str, Any] = field(default_factory=dict)
@@ -236,17 +219,17 @@ class Calls:
         self._selector = selectors.DefaultSelector()
         self._calls: dict[int, _Call] = {}
         for rank, host in hosts.items():
-            call = self._calls[rank] = _Call(Line(socket.socket(), deadline_s))
-            number = call.line.sock.connect_ex((host, PORT))
+            call = self._calls[rank] = _Call(line(socket.socket(), deadline_s))
+            number = call.channel.sock.connect_ex((host, PORT))
             if number in (0, errno.EINPROGRESS):
-                self._selector.register(call.line.sock, selectors.EVENT_WRITE, call)
+                self._selector.register(call.channel, selectors.EVENT_WRITE, call)
             else:
                 self._end(call, number)
 
     def close(self) -> None:
         """Hang up."""
         for call in self._calls.values():
-            call.line.sock.close()
+            call.channel.close()
         self._selector.close()
 
     def __getitem__(self, rank: int) -> State:
@@ -271,8 +254,6 @@ class Calls:
         for call in (key.data for key, _ in ready if key.data is not None):
             try:
                 self._proceed(call)
-            except BlockingIOError:
-                continue
             except OSError as error:
                 self._end(call, error.errno)
         if time.monotonic() >= self._deadline:
@@ -281,14 +262,14 @@ class Calls:
 
     def _proceed(self, call: _Call) -> None:
         if not call.connected:
-            number = call.line.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            number = call.channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if number:
                 raise OSError(number, "")
             call.connected = True
-            self._selector.modify(call.line.sock, selectors.EVENT_READ, call)
-            call.line.say(self._words)
+            self._selector.modify(call.channel, selectors.EVENT_READ, call)
+            call.channel.send(self._words)
             return
-        for message in call.line.heard():
+        for message in arrived(call.channel):
             if message == HEARD:
                 call.state = State.ALIVE
             else:
@@ -298,8 +279,8 @@ class Calls:
         """Note that a call has ended: with an error, or, with None, because the other side has hung up."""
         call.state = State.DEAD if number is None or number in _DEAD else State.UNREACHABLE
         with suppress(KeyError, ValueError):  # it was refused at once
-            self._selector.unregister(call.line.sock)
-        call.line.sock.close()
+            self._selector.unregister(call.channel)
+        call.channel.close()
 
 
 @dataclass(frozen=True)
@@ -413,8 +394,8 @@ class Regrouping:
     def _agree(self, steps: int | None, port: int, limit: float) -> Decision:
         """Return the decision of the lowest living worker. Raises: _AgainError, Minority."""
         own = Join(self._group, self._rank, self._epoch, steps, port)
-        others = {rank: host for rank, host in enumerate(self._hosts) if rank != self._rank}
-        with closing(Calls(others, asdict(own), self._deadline_s)) as calls:
+        hosts = {rank: host for rank, host in enumerate(self._hosts) if rank != self._rank}
+        with closing(Calls(hosts, asdict(own), self._deadline_s)) as calls:
             while time.monotonic() < limit:
                 decision = self._answered(calls) or self._decide(own, calls, self._reception.callers())
                 if decision is not None:

@@ -1,4 +1,4 @@
-"""What a plan knows of an algorithm or a workload. Users' own ones are asked in a process of their own."""
+"""Algorithms and workloads as a plan knows them. Users' own ones are asked in a process of their own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from wanbench.harness.process.apart import OwnCodeError, call
 from wanbench.harness.spec.tables import TrainTable, WorkloadTable
 from wanbench.netprofiles import Delay, UnitError
-from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import Promises, Setting
+from wanbench.workloads.algorithms.registry import create, find
 from wanbench.workloads.compression.base import Compressor
-from wanbench.workloads.data.errors import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.parameters import default_of
 from wanbench.workloads.registry import WorkloadInfo, info
 
@@ -25,10 +25,11 @@ Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class KnownAlgorithm:
+class AlgorithmInfo:
     """The properties of `workloads.algorithms.base.Algorithm` that a plan reads, by the same names.
 
     Attributes:
+        named: its kind, or the "module:Class" by which a user named it.
         changed: the parameters that differ from their default.
     """
 
@@ -48,66 +49,52 @@ class KnownAlgorithm:
 
     def tensors_per_message(self, momentum: float) -> int:
         """As the algorithm's. Raises: AlgorithmError."""
-        return int(_asked(self.named, _called, self.named, self.params, "tensors_per_message", momentum))
+        return int(self._call("tensors_per_message", momentum))
 
     def message_bytes(self, numel: int, shapes: tuple[tuple[int, ...], ...] = ()) -> int:
         """As the algorithm's. Raises: AlgorithmError."""
-        return int(_asked(self.named, _called, self.named, self.params, "message_bytes", numel, shapes))
+        return int(self._call("message_bytes", numel, shapes))
 
     def check(self, setting: Setting) -> None:
         """As the algorithm's. Raises: AlgorithmError."""
-        _asked(self.named, _called, self.named, self.params, "check", setting)
+        self._call("check", setting)
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        return _apart(self.named, _called, self.named, self.params, method, *arguments)
 
 
-def algorithm(kind: str, params: Params) -> KnownAlgorithm:
+def algorithm(kind: str, params: Params) -> AlgorithmInfo:
     """Describe a built-in algorithm, or a user's own. Raises: AlgorithmError, OwnCodeError."""
-    return _asked(kind, _described, kind, params)
-
-
-def combinations(kind: str, params: Params) -> list[dict[str, object]]:
-    """As `workloads.algorithms.registry.expand`. Raises: AlgorithmError, OwnCodeError."""
-    return _asked(kind, registry.expand, kind, params)
+    return _apart(kind, _described, kind, params)
 
 
 def parameter_names(kind: str) -> list[str]:
     """The names of an algorithm's parameters. Raises: AlgorithmError, OwnCodeError."""
-    return _asked(kind, _parameter_names, kind)
+    return _apart(kind, _parameter_names, kind)
 
 
-def workload(task: Mapping[str, object], train: Mapping[str, object]) -> WorkloadInfo:
-    """As `workloads.registry.info`. Raises: WorkloadError; OwnCodeError: the user's model cannot be made."""
-    model = task.get("model")
-    if model is None:
-        return info(task, train)
-    try:
-        return call(f"workload.model: {model!r}", info, task, train)
-    except (WorkloadError, OwnCodeError):
-        raise
-    except ValueError as error:  # LearnerError, whose module would import torch here
-        raise OwnCodeError(str(error)) from None
-
-
-def _asked(kind: str, function: Callable[..., T], *arguments: object) -> T:
+def _apart(kind: str, function: Callable[..., T], *arguments: object) -> T:
+    """Call a function; if the algorithm is a user's own, in another process."""
     return call(repr(kind), function, *arguments) if ":" in kind else function(*arguments)
 
 
-def _described(kind: str, params: Params) -> KnownAlgorithm:
-    made = registry.create(kind, params)
-    known = made.parameters()
+def _described(kind: str, params: Params) -> AlgorithmInfo:
+    made = create(kind, params)
+    defaults = {name: default_of(parameter) for name, parameter in made.parameters().items()}
     names = ("kind", "label", "promises", "buckets", "datagrams", "own_pace", "delay_steps", "period_steps",
              "in_flight", "compressor")  # fmt: skip
-    changed = {key: value for key, value in params.items() if value != default_of(known[key])}
-    return KnownAlgorithm(
+    changed = {key: value for key, value in params.items() if value != defaults[key]}
+    return AlgorithmInfo(
         named=kind, params=dict(params), changed=changed, **{name: getattr(made, name) for name in names}
     )
 
 
-def _called(kind: str, params: Params, name: str, *arguments: object) -> Any:
-    return getattr(registry.create(kind, params), name)(*arguments)
+def _called(kind: str, params: Params, method: str, *arguments: object) -> Any:
+    return getattr(create(kind, params), method)(*arguments)
 
 
 def _parameter_names(kind: str) -> list[str]:
-    return list(registry.find(kind).parameters())
+    return list(find(kind).parameters())
 
 
 def workload_identity(task: WorkloadTable, train: TrainTable, step_times: Sequence[Delay]) -> dict[str, Any]:
@@ -130,7 +117,10 @@ def workload_identity(task: WorkloadTable, train: TrainTable, step_times: Sequen
 
 
 def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:
-    """Return the model and the compute time of a worker. Raises: WorkloadError, LearnerError."""
+    """Return the model and the compute time of a worker.
+
+    Raises: WorkloadError; OwnCodeError: the user's model cannot be made.
+    """
     return _workload(json.dumps([task.plain(), train.plain()], sort_keys=True))
 
 
@@ -138,4 +128,12 @@ def workload_of(task: WorkloadTable, train: TrainTable) -> WorkloadInfo:
 def _workload(tables_json: str) -> WorkloadInfo:
     """Cached, because a model must be built before its parameters can be counted."""
     task, train = json.loads(tables_json)
-    return workload(task, train)
+    model = task.get("model")
+    if model is None:
+        return info(task, train)
+    try:
+        return call(f"workload.model: {model!r}", info, task, train)
+    except (WorkloadError, OwnCodeError):
+        raise
+    except ValueError as error:  # LearnerError, whose module would import torch here
+        raise OwnCodeError(str(error)) from None

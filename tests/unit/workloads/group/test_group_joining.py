@@ -1,0 +1,93 @@
+"""How the ranks of the process group `wan` find each other, also after a restart, and with which settings."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+import torch.distributed as dist
+from wan_groups import all_reduce_of, on_every_rank
+
+from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.group.group import WanGroup
+
+
+@pytest.fixture
+def lives(monkeypatch):
+    """Yield a function that forms a group of the ranks of one life, all lives with one store."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    store, made = dist.HashStore(), []
+
+    def form(life: int, ranks: list[int], timeout_s: float) -> list[WanGroup | str]:
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(life))
+
+        def joined(wan: WanGroup) -> WanGroup | str:
+            try:
+                wan._set_sequence_number_for_group()
+            except CommError as error:
+                return str(error)
+            made.append(wan)
+            return wan
+
+        return on_every_rank([WanGroup(store, rank, 3, timedelta(seconds=timeout_s)) for rank in ranks], joined)
+
+    yield form
+    on_every_rank(made, lambda wan: wan.shutdown())
+
+
+def adds_up(groups: list[WanGroup]) -> None:
+    for result in on_every_rank(groups, lambda wan: all_reduce_of()(wan).wait() and wan.rank()):
+        assert result in range(3)
+
+
+@pytest.mark.parametrize("ranks", [[0, 1, 2], [0, 1], [1, 2], [2]])
+def test_a_later_life_finds_its_own_peers_in_the_store_of_the_first(lives, ranks):
+    first = lives(0, ranks, 20.0 if len(ranks) == 3 else 0.3)
+    if len(ranks) < 3:
+        assert all("did not join the group within 0.3 s" in message for message in first)
+    adds_up(lives(1, [0, 1, 2], 20.0))
+    adds_up(lives(2, [2, 0, 1], 20.0))
+
+
+def test_a_late_process_of_the_first_life_is_refused_and_the_second_life_goes_on(lives, monkeypatch):
+    """It is there before the others of the second life, or comes between them."""
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(lives, 0, [1], 20.0)
+        while "TORCHELASTIC_RESTART_COUNT" not in os.environ:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        second = lives(1, [0, 1, 2], 20.0)
+        (message,) = late.result()
+    adds_up(second)
+    assert message == "wan: another process has joined the group as rank 1 after this one"
+
+
+def test_ranks_that_never_come_are_named(monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    lonely = WanGroup(dist.HashStore(), 0, 3, timedelta(seconds=0.2))
+    with pytest.raises(CommError, match=r"ranks \[1, 2\] did not join the group within 0.2 s"):
+        lonely._set_sequence_number_for_group()
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"WAN_COLLECTIVE": "ring"}, "WAN_COLLECTIVE=ring: expected direct or hierarchical"),
+        (
+            {"WAN_COLLECTIVE": "hierarchical"},
+            'needs WAN_SITES, the site of each rank, such as ["paris", "paris", "tokyo"]',
+        ),
+        ({"WAN_STREAMS": "0"}, "WAN_STREAMS=0: expected a whole number, at least 1"),
+        ({"WAN_PACES": "[1]"}, "expected a JSON list of [together, alone] in bytes/s, one per rank"),
+        ({"WAN_PACES": "[[NaN, 1]]"}, "expected a JSON list of [together, alone] in bytes/s, one per rank"),
+        ({"GLOO_SOCKET_IFNAME": "nothing0"}, "GLOO_SOCKET_IFNAME=nothing0: no IPv4 address of this host"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(group, variables, message):
+    with pytest.raises(CommError) as caught:
+        group(2, **variables)
+    assert message in str(caught.value)
