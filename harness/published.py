@@ -1,0 +1,263 @@
+"""What others measured and published, beside what wanbench predicts for their conditions. Nothing is fitted to it.
+
+results/reference/published/NAME.toml           a source (`Source`): conditions and numbers as printed, tolerance
+results/reference/published/predictions.jsonl   a line for each number under each reading (`predictions`)
+
+Where conditions are ambiguous, a source has several readings, each a spec, and counts at its worst.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wanbench.harness.errors import RepFailed, SpecError
+from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.expand import expand
+from wanbench.harness.plan.law import PredictInputs, round_trips
+from wanbench.harness.rep.measure import measure
+from wanbench.harness.results.columns import Row
+from wanbench.harness.results.disk import write_text
+from wanbench.harness.results.goodput import set_goodput
+from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds import opened
+from wanbench.harness.testbeds.base import Testbed
+
+PREDICTIONS = "predictions.jsonl"
+_DIGITS = 6
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Reading(_Table):
+    """One way to map the printed conditions to a spec.
+
+    Attributes:
+        chosen: what had to be chosen, and why. spec: its text.
+    """
+
+    name: str
+    chosen: str
+    spec: str
+
+
+class Number(_Table):
+    """A printed number.
+
+    Attributes:
+        where: file and line, or table and row. printed: as it stands there. value: the same in `unit`.
+        spread: the smallest and the largest measurement, if they are published.
+        per_step: samples or tokens that all workers together process in a step, for a number per second.
+        set: what differs from the spec of a reading, by dotted key.
+    """
+
+    where: str
+    printed: str
+    value: float
+    unit: str
+    quantity: str
+    spread: tuple[float, float] | None = None
+    per_step: float | None = None
+    set: dict[str, Any] = {}
+
+
+class Source(_Table):
+    """A published set of measurements.
+
+    Attributes:
+        revision: commit, version or date. licence: of its files; facts need none.
+        seen: whether wanbench was compared with it before its tolerance was chosen. primary: read at the original.
+        tier: 1 complete conditions, 2 one ambiguous, 3 its authors' simulation or arithmetic, 4 no basis to predict.
+        tolerance: relative error within which a prediction counts as right, chosen before any prediction.
+        set_aside: predicted once, after all changes.
+        changed: what was changed in wanbench after looking at it. cause: why predictions are beyond the tolerance.
+    """
+
+    title: str
+    citation: str
+    url: str
+    revision: str
+    licence: str
+    seen: bool
+    primary: bool
+    tier: int = Field(ge=1, le=4)
+    tolerance: float = Field(gt=0)
+    why_tolerance: str
+    set_aside: bool
+    changed: str = ""
+    cause: str = ""
+    conditions: dict[str, str]
+    reading: list[Reading] = Field(min_length=1)
+    number: list[Number] = Field(min_length=1)
+
+
+def load(folder: Path) -> dict[str, Source]:
+    """The sources of a catalogue by name. Raises: SpecError."""
+    sources = {}
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            sources[path.stem] = Source.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError(f"{path}: not valid TOML: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SpecError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return sources
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a published quantity is computed from.
+
+    Attributes:
+        step_s, compute_s: seconds of a step and of its computation. period: steps between synchronisations.
+        parameters: of the model. per_step: see `Number`. goodput: the share of steps that workers' losses leave.
+    """
+
+    step_s: float
+    compute_s: float
+    period: int
+    parameters: int
+    per_step: float | None
+    goodput: float | None
+
+    @property
+    def communication_s(self) -> float:
+        """Seconds of a step in which workers wait for others."""
+        return self.step_s - self.compute_s
+
+    def rate(self) -> float | None:
+        """Samples or tokens in a second."""
+        return None if self.per_step is None else self.per_step / self.step_s
+
+
+QUANTITIES: Mapping[str, Callable[[Times], float | None]] = {
+    "all_reduce_s": lambda times: times.communication_s,
+    "transfer_s": lambda times: times.communication_s,
+    "throughput_bps": lambda times: 32 * times.parameters / times.communication_s,
+    "step_time_s": lambda times: times.step_s,
+    "round_s": lambda times: times.period * times.step_s,
+    "tokens_per_s": Times.rate,
+    "samples_per_s": Times.rate,
+    "compute_utilisation": lambda times: times.compute_s / times.step_s,
+    "granularity": lambda times: times.compute_s / times.communication_s,
+    "efficiency": lambda times: times.goodput,
+}
+"""By name; others are of no column of wanbench, and have no prediction."""
+
+
+def predictions(name: str, source: Source, folder: Path) -> Iterator[dict[str, Any]]:
+    """Predict every number of a source under every reading.
+
+    Args:
+        folder: the catalogue's; profiles of readings are relative to it.
+
+    Yields:
+        A line of the comparison: the number, the prediction, that of `plain_step_s`, and `why` if there is none.
+    """
+    with tempfile.TemporaryDirectory() as scratch, closing(opened("virtual", Path(scratch))) as testbed:
+        for reading in source.reading:
+            done: dict[str, tuple[TrainingCell, Times | None, str]] = {}
+            for number in source.number:
+                key = json.dumps(number.set, sort_keys=True)
+                if key not in done:
+                    done[key] = _simulated(reading, number, folder, testbed, Path(scratch))
+                yield {"source": name, "reading": reading.name, **_line(number, *done[key])}
+
+
+def _simulated(
+    reading: Reading, number: Number, folder: Path, testbed: Testbed, scratch: Path
+) -> tuple[TrainingCell, Times | None, str]:
+    where = str(folder / reading.name)
+    spec = Spec.from_toml(reading.spec, where).override(number.set, where)
+    cells = [cell for cell in expand(spec, where, FixedHost()) if isinstance(cell, TrainingCell)]
+    slot, rows = testbed.open_slot(""), list[Row]()
+    for cell in cells:
+        for rep in range(spec.run.repeats) if not cell.is_baseline else ():
+            part = Path(tempfile.mkdtemp(dir=scratch))
+            try:
+                rows.append(measure(cell.repetition(rep), slot, part, scratch, None))
+            except RepFailed as error:
+                return cell, None, str(error)
+    cell = next(cell for cell in cells if not cell.is_baseline and cell.workers > 1)
+    set_goodput(rows)
+    shares = [row["goodput"] for row in rows if row["goodput"] is not None]
+    step_s = statistics.median(row["step_time_s"] or 0.0 for row in rows if row["cell_key"] == cell.key)
+    return cell, _times(cell, step_s, shares[0] if shares else None), ""
+
+
+def _times(cell: TrainingCell, step_s: float, goodput: float | None = None) -> Times:
+    compute_s = cell.workload.step_time_s
+    assert compute_s is not None, "the simulated clock needs it"
+    return Times(step_s, compute_s, cell.algorithm().period_steps, cell.workload.params, None, goodput)
+
+
+def plain_step_s(inputs: PredictInputs) -> float:
+    """The alpha-beta law with headers, of what a reader works out by hand: Tc + (2(N-1)/N M / rate + rounds RTT) / p.
+
+    With a delay, communication is hidden as far as computation lasts. It knows no chunks, slow start, loss or queue.
+    """
+    n, rate = inputs.workers, inputs.rate_bytes_per_s
+    wire_s = 2 * (n - 1) / n * inputs.message_bytes / rate if rate is not None else 0.0
+    all_reduce_s = wire_s + round_trips(inputs.collective, n, inputs.message_bytes) * inputs.rtt_s
+    if inputs.delay:
+        return max(inputs.step_time_s, all_reduce_s / inputs.period)
+    return inputs.step_time_s + all_reduce_s / inputs.period
+
+
+def _line(number: Number, cell: TrainingCell, times: Times | None, why: str) -> dict[str, Any]:
+    quantity = QUANTITIES.get(number.quantity)
+    if quantity is None:
+        times, why = None, f"wanbench has no {number.quantity}"
+    predicted = _of(quantity, times, number)
+    lossy = cell.loses_workers
+    plain = None if lossy else _of(quantity, _times(cell, plain_step_s(cell.law_inputs)), number)
+    return {
+        **number.model_dump(include={"where", "quantity", "unit", "printed", "value", "spread"}),
+        "predicted": predicted,
+        "error": _error(predicted, number.value),
+        "plain": plain,
+        "plain_error": _error(plain, number.value),
+        "why": why or None,
+    }
+
+
+def _of(quantity: Callable[[Times], float | None] | None, times: Times | None, number: Number) -> float | None:
+    if quantity is None or times is None:
+        return None
+    value = quantity(replace(times, per_step=number.per_step))
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
+
+
+def _error(predicted: float | None, published: float) -> float | None:
+    return None if predicted is None else round(predicted / published - 1, 4)
+
+
+def record(folder: Path, sources: Mapping[str, Source], say: Callable[[str], None]) -> Path:
+    """Predict the numbers of these sources, keep the lines of others, and write all. Return the file's path."""
+    path = folder / PREDICTIONS
+    kept = [line for line in read(path) if line["source"] not in sources] if path.exists() else []
+    for name, source in sources.items():
+        lines = list(predictions(name, source, folder))
+        kept += lines
+        say(f"{name}: {sum(line['predicted'] is not None for line in lines)} of {len(lines)} predicted")
+    order = sorted(kept, key=lambda line: line["source"])
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in order))
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a comparison."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
