@@ -194,8 +194,7 @@ def make_task(
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
-    learner = _learner(spec, rank, world_size, seed, train or {})
-    workload = _described(spec, learner)
+    workload, learner = _with_learner(spec, rank, world_size, seed, train or {})
     buckets = workload.buckets(bucket_bytes)
     emulated, slowdowns = None, Slowdowns(slow) if slow else None
     if workload.step_time_s is not None:
@@ -211,18 +210,18 @@ def make_task(
     return task
 
 
-def _learner(
+def _with_learner(
     spec: Mapping[str, object], rank: int, world_size: int, seed: int, train: Mapping[str, object]
-) -> Learner | None:
-    """Return the learner of one worker; None if the workload trains no model."""
-    if workload_keys.kind_of(spec, train) == "model":
-        return _users_learner(spec, rank, world_size, seed, train)
-    builtin = BUILTINS.get(str(spec.get("name")))
+) -> tuple[WorkloadInfo, Learner | None]:
+    """Describe a workload, with the learner of one worker; None if it trains no model. Keys are checked before data."""
+    is_model = workload_keys.kind_of(spec, train) == "model"
+    learner = _users_learner(spec, rank, world_size, seed, train) if is_model else None
+    workload, builtin = _described(spec, learner), BUILTINS.get(str(spec.get("name")))
     if builtin is None or builtin.make is None:
-        return None
+        return workload, learner
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
-    return builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
+    return workload, builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
 
 
 def _users_learner(

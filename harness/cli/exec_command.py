@@ -49,7 +49,11 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     help="Processes per worker; they share its network.",
 )
 @click.option(
-    "--place", default="blocked", show_default=True, help="How ranks are placed on sites: blocked or round-robin."
+    "--place",
+    type=click.Choice(["blocked", "round-robin"]),
+    default="blocked",
+    show_default=True,
+    help="How ranks are placed on sites.",
 )
 @uniform_options
 @click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates of a named profile.")
@@ -178,7 +182,10 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     mounts, cwd = _files(options)
     timeout_s = _timeout(options["timeout"])
     environment = _QUIET | dict(filter(None, map(_variable, options["environment"])))
-    plan = make(_spec(argv, options), "exec", ThisHost())
+    try:
+        plan = make(_spec(argv, options), "exec", ThisHost())
+    except SpecError as error:
+        raise SpecError(_in_options(str(error), options["timeline"])) from None
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
     assert isinstance(cell, CommandCell)
     _check_host(argv[0], cwd, cell, options["image"])
@@ -217,6 +224,13 @@ def _spec(argv: tuple[str, ...], options: dict[str, Any]) -> Spec:
     from wanbench.harness.spec.experiment import Spec
     from wanbench.harness.timeline.schedule import read_timeline
 
+    name = options["profile"]
+    if name == "uniform" and options["rtt"] is None:
+        raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
+    if name == "uniform" and options["rate_scale"]:
+        raise SpecError("--rate-scale: goes with a named profile; with uniform, give another --rate")
+    if name != "uniform" and (options["rtt"] or options["rate"]):
+        raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
     network = {key: options[key] for key in ("profile", "rtt", "rate", "rate_scale", "place") if options[key]}
     data = {
         "schema": 1,
@@ -239,6 +253,12 @@ def _spec(argv: tuple[str, ...], options: dict[str, Any]) -> Spec:
     if options["timeline"]:
         data["timeline"] = read_timeline(options["timeline"])
     return Spec.from_dict(data, "exec")
+
+
+def _in_options(message: str, timeline: Path | None) -> str:
+    """A message about the spec, in the words of what the user gave."""
+    message = re.sub(r"^exec: (?=timeline)", lambda _: f"{timeline}: ", message)
+    return re.sub(r"^exec: network\.(\w+)", lambda key: f"--{key[1].replace('_', '-')}", message)
 
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import HostError, SpecError
 
 STARTER = Path(__file__).parents[1] / "spec" / "starter.toml"
 
@@ -33,5 +33,7 @@ def command(file: Path) -> None:
             handle.write(text)
     except FileExistsError:
         raise SpecError(f"{file}: already exists; choose another name") from None
+    except OSError as error:
+        raise HostError(f"{file}: cannot be written: {error.strerror}") from None
     click.echo(file)
     click.echo(f"edit it, then: wanbench plan {quoted}", err=True)

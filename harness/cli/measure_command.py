@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wanbench.harness.cli.options import named
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import HostError, SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.measure.profile import Reading
@@ -54,7 +54,10 @@ def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> N
         raise SpecError(f"{output}: already exists; choose another name")
     stated = _stated(sites)
     text = profile_toml(output.stem, *_read_all(sources, stated), stated)
-    output.write_text(text, encoding="utf-8")
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"{output}: cannot be written: {error.strerror}") from None
     try:
         load(str(output))
     except ProfileError as error:

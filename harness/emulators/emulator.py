@@ -173,6 +173,10 @@ class Emulator:
             poll.register(self._control, select.POLLIN)
             return bool(poll.poll(0))
 
+    def has_ended(self) -> bool:
+        """Whether the process has ended; known at once."""
+        return self._process.poll() is not None
+
     def is_stopped(self) -> bool:
         """Whether a signal stopped (suspended) the process."""
         return is_stopped(self.pid)

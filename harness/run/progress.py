@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 _MOST_REASONS = 3
+_AGAIN_AT = 0.98  # of those that were unsettled: with ever more of them, computing takes ever longer
 
 
 class Reporter:
@@ -48,15 +50,12 @@ class Remaining:
 
     Those that began before the first one ended tell nothing, because they also waited for processes that started.
 
-    Args:
-        total_s: predicted seconds of all repetitions, one after the other. predicted_s: until all have ended.
-
     Attributes:
         is_known: whether any has told.
     """
 
-    def __init__(self, total_s: float, predicted_s: float) -> None:
-        self._unsettled_s, self._side_by_side = total_s, predicted_s / total_s
+    def __init__(self) -> None:
+        self._computed: tuple[int, object, float] = (0, None, 0.0)
         self._first_s: float | None = None
         self._predicted_s = self._took_s = 0.0
 
@@ -65,22 +64,24 @@ class Remaining:
         return self._predicted_s > 0.0
 
     def ended(self, predicted_s: float, began_s: float, now_s: float) -> None:
-        """Take notice of a repetition that has ended now. One that was invalid is not settled yet."""
+        """Take notice of a repetition that has ended now."""
         if self._first_s is None:
             self._first_s = now_s
         elif began_s >= self._first_s:
             self._predicted_s += predicted_s
             self._took_s += now_s - began_s
 
-    def settled(self, predicted_s: float) -> None:
-        """Take notice of a repetition that nobody will measure again."""
-        self._unsettled_s -= predicted_s
+    def seconds(self, unsettled: int, condition: object, compute: Callable[[], float]) -> float:
+        """The remaining seconds. They are computed again after each fiftieth; between, they fall with the number.
 
-    @property
-    def seconds(self) -> float:
-        """The remaining seconds."""
-        longer = self._took_s / self._predicted_s if self.is_known else 1.0
-        return max(0.0, self._unsettled_s) * self._side_by_side * longer
+        Args:
+            unsettled: number of repetitions that nobody has settled. condition: another one is computed anew.
+            compute: returns the predicted seconds until all are settled.
+        """
+        count, before, seconds = self._computed
+        if not (before == condition and _AGAIN_AT * count < unsettled <= count):
+            count, _, seconds = self._computed = unsettled, condition, compute()
+        return seconds * unsettled / max(count, 1) * (self._took_s / self._predicted_s if self.is_known else 1.0)
 
 
 def brief(reason: str) -> str:

@@ -156,7 +156,7 @@ class _Session:
     ) -> None:
         self.folder, self.engine, self.control = folder, engine, control
         self.say, self.tally, self.stopped = say, tally, stopped
-        self.slots, self.room = slots, Room(host)
+        self.slots, self.processes, self.room = slots, processes, Room(host)
         self.turn: str | None = None  # while this emulates
         rows = folder.rows()
         self._compare_with(rows)
@@ -165,10 +165,7 @@ class _Session:
         self.sources |= sources.named(todo[0].cell.inputs, apart.modules())  # the plan was made from these
         self.probes: dict[tuple[Kind, str], Mapping[str, Any]] = {}
         self.again: list[Item] = []  # invalid at the first try
-        loads = [item.load for item in todo]
-        predicted_s = makespan([load for load in loads if load.simulated], processes, self.room.host)
-        predicted_s += makespan([load for load in loads if not load.simulated], slots, self.room.host)
-        self.remaining = Remaining(sum(load.seconds for load in loads), predicted_s)
+        self.unsettled, self.remaining = {id(item): item for item in todo}, Remaining()
 
     def _compare_with(self, rows: Sequence[Row]) -> None:
         """Take the step times that rows are divided by from the repetitions of all invocations and workers.
@@ -269,7 +266,7 @@ class _Session:
         if answer is Answer.ELSEWHERE:
             elsewhere.append(item)
         elif answer is Answer.SETTLED:
-            self.remaining.settled(item.load.seconds)
+            self.unsettled.pop(id(item), None)
             self.say.elsewhere()
             if not self._is_measured(item):
                 self.tally.failed.append(item.cell.slug)
@@ -363,9 +360,21 @@ class _Session:
 
     def _report_done(self, item: Item, line: str) -> None:
         """Report a repetition that is settled. How long simulations take on this host is not known at first."""
-        self.remaining.settled(item.load.seconds)
+        self.unsettled.pop(id(item), None)
         is_known = self.remaining.is_known or not simulated(item.cell.testbed)
-        self.say.finished(line, self.remaining.seconds if is_known else None)
+        self.say.finished(line, self._remaining_s() if is_known else None)
+
+    def _remaining_s(self) -> float:
+        """The remaining seconds. Second tries run alone."""
+        condition = (self.room.host, len(self.again))
+        return self.remaining.seconds(len(self.unsettled), condition, self._predicted_s)
+
+    def _predicted_s(self) -> float:
+        again = set(map(id, self.again))
+        first = [item.load for key, item in self.unsettled.items() if key not in again]
+        simulations_s = makespan([load for load in first if load.simulated], self.processes, self.room.host)
+        emulations_s = makespan([load for load in first if not load.simulated], self.slots, self.room.host)
+        return simulations_s + emulations_s + sum(item.load.seconds for item in self.again)
 
     def _ended(self, futures: set[Future[T]], running: Sequence[Running] = ()) -> set[Future[T]]:
         """Those that end within a fifth of a second, if any."""

@@ -216,7 +216,7 @@ class WorkerSlot:
         if error.kind != "CommError":
             return error
         time.sleep(_BLAME_S)
-        if self.emulator.hung_up():
+        if self.emulator.has_ended():
             return self.emulator.failure()
         for worker in self._workers[:ranks]:
             with suppress(TimeoutError):

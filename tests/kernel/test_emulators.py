@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -250,7 +251,7 @@ def test_a_closed_emulator_is_reported_as_closed(emulator):
 
 
 def test_ctrl_c_does_not_end_an_emulator(emulator):
-    with emulator() as here:
+    with closing(emulator()) as here:
         os.kill(here.pid, signal.SIGINT)
         time.sleep(0.05)
         assert here.stats().packets == 0

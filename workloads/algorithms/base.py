@@ -281,14 +281,17 @@ class Algorithm(Parameters, Stateful):
     def delay_steps(self) -> int:
         """D: local steps between a gradient and the step at whose end its average is applied.
 
-        By default parameter `delay`, or 0 without one.
+        By default parameter `delay` if it is a whole number of at least 0, otherwise 0.
         """
-        return int(getattr(self, "delay", 0))
+        return _steps(getattr(self, "delay", None), 0)
 
     @property
     def period_steps(self) -> int:
-        """p: steps from one synchronisation to the next; by default parameter `period`, or 1 without one."""
-        return int(getattr(self, "period", 1))
+        """p: steps from one synchronisation to the next.
+
+        By default parameter `period` if it is a whole number of at least 1, otherwise 1.
+        """
+        return _steps(getattr(self, "period", None), 1)
 
     @property
     def in_flight(self) -> int:
@@ -366,3 +369,8 @@ class Algorithm(Parameters, Stateful):
             super().load_state_dict(state)
         except StateError as error:
             raise AlgorithmError(f"algorithm '{self.kind}': {error}") from None
+
+
+def _steps(value: object, least: int) -> int:
+    """A number of steps; the least one if the value is none, for then it means something else to its author."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import sys
 import weakref
 from collections import Counter
@@ -35,24 +36,32 @@ Tensors = Sequence[torch.Tensor]
 # ------------------------------------------------ what gloo carries: several tensors, sparse ones, those of a GPU
 
 
-def or_gloo(name: str, *, several: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def or_gloo(
+    name: str, *, several: bool = False, check: Callable[..., None] = lambda group, *arguments: None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let gloo's method of the same name carry a call whose tensors are sparse or not in this machine's memory.
 
     Args:
         name: as which the call is counted.
         several: whether gloo also carries a call whose first list has several items.
+        check: refuses wrong arguments, given the group and all of them. A rank that errs alone would form gloo alone.
     """
 
     def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(method)
+
         @wraps(method)
-        def call(self: WanGroup, *arguments: Any, **options: Any) -> Any:
-            if carried(arguments) and not (several and len(arguments[0]) > 1):
-                return method(self, *arguments, **options)
+        def call(*arguments: Any, **options: Any) -> Any:
+            bound = signature.bind(*arguments, **options)
+            bound.apply_defaults()
+            group, *given = bound.args
+            check(group, *given)
+            if carried(given) and not (several and len(given[0]) > 1):
+                return method(group, *given)
             if not by_gloo:
                 atexit.register(_report)
             by_gloo[name] += 1
-            given = [argument for argument in arguments if argument is not None]
-            return getattr(self.gloo(), method.__name__)(*given, **options)
+            return getattr(group.gloo(), method.__name__)(*(value for value in given if value is not None))
 
         return call
 
@@ -176,15 +185,15 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- reductions
 
-    @or_gloo("allreduce", several=True)  # which reduces each of several tensors with the others
+    # Gloo reduces each of several tensors with the others.
+    @or_gloo("allreduce", several=True, check=lambda _, tensors, *__: check_any("allreduce", tensors))
     def allreduce(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
         """Reduce a tensor over all ranks, in place."""
         return self.allreduce_coalesced(tensors, opts)
 
-    @or_gloo("allreduce")
+    @or_gloo("allreduce", check=lambda _, tensors, *__: check_any("allreduce", tensors))
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None, *_: Any) -> Any:
         """Reduce tensors over all ranks, each by itself, in place."""
-        check_any("allreduce", tensors)
         if len({tensor.dtype for tensor in tensors}) > 1:
             raise CommError("wan: allreduce: tensors must all have the same type")
         staging, reduction = Staging(), reduction_of(opts, tensors)
@@ -192,11 +201,10 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         parts = [self._comm.all_reduce(staging.filled(tensor), reduction) for tensor in once.values()]
         return self._work(parts, tensors, staging)
 
-    @or_gloo("reduce")
+    @or_gloo("reduce", check=lambda wan, tensors, opts: check_root("reduce", wan, opts, tensors, "tensor list"))
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """Reduce a tensor over all ranks, in place, on the root."""
-        check_root("reduce", opts.rootRank, self.size(), opts.rootTensor, len(tensors))
-        tensor = only("reduce", tensors, "tensor list")
+        (tensor,) = tensors
         staging, reduction = Staging(), reduction_of(opts, tensors)
         pieces = [tensor.new_empty(0) for _ in range(self.size())]
         pieces[opts.rootRank] = staging.filled(tensor) if self.rank() == opts.rootRank else staging.given(tensor)
@@ -229,10 +237,12 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     # ---------------------------------------------------------------- transfers
 
-    @or_gloo("broadcast", several=True)  # which copies one of the root's tensors to all
+    # Gloo copies one of the root's several tensors to all.
+    @or_gloo(
+        "broadcast", several=True, check=lambda wan, tensors, opts, *_: check_root("broadcast", wan, opts, tensors)
+    )
     def broadcast(self, tensors: Tensors, opts: Any, *_: Any) -> Any:
         """Copy a tensor of the root to all ranks."""
-        check_root("broadcast", opts.rootRank, self.size(), opts.rootTensor, len(tensors))
         staging = Staging()
         return self._work([self._broadcast(staging.filled(tensors[0]), opts.rootRank)], tensors, staging)
 
@@ -255,12 +265,9 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
             after=first,
         )
 
-    @or_gloo("allgather", several=True)
+    @or_gloo("allgather", several=True, check=lambda _, outputs, inputs, *__: check_all_gather(outputs, inputs))
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None, *_: Any) -> Any:
         """Copy a tensor of each rank to all ranks."""
-        check_any("allgather", inputs, "input tensor list")
-        if len(inputs) != len(outputs):
-            raise CommError("wan: allgather: requires input/output tensor lists to have the same length")
         return self._all_gather(Staging(), outputs, inputs, outputs[0])
 
     def _all_gather(self, staging: Staging, pieces: Sequence[Tensors], inputs: Tensors, outputs: Tensors) -> GroupWork:
@@ -293,11 +300,13 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    @or_gloo("gather")
+    @or_gloo(
+        "gather",
+        check=lambda wan, outputs, inputs, opts: check_root("gather", wan, opts, inputs, "input tensor list"),
+    )
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Copy a tensor of each rank to the root."""
-        check_root("gather", opts.rootRank, self.size())
-        given, flat = only("gather", inputs, "input tensor list"), [tensor for parts in outputs for tensor in parts]
+        (given,), flat = inputs, [tensor for parts in outputs for tensor in parts]
         staging, root = Staging(), opts.rootRank
         into = {}
         if self.rank() == root:
@@ -307,11 +316,13 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         part = self._transfer(f"gather to rank {self._comm.names[root]}", staging, {root: staging.given(given)}, into)
         return self._work([part], flat, staging)
 
-    @or_gloo("scatter")
+    @or_gloo(
+        "scatter",
+        check=lambda wan, outputs, inputs, opts: check_root("scatter", wan, opts, outputs, "output tensor list"),
+    )
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
         """Copy a tensor of the root to each rank."""
-        check_root("scatter", opts.rootRank, self.size())
-        output = only("scatter", outputs, "output tensor list")
+        (output,) = outputs
         staging, root = Staging(), opts.rootRank
         given = {}
         if self.rank() == root:
@@ -479,18 +490,27 @@ def checked(tag: int) -> int:
     return tag
 
 
-def check_root(name: str, root: int, size: int, tensor: int = 0, tensors: int = 1) -> None:
-    """Raises: CommError: there is no such rank, or it has no such tensor."""
-    if not 0 <= root < size:
-        raise CommError(f"wan: {name}: invalid root rank {root}; expected 0 to {size - 1}")
-    if not 0 <= tensor < tensors:
-        raise CommError(f"wan: {name}: invalid root tensor {tensor} of {tensors}")
+def check_root(name: str, group: WanGroup, opts: Any, tensors: Tensors, single: str = "") -> None:
+    """Raises: CommError: there is no such rank, or it has no such tensor; `single` names a list that needs just one."""
+    if not 0 <= opts.rootRank < group.size():
+        raise CommError(f"wan: {name}: invalid root rank {opts.rootRank}; expected 0 to {group.size() - 1}")
+    if single:
+        only(name, tensors, single)
+    if not 0 <= (tensor := getattr(opts, "rootTensor", 0)) < len(tensors):
+        raise CommError(f"wan: {name}: invalid root tensor {tensor} of {len(tensors)}")
 
 
 def check_any(name: str, tensors: Sequence[torch.Tensor], what: str = "tensor list") -> None:
     """Raises: CommError: there is none."""
     if not tensors:
         raise CommError(f"wan: {name}: requires non-empty {what}")
+
+
+def check_all_gather(outputs: Sequence[Tensors], inputs: Tensors) -> None:
+    """Raises: CommError: there are no inputs, or not as many lists of outputs."""
+    check_any("allgather", inputs, "input tensor list")
+    if len(inputs) != len(outputs):
+        raise CommError("wan: allgather: requires input/output tensor lists to have the same length")
 
 
 def only(name: str, items: Sequence[T], what: str) -> T:

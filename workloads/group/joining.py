@@ -98,28 +98,27 @@ def _connect(
     Args:
         store, rank, world, settings, timeout_s: as for `join`. Ranks publish there at which address they listen.
     """
-    listener = mesh.listen(settings.address)
-    host, port = listener.getsockname()[:2]
-    store.set(f"{role}/{rank}", f"{host}:{port}")
-    keys = [_TOKEN, *(f"{role}/{member}" for member in members)]
-    try:
-        store.wait(keys, timedelta(seconds=timeout_s))
-    except RuntimeError as error:
-        listener.close()
-        absent = [key for key in keys if not store.check([key])]
-        ranks = sorted({world[int(key.rpartition("/")[2])] for key in absent if key != _TOKEN} or {0})
-        raise CommError(f"wan: ranks {ranks} did not join the group within {timeout_s:g} s") from error
-    token, *texts = [store.get(key).decode() for key in keys]
-    addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
-    names = [world[member] for member in members]
-    paces = settings.paces
-    return mesh.connect(
-        listener,
-        members.index(rank),
-        addresses,
-        connections=settings.streams,
-        timeout_s=timeout_s,
-        paces={index: mesh.Pace(*paces[name]) for index, name in enumerate(names)} if paces else None,
-        names=names,
-        token=token.encode(),
-    )
+    with mesh.listen(settings.address) as listener:
+        host, port = listener.getsockname()[:2]
+        store.set(f"{role}/{rank}", f"{host}:{port}")
+        keys = [_TOKEN, *(f"{role}/{member}" for member in members)]
+        try:
+            store.wait(keys, timedelta(seconds=timeout_s))
+        except RuntimeError as error:
+            absent = [key for key in keys if not store.check([key])]
+            ranks = sorted({world[int(key.rpartition("/")[2])] for key in absent if key != _TOKEN} or {0})
+            raise CommError(f"wan: ranks {ranks} did not join the group within {timeout_s:g} s") from error
+        token, *texts = [store.get(key).decode() for key in keys]
+        addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
+        names = [world[member] for member in members]
+        paces = settings.paces
+        return mesh.connect(
+            listener,
+            members.index(rank),
+            addresses,
+            connections=settings.streams,
+            timeout_s=timeout_s,
+            paces={index: mesh.Pace(*paces[name]) for index, name in enumerate(names)} if paces else None,
+            names=names,
+            token=token.encode(),
+        )

@@ -14,11 +14,11 @@ from torch.distributed import Work
 from torch.futures import Future
 
 from wanbench.workloads.comm.base import CommError
-from wanbench.workloads.comm.work import DirectWork, when_all
+from wanbench.workloads.comm.work import DirectWork
 
 
 class GroupWork(Work):
-    """One or more operations that end together.
+    """One or more operations that end together, with the last of them.
 
     Args:
         parts: the operations.
@@ -32,11 +32,15 @@ class GroupWork(Work):
         super().__init__()
         self.parts, self._outputs, self._finish = parts, list(outputs), finish
         self._lock = threading.Lock()
+        self._running = len(parts)
         self._ended = threading.Event()
         self._error: CommError | None = None
         self._inner: Future[list[torch.Tensor]] | None = None
         self._future: Future[list[torch.Tensor]] | None = None
-        when_all(parts, self._end)
+        for part in parts:
+            part.then(self._part_ended)
+        if not parts:
+            self._end()
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Block until finished. Raises: CommError: a peer is gone or late, or ranks disagree."""
@@ -105,17 +109,23 @@ class GroupWork(Work):
 
     _source_rank = source_rank
 
-    def _end(self, error: str | None) -> None:
-        """End with the success of all parts, or with the first failure."""
-        if error is None:
+    def _part_ended(self, error: str | None) -> None:
+        """End with the last part, for until then they fill tensors; with the error of the first that failed."""
+        with self._lock:
+            self._running -= 1
+            if error is not None and self._error is None:
+                self._error = CommError(f"wan: {error}")
+            if self._running:
+                return
+        self._end()
+
+    def _end(self) -> None:
+        if self._error is None:
             try:
                 self._finish()
-            except Exception as failure:  # nobody may wait forever
-                error = str(failure)
+            except Exception as error:  # nobody may wait forever
+                self._error = CommError(f"wan: {error}")
         with self._lock:
-            if self._ended.is_set():
-                return
-            self._error = None if error is None else CommError(f"wan: {error}")
             self._ended.set()
             future = self._inner
             self._finish = lambda: None  # it refers to copies of the tensors

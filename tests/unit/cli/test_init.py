@@ -61,7 +61,10 @@ def test_an_existing_file_is_not_changed(tmp_path):
 
 
 def test_a_missing_folder_is_reported_in_one_line():
-    assert refused("init", "no/where.toml", code=3) == "wanbench: no/where.toml: No such file or directory"
+    assert (
+        refused("init", "no/where.toml", code=3)
+        == "wanbench: no/where.toml: cannot be written: No such file or directory"
+    )
 
 
 def test_the_name_must_end_in_toml():

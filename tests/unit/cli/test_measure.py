@@ -294,4 +294,4 @@ def test_rates_in_both_directions_are_two_paths(measured):
 def test_a_profile_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "p").write_text(PING)
     line = refused("measure", "a,b=p", "-o", "nowhere/mine.toml", code=3)
-    assert line == "wanbench: nowhere/mine.toml: No such file or directory"
+    assert line == "wanbench: nowhere/mine.toml: cannot be written: No such file or directory"

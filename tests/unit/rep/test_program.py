@@ -164,7 +164,11 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
-        (("--profile", "uniform"), "exec: network.rtt: the uniform profile needs an RTT; set it or sweep rtt"),
+        (("--profile", "uniform"), "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
+        (
+            ("--profile", "uniform", "--rtt", "5ms", "--rate-scale", "0.5"),
+            "--rate-scale: goes with a named profile; with uniform, give another --rate",
+        ),
     ],
 )  # fmt: skip
 def test_impossible_options_are_refused_in_one_line(arguments, line, tmp_path):
@@ -180,10 +184,10 @@ def test_an_unknown_testbed_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--rtt", "1ms"), "network.rtt: only the uniform profile takes it"),
+        (("--rtt", "1ms"), "--rtt and --rate go with --profile uniform"),
         (("--profile", "world5"), "did you mean 'world4'"),
-        (("--profile", "uniform", "--rtt", "1 parsec"), "network.rtt: "),
-        (("--place", "moon"), "network.place: "),
+        (("--profile", "uniform", "--rtt", "1 parsec"), "--rtt: "),
+        (("--profile", "nope.toml"), "--profile: "),
     ],
 )
 def test_an_impossible_network_is_refused_in_one_line(arguments, words, tmp_path):

@@ -84,13 +84,13 @@ def test_without_a_timeline_nothing_changes():
         ("[[timeline]]\nat = " + "9" * 5000, "changes.toml: not valid TOML: Exceeds the limit"),
         (
             '[[timeline]]\nat = "5 steps"\ncut = true',
-            "exec: timeline.0.at: the steps of a program are not known; give a time",
+            "changes.toml: timeline.0.at: the steps of a program are not known; give a time",
         ),
         (
             '[[timeline]]\nat = "5s"\nslow = 2.0',
-            "exec: timeline.0.slow: a program's compute time cannot be changed; leave it out",
+            "changes.toml: timeline.0.slow: a program's compute time cannot be changed; leave it out",
         ),
-        ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "exec: timeline.0: where: no site 'tokyo'"),
+        ('[[timeline]]\nat = "5s"\nwhere = "tokyo"\ncut = true', "changes.toml: timeline.0: where: no site 'tokyo'"),
     ],
 )
 def test_an_invalid_file_is_refused_in_one_line(tmp_path, monkeypatch, text, message):

@@ -162,6 +162,19 @@ def test_random_numbers_after_make_differ_between_ranks_and_repeat(model):
     assert drawn[0] == drawn[2] != drawn[1]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("payload_scale", 0.5, "workload.payload_scale: expected 1, got 0.5"),
+        ("step_cv", -1, "workload.step_cv: expected a number"),
+    ],
+)
+def test_keys_are_checked_before_data_are_read(tmp_path, key, value, message):
+    spec = {"name": "mnist-cnn", "data": str(tmp_path / "absent"), key: value}
+    with pytest.raises(WorkloadError, match=f"^{re.escape(message)}"):
+        make_task(spec, 0, 2, 0, FakeClock(), MIB)
+
+
 def test_an_unknown_name_gets_a_near_miss():
     refused(
         "workload.name: unknown workload 'resnet50-v10'; did you mean 'resnet50-v100'? "

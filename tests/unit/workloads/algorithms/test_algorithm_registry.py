@@ -87,6 +87,23 @@ def test_in_flight_includes_the_newest_message(delay, period, in_flight):
     assert DTS(delay=delay, period=period).in_flight == in_flight
 
 
+@dataclass
+class InOtherUnits(Algorithm):
+    delay: object = 0
+    period: object = 1
+
+
+@pytest.mark.parametrize("value", ["5ms", None, 2.5, 4.0, True, -1, lambda: 3])
+def test_a_users_delay_or_period_that_is_no_number_of_steps_says_nothing_of_them(value):
+    algorithm = InOtherUnits(delay=value, period=value)
+    assert (algorithm.delay_steps, algorithm.period_steps, algorithm.in_flight) == (0, 1, 1)
+
+
+def test_a_users_delay_and_period_of_whole_steps_are_taken():
+    assert (InOtherUnits(delay=5, period=2).delay_steps, InOtherUnits(delay=5, period=2).period_steps) == (5, 2)
+    assert (InOtherUnits(delay=0, period=0).delay_steps, InOtherUnits(delay=0, period=0).period_steps) == (0, 1)
+
+
 def test_two_tensors_are_sent_only_with_both_momentum_and_a_period():
     assert DTS(delay=4, period=4).tensors_per_message(0.9) == 2
     assert DTS(delay=4, period=4).tensors_per_message(0.0) == 1

@@ -17,6 +17,8 @@ from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.group import group as group_module
 from wanbench.workloads.group.group import WanGroup
 
+SPARSE = torch.ones(3).to_sparse()
+
 # ---------------------------------------------------------------- reductions
 
 REAL, WHOLE = (torch.float32, torch.float64), (torch.int64, torch.int32, torch.uint8)
@@ -241,9 +243,37 @@ def test_a_message_from_any_rank_names_its_source(group):
             lambda wan: wan.allgather([[torch.ones(2)]], [torch.ones(3)]),
             "wan: allgather: invalid tensor size: 2 numbers for rank 0; expected 3",
         ),
+        *(
+            (call, f"wan: {name}: invalid root rank 9; expected 0 to 0")
+            for name, call in {
+                "broadcast": lambda wan: wan.broadcast([torch.ones(3)] * 2, rooted(dist.BroadcastOptions(), 9)),
+                "reduce": lambda wan: wan.reduce([SPARSE], opts=rooted(dist.ReduceOptions(), 9)),
+                "gather": lambda wan: wan.gather([], [SPARSE], rooted(dist.GatherOptions(), 9)),
+                "scatter": lambda wan: wan.scatter([SPARSE], [], rooted(dist.ScatterOptions(), 9)),
+            }.items()
+        ),
+        (
+            lambda wan: wan.allgather([[torch.ones(3)] * 2] * 2, [torch.ones(3)]),
+            "wan: allgather: requires input/output tensor lists to have the same length",
+        ),
+        (
+            lambda wan: wan.reduce([SPARSE] * 2, rooted(dist.ReduceOptions(), 0)),
+            "wan: reduce: requires a single-element tensor list; got 2",
+        ),
+        (
+            lambda wan: wan.gather([[SPARSE]], [], rooted(dist.GatherOptions(), 0)),
+            "wan: gather: requires a single-element input tensor list; got 0",
+        ),
+        (
+            lambda wan: wan.scatter([SPARSE] * 2, [], rooted(dist.ScatterOptions(), 0)),
+            "wan: scatter: requires a single-element output tensor list; got 2",
+        ),
+        (lambda wan: wan.allreduce_coalesced(tensors=[]), "wan: allreduce: requires non-empty tensor list"),
     ],
 )
-def test_a_call_that_cannot_be_right_is_refused_before_anything_is_sent(group, call, message):
+def test_a_call_that_cannot_be_right_is_refused_before_anything_is_sent(group, monkeypatch, call, message):
+    """Gloo is not formed for it either, for that waits for the other ranks."""
+    monkeypatch.setattr(WanGroup, "gloo", lambda wan: pytest.fail("gloo was formed"))
     (wan,) = group(1)
     with pytest.raises(CommError) as caught:
         call(wan)
@@ -416,6 +446,13 @@ CALLS: dict[str, Callable[[WanGroup, list[torch.Tensor]], Any]] = {  # with thre
     "gather": lambda wan, t: wan.gather([] if wan.rank() else [t[1:]], t[:1], rooted(dist.GatherOptions(), 0)),
     "scatter": lambda wan, t: wan.scatter(t[:1], [t[1:]] if wan.rank() else [], rooted(dist.ScatterOptions(), 1)),
     "alltoall": lambda wan, t: wan.alltoall([t[0], t[1]], [t[2], t[2] + 1]),
+    "allreduce by keyword": lambda wan, t: wan.allreduce(tensors=t[:1], opts=all_reduce_options()),
+    "gather by keyword": lambda wan, t: wan.gather(
+        opts=rooted(dist.GatherOptions(), 0), inputs=t[:1], outputs=[] if wan.rank() else [t[1:]]
+    ),
+    "broadcast by keyword": lambda wan, t: wan.broadcast(opts=rooted(dist.BroadcastOptions(), 1), tensors=t[:1]),
+    "allgather by keyword": lambda wan, t: wan.allgather(inputs=t[:1], outputs=[t[1:]]),
+    "recv without a tag": lambda wan, t: wan.recv(src=1, tensors=t[:1]) if wan.rank() == 0 else wan.send(t[:1], dst=0),
     "send and recv": lambda wan, t: wan.recv(t[:1], 1, 7) if wan.rank() == 0 else wan.send(t[:1], 0, 7),
     "send and recv_anysource": lambda wan, t: wan.recv_anysource(t[:1], 7) if wan.rank() else wan.send(t[:1], 1, 7),
 }
@@ -439,12 +476,14 @@ def test_gloo_carries_each_call_with_the_same_result(group, monkeypatch, call):
         assert all(torch.equal(a, b) for a, b in zip(expected, tensors, strict=True))
 
 
-def test_sparse_tensors_go_to_gloo_and_are_counted(group, monkeypatch):
+@pytest.mark.parametrize("by_keyword", [False, True])
+def test_sparse_tensors_go_to_gloo_and_are_counted(group, monkeypatch, by_keyword):
     monkeypatch.setattr(group_module, "by_gloo", Counter({"allreduce": 1}))
 
     def body(wan: WanGroup) -> list[float]:
         tensor = torch.sparse_coo_tensor([[wan.rank()]], [2.0], (3,), check_invariants=True)
-        wan.allreduce([tensor], all_reduce_options()).wait()
+        work = wan.allreduce(tensors=[tensor]) if by_keyword else wan.allreduce([tensor], all_reduce_options())
+        work.wait()
         return tensor.to_dense().tolist()
 
     assert on_every_rank(group(2), body) == [[2, 2, 0]] * 2

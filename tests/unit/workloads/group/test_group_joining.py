@@ -6,13 +6,17 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch.distributed as dist
 from wan_groups import all_reduce_of, on_every_rank
 
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.group.group import WanGroup
+from wanbench.workloads.group.joining import join
+from wanbench.workloads.group.settings import settings
 
 
 @pytest.fixture
@@ -71,6 +75,32 @@ def test_ranks_that_never_come_are_named(monkeypatch):
     lonely = WanGroup(dist.HashStore(), 0, 3, timedelta(seconds=0.2))
     with pytest.raises(CommError, match=r"ranks \[1, 2\] did not join the group within 0.2 s"):
         lonely._set_sequence_number_for_group()
+
+
+class BrokenStore:
+    """A store of which one method fails."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: object) -> bytes:
+            if name == self.method:
+                raise RuntimeError("the store is gone")
+            return b""
+
+        return call
+
+
+@pytest.mark.parametrize("method", ["set", "wait", "get"])
+def test_a_rank_whose_store_fails_listens_no_longer(monkeypatch, method):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    listener = mesh.listen("127.0.0.1")
+    monkeypatch.setattr(mesh, "listen", lambda address: listener)
+    with listener:
+        with pytest.raises((RuntimeError, CommError)):
+            join(BrokenStore(method), 1, [0, 1], settings(), 0.2)
+        assert listener.fileno() == -1
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ import torch.distributed as dist
 from wan_groups import all_reduce_of, all_reduce_options, given, on_every_rank, rooted
 
 from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.work import DirectWork
 from wanbench.workloads.group import register
 from wanbench.workloads.group.group import WanGroup
+from wanbench.workloads.group.work import GroupWork
 
 # ---------------------------------------------------------------- ranks that end, or do not answer
 
@@ -217,6 +219,20 @@ def test_a_late_rank_is_named_rather_than_those_that_wait_for_it_too(group):
 
     messages = on_every_rank(groups, body)
     assert all("waits for rank 2" in messages[rank] for rank in (0, 1, 3)), messages
+
+
+def test_operations_that_end_together_end_with_the_last_of_them_and_with_the_first_error():
+    """The others still fill their tensors when the first one fails."""
+    parts, finished = [DirectWork(name, 20.0) for name in "abc"], []
+    work = GroupWork(parts, [], lambda: finished.append(True))
+    parts[1].complete("rank 1 is gone")
+    assert not work.is_completed()
+    parts[0].complete()
+    parts[2].complete("rank 2 is gone")
+    assert work.is_completed()
+    assert not work.is_success()
+    assert str(work.exception()) == "wan: rank 1 is gone"
+    assert not finished
 
 
 def test_a_future_has_the_time_limit_of_its_operation(group):

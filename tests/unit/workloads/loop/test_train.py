@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import pytest
 import torch
 
 from wanbench.workloads.algorithms import registry
+from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.comm.local import LocalComm, run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import configured, make
 from wanbench.workloads.compute.task import Task
 from wanbench.workloads.loop.job import Job, Outcome, StepRow
-from wanbench.workloads.loop.train import Hooks, train, warm_up
+from wanbench.workloads.loop.train import Hooks, run, train, warm_up
 
 COMPUTE_NS, OVERHEAD_NS, STALL_NS, EVALUATION_NS = 10_000_000, 1_000_000, 7_000_000, 1_000_000_000
 NUMEL = 6
@@ -309,15 +312,25 @@ def test_a_lone_worker_sends_nothing_and_never_stalls_on_a_peer():
 # ---------------------------------------------------------------- the parts
 
 
+class Recorder(Algorithm):
+    """Records the optimiser's settings at each step."""
+
+    settings: ClassVar[list[tuple[float, float]]] = []
+
+    def gradient(self, g):
+        self.settings.append((self.replica.optimizer.lr, self.replica.optimizer.momentum))
+        return g
+
+
 def test_the_optimizer_is_built_from_the_job():
-    settings = {"lr": 0.5, "momentum": 0.9, "schedule": "cosine", "warmup_steps": 2, "batch_size": 32, "shards": "iid"}
-    optimizer = make(configured(settings, JOB.steps))
-    rates = []
-    for step in (0, 1, 2, 26):
-        optimizer.advance(step)
-        rates.append(optimizer.lr)
-    assert rates == pytest.approx([0.25, 0.5, 0.5, 0.0])
-    assert optimizer.momentum == 0.9
+    settings = {"lr": 0.5, "momentum": 0.9, "schedule": "cosine", "warmup_steps": 2}
+    numbers = {"params": NUMEL, "step_time": "10ms", "step_cv": 0}
+    job = replace(JOB, world_size=1, workload=numbers, train=settings, kind=f"{__name__}:Recorder", params={})
+    Recorder.settings.clear()
+    run_replicas(1, lambda comm: run(job, comm, StandingClock(), Hooks(lambda row: None)), timeout_s=10.0)
+    cosine = [0.25 * (1 + math.cos(math.pi * step / 24)) for step in range(24)]
+    assert [lr for lr, _ in Recorder.settings] == pytest.approx([0.25, 0.5, *cosine])
+    assert {momentum for _, momentum in Recorder.settings} == {0.9}
 
 
 def test_the_warm_up_uses_every_channel_several_times_and_synchronizes_all_workers():
