@@ -1,26 +1,20 @@
-"""What others measured and published, beside what wanbench predicts for their conditions. Nothing is fitted to it.
-
-results/reference/published/NAME.toml           a source (`Source`): conditions and numbers as printed, tolerance
-results/reference/published/predictions.jsonl   a line for each number under each reading (`predictions`)
-
-Where conditions are ambiguous, a source has several readings, each a spec, and counts at its worst.
-"""
+"""Predicts what others measured and published, from their conditions alone (`analysis.published` has the catalogue)."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import statistics
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from wanbench.harness.errors import RepFailed, SpecError
+from wanbench.harness.analysis.published import PREDICTIONS, Number, Reading, Source, read
+from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.expand import expand
@@ -33,88 +27,7 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds import opened
 from wanbench.harness.testbeds.base import Testbed
 
-PREDICTIONS = "predictions.jsonl"
 _DIGITS = 6
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Reading(_Table):
-    """One way to map the printed conditions to a spec.
-
-    Attributes:
-        chosen: what had to be chosen, and why. spec: its text.
-    """
-
-    name: str
-    chosen: str
-    spec: str
-
-
-class Number(_Table):
-    """A printed number.
-
-    Attributes:
-        where: file and line, or table and row. printed: as it stands there. value: the same in `unit`.
-        spread: the smallest and the largest measurement, if they are published.
-        per_step: samples or tokens that all workers together process in a step, for a number per second.
-        set: what differs from the spec of a reading, by dotted key.
-    """
-
-    where: str
-    printed: str
-    value: float
-    unit: str
-    quantity: str
-    spread: tuple[float, float] | None = None
-    per_step: float | None = None
-    set: dict[str, Any] = {}
-
-
-class Source(_Table):
-    """A published set of measurements.
-
-    Attributes:
-        revision: commit, version or date. licence: of its files; facts need none.
-        seen: whether wanbench was compared with it before its tolerance was chosen. primary: read at the original.
-        tier: 1 complete conditions, 2 one ambiguous, 3 its authors' simulation or arithmetic, 4 no basis to predict.
-        tolerance: relative error within which a prediction counts as right, chosen before any prediction.
-        set_aside: predicted once, after all changes.
-        changed: what was changed in wanbench after looking at it. cause: why predictions are beyond the tolerance.
-    """
-
-    title: str
-    citation: str
-    url: str
-    revision: str
-    licence: str
-    seen: bool
-    primary: bool
-    tier: int = Field(ge=1, le=4)
-    tolerance: float = Field(gt=0)
-    why_tolerance: str
-    set_aside: bool
-    changed: str = ""
-    cause: str = ""
-    conditions: dict[str, str]
-    reading: list[Reading] = Field(min_length=1)
-    number: list[Number] = Field(min_length=1)
-
-
-def load(folder: Path) -> dict[str, Source]:
-    """The sources of a catalogue by name. Raises: SpecError."""
-    sources = {}
-    for path in sorted(folder.glob("*.toml")):
-        try:
-            sources[path.stem] = Source.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        except tomllib.TOMLDecodeError as error:
-            raise SpecError(f"{path}: not valid TOML: {error}") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise SpecError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    return sources
 
 
 @dataclass(frozen=True)
@@ -230,8 +143,14 @@ def _line(number: Number, cell: TrainingCell, times: Times | None, why: str) -> 
         "error": _error(predicted, number.value),
         "plain": plain,
         "plain_error": _error(plain, number.value),
+        "amount": _amount(number, cell),
         "why": why or None,
     }
+
+
+def _amount(number: Number, cell: TrainingCell) -> float | None:
+    """What a rate counts, so that its seconds are known: bits, samples or tokens."""
+    return 32.0 * cell.workload.params if number.quantity == "throughput_bps" else number.per_step
 
 
 def _of(quantity: Callable[[Times], float | None] | None, times: Times | None, number: Number) -> float | None:
@@ -245,19 +164,23 @@ def _error(predicted: float | None, published: float) -> float | None:
     return None if predicted is None else round(predicted / published - 1, 4)
 
 
-def record(folder: Path, sources: Mapping[str, Source], say: Callable[[str], None]) -> Path:
-    """Predict the numbers of these sources, keep the lines of others, and write all. Return the file's path."""
+def record(folder: Path, sources: Mapping[str, Source], jobs: int, say: Callable[[str], None]) -> Path:
+    """Predict the numbers of these sources, keep the lines of others, and write all. Return the file's path.
+
+    Args:
+        jobs: processes that predict side by side, a source each.
+    """
     path = folder / PREDICTIONS
-    kept = [line for line in read(path) if line["source"] not in sources] if path.exists() else []
-    for name, source in sources.items():
-        lines = list(predictions(name, source, folder))
-        kept += lines
-        say(f"{name}: {sum(line['predicted'] is not None for line in lines)} of {len(lines)} predicted")
-    order = sorted(kept, key=lambda line: line["source"])
-    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in order))
+    lines = [line for line in read(path) if line["source"] not in sources] if path.exists() else []
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(_predicted, name, source, folder): name for name, source in sources.items()}
+        for done, future in enumerate(as_completed(futures), start=1):
+            lines += future.result()
+            say(f"[{done}/{len(futures)}] {futures[future]}: {len(future.result())} predictions")
+    lines.sort(key=lambda line: line["source"])  # stable: readings and numbers keep the order of their file
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     return path
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a comparison."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def _predicted(name: str, source: Source, folder: Path) -> list[dict[str, Any]]:
+    return list(predictions(name, source, folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,7 +14,12 @@ from wanbench.harness.errors import CellsFailed, SpecError
 
 @click.command("record")
 @click.argument("name", metavar="PAPER", shell_complete=completion_command.papers)
-@click.option("--only", multiple=True, metavar="RUN", help="Only this experiment of the paper. Repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="RUN",
+    help="Only this experiment, or published source. Repeatable.",
+)
 @fresh_option
 @keep_option
 @jobs_option
@@ -39,10 +45,12 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     from wanbench.harness.spec.library import read
 
     paper = papers.load(name)
-    for run in only:
+    if name == "published":
+        _predict(only, jobs)
+    for run in only if paper.runs else ():
         if run not in paper.runs:
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
-    for run in only or paper.runs:
+    for run in paper.runs and (only or paper.runs):
         plan, folder = make(Spec.load(run), run, ThisHost()), RunFolder(out / run)
         tally = measure_all(plan, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
@@ -50,3 +58,19 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)
+
+
+def _predict(only: tuple[str, ...], jobs: int | None) -> None:
+    """Predict what others measured."""
+    from wanbench.harness import published
+    from wanbench.harness.analysis.published import load
+    from wanbench.harness.cli.figures_command import REFERENCE
+    from wanbench.harness.run.host import ThisHost
+
+    sources = load(REFERENCE / "published")
+    for name in only:
+        if name not in sources:
+            raise SpecError(f"--only {name}: not a source; expected one of {', '.join(sources)}")
+    chosen = {name: source for name, source in sources.items() if name in only or not only}
+    say = partial(click.echo, err=True)
+    click.echo(published.record(REFERENCE / "published", chosen, jobs or ThisHost().capacity().cores, say))

@@ -29,6 +29,7 @@ from wanbench_docs.costs import shown
 from wanbench_docs.curves import of_curve
 from wanbench_docs.learned import of_learned, recorded
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced, markdown
+from wanbench_docs.published import of_published
 
 _LONG = 60  # lines of a profile
 _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")
@@ -204,6 +205,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "workloads": of_workloads,
     "profiles": of_profiles,
     "recordings": of_recordings,
+    "published": of_published,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
     **{f"claims {name}": partial(of_claims, name) for name in papers.names() if papers.load(name).claims},

@@ -33,8 +33,9 @@ Kind = Literal[
     "stability",
     "map",
     "goodput",
+    "published",
 ]
-WITHOUT_RUN = ("stability", "map")  # the first is computed when it is drawn, the second has a folder of its own
+WITHOUT_RUN = ("stability", "map", "published")  # computed when it is drawn; from folders of their own
 _KINDS_WITH = {  # a key: the kinds that have it; the others compute it, or have no use for it
     "title": ("table", "trend"),
     "subject": ("scalability", "step-time", "trend"),

@@ -35,12 +35,14 @@ from wanbench.harness.show.figures.gallery import gallery, scalability_drawing, 
 from wanbench.harness.show.figures.map import read_map
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import Paper, PaperFigure
+from wanbench.harness.show.papers.agreement import agreement_drawing
 from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
 from wanbench.harness.text import listed
 
 INDEX = "index.json"
+_DRAWN = (".svg", ".png", ".pdf", ".csv", ".md")
 _OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}
 _EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
 
@@ -90,7 +92,7 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
         index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": reps} for path in files})
         written += files
     for path in to.iterdir():
-        if path.name not in index and path.suffix in {".svg", ".png", ".pdf", ".csv", ".md"}:
+        if path.name not in index and path.suffix in _DRAWN:
             path.unlink()
     write_json(to / INDEX, {"schema": 1, "versions": versions(), "files": index})
     return written
@@ -115,7 +117,7 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
     differences = []
     for figure in paper.figures:
         differences += _check(figure, paper, reference, scratch, indexed, other)
-    extra = {path.name for path in committed.iterdir()} - indexed.keys() - {INDEX}
+    extra = {path.name for path in committed.iterdir() if path.suffix in _DRAWN} - indexed.keys()
     return differences + [Difference(name, "is none of the paper's figures", True) for name in sorted(extra)]
 
 
@@ -234,6 +236,8 @@ def _drawing(figure: PaperFigure, paper: Paper, source: _Source) -> Drawing:
     folder, rows = source.folder, source.rows
     if figure.kind == "stability":
         return stability_drawing(figure)
+    if figure.kind == "published":
+        return agreement_drawing(figure, folder.path / paper.name)
     if figure.kind == "map":
         return read_map(folder.path / f"{paper.name}-{figure.name}").drawing
     if figure.kind == "trend":

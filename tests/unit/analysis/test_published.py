@@ -1,0 +1,142 @@
+"""The catalogue of published measurements, and how predictions are counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wanbench.harness.analysis.published import PREDICTIONS, Agreement, Source, counted, load, read
+from wanbench.harness.errors import SpecError
+from wanbench.harness.plan.auto import FixedHost
+from wanbench.harness.plan.expand import expand
+from wanbench.harness.spec.experiment import Spec
+
+FOLDER = Path(__file__).parents[3] / "results" / "reference" / "published"
+SOURCES = load(FOLDER)
+TEXT = """
+title = "t"
+citation = "c"
+url = "u"
+revision = "r"
+licence = "none found: facts only"
+seen = false
+primary = true
+tier = 1
+tolerance = 0.2
+why_tolerance = "w"
+set_aside = false
+
+[conditions]
+hosts = "h"
+
+[[reading]]
+name = "first"
+chosen = "a"
+spec = ""
+
+[[reading]]
+name = "second"
+chosen = "b"
+spec = ""
+
+[[number]]
+where = "table 1"
+printed = "1.0"
+value = 1.0
+unit = "s"
+quantity = "step_time_s"
+"""
+
+
+def line(reading: str, error: float | None, plain_error: float | None = None) -> dict:
+    return {"source": "s", "reading": reading, "error": error, "plain_error": plain_error}
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "s.toml").write_text(TEXT)
+    return load(tmp_path)["s"]
+
+
+def test_at_least_six_sources_that_nobody_had_compared_have_at_least_sixty_numbers():
+    blind = [source for source in SOURCES.values() if not source.seen and source.primary and source.tier <= 2]
+    assert len({source.url.split("/")[3] for source in blind}) >= 6
+    assert sum(len(source.number) for source in blind) >= 60
+    assert sum(source.set_aside for source in blind) == 2
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_reading_of_every_number_is_a_spec_of_one_cell_on_the_simulated_clock(name):
+    for reading in SOURCES[name].reading:
+        spec = Spec.from_toml(reading.spec, str(FOLDER / reading.name))
+        for number in SOURCES[name].number[:3]:
+            cells = expand(spec.override(number.set, name), str(FOLDER / reading.name), FixedHost())
+            (cell,) = {cell.key: cell for cell in cells if not cell.is_baseline and not hidden(cell)}.values()
+            assert cell.testbed == "virtual"
+
+
+def hidden(cell) -> bool:
+    """Whether it only stands beside the cell, which loses workers."""
+    return cell.undisturbed_key is None and bool(cell.failures.mtbf or cell.timeline)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_number_is_named_once_and_lies_in_its_spread(name):
+    numbers = SOURCES[name].number
+    assert len({(number.where, number.quantity, str(number.set)) for number in numbers}) == len(numbers)
+    for number in numbers:
+        low, high = number.spread or (number.value, number.value)
+        assert low <= number.value * 1.0001
+        assert high >= number.value * 0.9999
+
+
+def test_a_source_counts_at_its_worst_reading(source):
+    near, far = line("first", 0.05), line("second", 0.25)
+    assert counted({"s": source}, [near, far]) == {"s": [far]}
+    assert counted({"s": source}, [far, near]) == {"s": [far]}
+    farther = line("first", -0.1)
+    assert counted({"s": source}, [near | {"reading": "second"}, farther]) == {"s": [farther]}
+
+
+def test_what_has_no_prediction_is_none_within(source):
+    agreement = Agreement.of([(source, line("first", 0.15, -0.05)), (source, line("first", None, None))])
+    assert (agreement.numbers, len(agreement.errors), agreement.within, agreement.near) == (2, 1, 1, 0)
+    assert (agreement.plain_near, agreement.median, agreement.worst) == (1, 0.15, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("tolerance = 0.2", "tolerance = 0.0"), "s.toml: tolerance: "),
+        (("tier = 1", "tier = 5"), "s.toml: tier: "),
+        (('unit = "s"', 'units = "s"'), "s.toml: number.0.unit: Field required"),
+        (("[conditions]", "[conditions"), "s.toml: not valid TOML: "),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_key(tmp_path, change, message):
+    (tmp_path / "s.toml").write_text(TEXT.replace(*change))
+    with pytest.raises(SpecError) as refused:
+        load(tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path}/{message}")
+
+
+def test_without_predictions_the_command_is_named(tmp_path):
+    with pytest.raises(SpecError, match=f"^{tmp_path / PREDICTIONS}: cannot be read; run `wanbench record published`$"):
+        read(tmp_path / PREDICTIONS)
+
+
+def test_every_number_has_a_prediction_under_every_reading_or_the_reason_why_not():
+    lines = read(FOLDER / PREDICTIONS)
+    keys = {(line["source"], line["reading"], line["where"], line["quantity"]) for line in lines}
+    assert keys == {
+        (name, reading.name, number.where, number.quantity)
+        for name, source in SOURCES.items()
+        for reading in source.reading
+        for number in source.number
+    }
+    for recorded in lines:
+        assert (recorded["predicted"] is None) == (recorded["why"] is not None), recorded
+        if recorded["predicted"] is not None:
+            assert recorded["error"] == pytest.approx(recorded["predicted"] / recorded["value"] - 1, abs=1e-4)
+    assert isinstance(SOURCES["nccl-aws-tc"], Source)
