@@ -113,6 +113,7 @@ class Emulator:
             EmulatorError: it did not start.
         """
         self._lock = threading.Lock()
+        self._closed = False
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         own_socket, peer_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         own_socket.settimeout(self.patience_s)
@@ -183,7 +184,7 @@ class Emulator:
 
     def failure(self) -> EmulatorError:
         """The error that explains why the process no longer answers."""
-        if self._stderr.closed:
+        if self._closed:
             return EmulatorError(f"{self.name}: the emulator was closed")
         try:
             code = self._process.wait(timeout=1)
@@ -197,6 +198,7 @@ class Emulator:
 
     def close(self) -> None:
         """End the process, and with it the network that it built. A second call does nothing."""
+        self._closed = True
         with suppress(OSError):
             self._control.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer, with the lock
         with self._lock:

@@ -3,6 +3,7 @@
 import socket
 import time
 
+import pytest
 from command_line import as_it_was, wanbench  # noqa: F401
 from traffic import MS, PORT, network
 
@@ -64,6 +65,7 @@ def lost(text):
     return PINGS - text.count("icmp_seq=")
 
 
+@pytest.mark.timed
 def test_a_path_with_loss_becomes_a_profile_and_a_network_that_lose_as_much(relay_lab, tmp_path):
     low, high = loss_interval(PINGS, LOST_ROUND_TRIPS, 0, CONFIDENCE)
     (tmp_path / "ping.txt").write_text(pinged(relay_lab(network(delay_ms=10, loss=LOSS))))

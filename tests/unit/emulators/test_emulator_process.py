@@ -31,4 +31,4 @@ def test_an_emulator_that_hangs_is_closed_at_once_while_another_thread_waits_for
     took_s = time.monotonic() - began
     asking.join()
     assert took_s < emulator.patience_s / 2
-    assert errors
+    assert errors == ["relay: the emulator was closed"]
