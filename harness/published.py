@@ -36,20 +36,28 @@ class Times:
 
     Attributes:
         step_s, compute_s: seconds of a step and of its computation. period: steps between synchronisations.
-        parameters: of the model. per_step: see `Number`. goodput: the share of steps that workers' losses leave.
+        parameters: of the model. goodput: the share of steps that workers' losses leave.
+        per_step, window: see `Number`.
     """
 
     step_s: float
     compute_s: float
     period: int
     parameters: int
-    per_step: float | None
     goodput: float | None
+    per_step: float | None = None
+    window: tuple[int, int] | None = None
 
     @property
     def communication_s(self) -> float:
         """Seconds of a step in which workers wait for others."""
         return self.step_s - self.compute_s
+
+    def utilisation(self) -> float:
+        """The share of the published window, or of all time, that is computation."""
+        steps, synchronisations = self.window or (self.period, 1)
+        compute_s = steps * self.compute_s
+        return compute_s / (compute_s + synchronisations * self.period * self.communication_s)
 
     def rate(self) -> float | None:
         """Samples or tokens in a second."""
@@ -64,7 +72,7 @@ QUANTITIES: Mapping[str, Callable[[Times], float | None]] = {
     "round_s": lambda times: times.period * times.step_s,
     "tokens_per_s": Times.rate,
     "samples_per_s": Times.rate,
-    "compute_utilisation": lambda times: times.compute_s / times.step_s,
+    "compute_utilisation": Times.utilisation,
     "granularity": lambda times: times.compute_s / times.communication_s,
     "efficiency": lambda times: times.goodput,
 }
@@ -114,7 +122,7 @@ def _simulated(
 def _times(cell: TrainingCell, step_s: float, goodput: float | None = None) -> Times:
     compute_s = cell.workload.step_time_s
     assert compute_s is not None, "the simulated clock needs it"
-    return Times(step_s, compute_s, cell.algorithm().period_steps, cell.workload.params, None, goodput)
+    return Times(step_s, compute_s, cell.algorithm().period_steps, cell.workload.params, goodput)
 
 
 def plain_step_s(inputs: PredictInputs) -> float:
@@ -156,7 +164,7 @@ def _amount(number: Number, cell: TrainingCell) -> float | None:
 def _of(quantity: Callable[[Times], float | None] | None, times: Times | None, number: Number) -> float | None:
     if quantity is None or times is None:
         return None
-    value = quantity(replace(times, per_step=number.per_step))
+    value = quantity(replace(times, per_step=number.per_step, window=number.window))
     return None if value is None else float(f"{value:.{_DIGITS}g}")
 
 

@@ -48,6 +48,7 @@ class Number(_Table):
         where: file and line, or table and row. printed: as it stands there. value: the same in `unit`.
         spread: the smallest and the largest measurement, if they are published.
         per_step: samples or tokens that all workers together process in a step, for a number per second.
+        window: steps of the published measurement, and the synchronisations among them, where periods do not divide it.
         set: what differs from the spec of a reading, by dotted key.
     """
 
@@ -58,6 +59,7 @@ class Number(_Table):
     quantity: str
     spread: tuple[float, float] | None = None
     per_step: float | None = None
+    window: tuple[int, int] | None = None
     set: dict[str, Any] = {}
 
 
