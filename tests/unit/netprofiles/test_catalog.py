@@ -16,7 +16,7 @@ from wanbench.netprofiles.path import SITE_VALUES
 
 FILES = Path(__file__).resolve().parents[3] / "netprofiles" / "catalog"
 
-# Degrees north and east of each region's city, to about 50 km (some regions name a country only).
+# Degrees north and east of each region's city, to about 50 km (some regions name a country or a state only).
 PLACES = {
     "af-south-1": (-33.9, 18.4),
     "ap-east-1": (22.3, 114.2),
@@ -52,17 +52,36 @@ PLACES = {
     "us-west-2": (45.8, -119.7),
 }
 
+# The same for Azure and GCP.
+OTHER_PLACES = {
+    "canadacentral": (43.7, -79.4),
+    "eastus": (37.4, -78.7),
+    "japaneast": (35.7, 139.7),
+    "koreacentral": (37.6, 127.0),
+    "northeurope": (53.3, -6.3),
+    "uksouth": (51.5, -0.1),
+    "asia-east1": (24.1, 120.5),
+    "asia-south1": (19.1, 72.9),
+    "australia-southeast1": (-33.9, 151.2),
+    "europe-west1": (50.4, 3.8),
+    "europe-west4": (53.4, 6.8),
+    "southamerica-east1": (-23.5, -46.6),
+    "us-central1": (41.2, -95.9),
+}
+
 
 def light_rtt_ms(a, b):
     """The round trip of light in vacuum along the great circle between two regions."""
-    (lat_a, lon_a), (lat_b, lon_b) = ([math.radians(x) for x in PLACES[region]] for region in (a, b))
+    places = PLACES | OTHER_PLACES
+    (lat_a, lon_a), (lat_b, lon_b) = ([math.radians(x) for x in places[region]] for region in (a, b))
     cosine = math.sin(lat_a) * math.sin(lat_b) + math.cos(lat_a) * math.cos(lat_b) * math.cos(lon_a - lon_b)
-    return 2 * 6371 * math.acos(cosine) / 299_792.458 * 1e3
+    return 2 * 6371 * math.acos(min(1, cosine)) / 299_792.458 * 1e3
 
 
 def test_the_catalog_matches_the_documentation():
     homes = ["home-5g", "home-fibre", "home-starlink", "mixed-cloud-home"]
-    assert catalog_names() == sorted(["aws", "lan", "paper-dts", "sgp-poster", "world4", "world4-2025", *homes])
+    clouds = ["aws", "clouds", "gcp4", "world4", "world4-2025"]
+    assert catalog_names() == sorted(["lan", "paper-dts", "sgp-poster", *clouds, *homes])
 
 
 @pytest.mark.parametrize("name", catalog_names())
@@ -124,6 +143,78 @@ def test_aws_has_every_ordered_pair_of_32_regions_under_both_names():
     assert {site.region for site in aws.sites} == set(PLACES)
     assert aws.path("cape-town", "ap-east-1").delay == Delay.parse("175.085ms")
     assert max_rtt(aws) == aws.rtt("cape-town", "melbourne")
+
+
+# From Skyplane's latency.csv, in ms: the mean of src's own pings, and the smaller range of both ends.
+PINGED = [
+    ("aws-virginia", "azure-london", 75.963, 76.421 - 76.017),
+    ("aws-virginia", "gcp-iowa", 28.539, 28.628 - 28.387),  # those from Iowa are 28.258 to 96.344
+    ("azure-virginia", "aws-virginia", 1.865, 2.011 - 1.73),
+]
+
+
+@pytest.mark.parametrize(("src", "dst", "rtt_ms", "range_ms"), PINGED)
+def test_clouds_has_the_round_trips_of_skyplane(src, dst, rtt_ms, range_ms):
+    path = load("clouds").path(src, dst)
+    assert path.delay.ms == pytest.approx(rtt_ms / 2, abs=1e-6)
+    assert path.jitter.ms == pytest.approx(range_ms / 3.078 / math.sqrt(2), abs=5e-5)
+
+
+def test_a_round_trip_from_gcp_is_the_one_that_was_measured_at_the_other_end():
+    clouds = load("clouds")
+    for src, dst in clouds.paths:
+        if src.startswith("gcp"):
+            assert clouds.path(src, dst).delay == clouds.path(dst, src).delay
+
+
+def test_clouds_has_the_rates_of_skyplane_in_both_directions():
+    # From the lines of throughput.csv: 64 connections, bit/s received.
+    clouds = load("clouds")
+    assert clouds.path("aws-virginia", "azure-london").rate == Rate.parse("4261Mbit")
+    assert clouds.path("azure-london", "aws-virginia").rate == Rate.parse("2181Mbit")
+    assert clouds.path("gcp-taiwan", "gcp-iowa").rate == Rate.parse("4586Mbit")
+    assert clouds.path("gcp-iowa", "gcp-taiwan").rate == Rate.parse("4903Mbit")
+
+
+def test_the_first_four_sites_of_clouds_are_on_four_continents_and_three_clouds():
+    sites = load("clouds").sites
+    assert [site.name for site in sites[:4]] == ["aws-virginia", "azure-london", "gcp-taiwan", "aws-sydney"]
+    assert [sum(site.name.startswith(cloud) for site in sites) for cloud in ("aws-", "azure-", "gcp-")] == [8, 6, 6]
+    assert len(load("clouds").paths) == 20 * 19
+
+
+# The paper's Table "Throughput and latency between GC zones": ms from each zone to each, and Gbit/s of one connection.
+GCP4 = {"iowa": 0, "belgium": 1, "taiwan": 2, "sydney": 3}
+GCP4_MS = [
+    [0.66, 103.11, 157.09, 176.19],
+    [103.14, 0.65, 253.10, 271.98],
+    [157.08, 253.09, 0.72, 131.45],
+    [175.98, 272.08, 131.42, 0.64],
+]
+
+
+def test_gcp4_has_the_round_trips_of_the_paper():
+    profile = load("gcp4")
+    assert [site.local_rtt.ms for site in profile.sites] == [GCP4_MS[n][n] for n in range(4)]
+    for (src, dst), path in profile.paths.items():
+        assert 2 * path.delay.ms == pytest.approx(GCP4_MS[GCP4[src]][GCP4[dst]], abs=0.011)
+        assert path.provenance["rtt"].kind == "measured"
+
+
+def test_only_the_rate_that_many_connections_reached_between_its_machines_is_measured_in_gcp4():
+    paths = load("gcp4").paths
+    assert [pair for pair, path in paths.items() if path.provenance["rate"].kind == "measured"] == [("belgium", "iowa")]
+    assert paths["belgium", "iowa"].rate == Rate.parse("6.2Gbit")
+    assert all(path.rate > Rate.parse("3.5Gbit") for path in paths.values())  # one connection: 0.07 to 0.21
+
+
+def test_one_connection_in_gcp4_had_one_window_on_all_paths():
+    profile = load("gcp4")
+    flows = re.findall(r"([\d.]+) (?:Gbit/s )?between (\w+) and (\w+)", profile.notes[0])
+    assert len(flows) == 6
+    for gbit, a, b in flows:
+        window_mb = float(gbit) * profile.rtt(a.lower(), b.lower()).ms / 8
+        assert 2.3 < window_mb < 2.8
 
 
 def test_paper_dts_gives_the_paper_s_scalability_with_the_fitted_model():
@@ -208,8 +299,8 @@ def test_an_unknown_profile_is_refused_with_the_nearest_name():
     with pytest.raises(ProfileError) as refused:
         load("wrold4")
     assert str(refused.value) == (
-        "no profile 'wrold4'; expected one of aws, home-5g, home-fibre, home-starlink, lan, mixed-cloud-home, "
-        "paper-dts, sgp-poster, world4, world4-2025, or a .toml or .csv file; did you mean 'world4'?"
+        "no profile 'wrold4'; expected one of aws, clouds, gcp4, home-5g, home-fibre, home-starlink, lan, "
+        "mixed-cloud-home, paper-dts, sgp-poster, world4, world4-2025, or a .toml or .csv file; did you mean 'world4'?"
     )
 
 
