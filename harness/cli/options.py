@@ -211,7 +211,7 @@ def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, .
     keys = [f"network.{name}" for name in uniform_only if name in spec.network.model_fields_set]
     replaced = tuple(key for key in keys if key not in changes)
     for key in replaced:
-        click.echo(f"wanbench: {key} is dropped: {profile} has its own", err=True)
+        click.echo(f"wanbench: {key} is dropped: the profile {profile} says what limits a path", err=True)
     return replaced
 
 

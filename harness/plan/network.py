@@ -108,8 +108,8 @@ def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
         if not alone and table.rtt is None:
             raise SpecError(f"{where}: network.rtt: the uniform profile needs an RTT; set it or sweep rtt")
     else:
-        takes = f"{table.profile!r} takes {', '.join(named_only)}"
-        _refuse(table, uniform_only, f"only the uniform profile takes it; {takes}", where)
+        takes = f"only the uniform profile takes it; {table.profile!r} takes {', '.join(named_only)}"
+        _refuse(table, uniform_only, f"{takes}; remove it, or leave out what sweeps it (--drop sweep.KEY)", where)
 
 
 def _refuse(table: NetworkTable, keys: Iterable[str], why: str, where: str) -> None:

@@ -202,7 +202,7 @@ def test_a_wrong_spec_or_option_is_reported_in_one_line_with_exit_code_2(command
 def test_an_axis_is_dropped_and_a_named_profile_replaces_the_uniform_network():
     args = ("--set", "network.profile=world4", "--drop", "sweep.rtt", "--set", "sweep.workers=[2,4]")
     result = wanbench("plan", "latency-sweep", *args, "--json")
-    assert result.stderr == "wanbench: network.rate is dropped: world4 has its own\n"
+    assert result.stderr == "wanbench: network.rate is dropped: the profile world4 says what limits a path\n"
     cells = json.loads(result.stdout)["cells"]
     assert {axis for cell in cells for axis in cell["axes"]} == {"algorithm", "workers"}
     assert {cell["workers"] for cell in cells} == {1, 2, 4}

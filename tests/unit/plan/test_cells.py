@@ -244,11 +244,13 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
     [
         (
             [('rate = "1Gbit"', "profile = 'world4'")],
-            "x.toml: network.rtt: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale",
+            "x.toml: network.rtt: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale; "
+            "remove it, or leave out what sweeps it (--drop sweep.KEY)",
         ),
         (
             [('rate = "1Gbit"', "profile = 'world4'\nloss = '1%'"), ('rtt = ["10ms"]', "")],
-            "x.toml: network.loss: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale",
+            "x.toml: network.loss: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale; "
+            "remove it, or leave out what sweeps it (--drop sweep.KEY)",
         ),
         (
             [('rate = "1Gbit"', "rtt_scale = 2.0")],
