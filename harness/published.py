@@ -147,6 +147,7 @@ def _line(number: Number, cell: TrainingCell, times: Times | None, why: str) -> 
     plain = None if lossy else _of(quantity, _times(cell, plain_step_s(cell.law_inputs)), number)
     return {
         **number.model_dump(include={"where", "quantity", "unit", "printed", "value", "spread"}),
+        **({"fitted": True} if number.fitted else {}),
         "predicted": predicted,
         "error": _error(predicted, number.value),
         "plain": plain,

@@ -1,4 +1,4 @@
-"""What others measured and published, beside what wanbench predicts for it. Nothing is fitted to it. Pure.
+"""What others measured and published, beside what wanbench predicts for it. Pure.
 
 results/reference/published/NAME.toml           a source (`Source`): conditions and numbers as printed, tolerance
 results/reference/published/predictions.jsonl   a line for each number under each reading (`harness.published`)
@@ -49,6 +49,7 @@ class Number(_Table):
         spread: the smallest and the largest measurement, if they are published.
         per_step: samples or tokens that all workers together process in a step, for a number per second.
         window: steps of the published measurement, and the synchronisations among them, where periods do not divide it.
+        fitted: whether constants of the readings were found from it; it counts in no share and is not drawn.
         set: what differs from the spec of a reading, by dotted key.
     """
 
@@ -60,6 +61,7 @@ class Number(_Table):
     spread: tuple[float, float] | None = None
     per_step: float | None = None
     window: tuple[int, int] | None = None
+    fitted: bool = False
     set: dict[str, Any] = {}
 
 
@@ -120,7 +122,8 @@ class Agreement:
     """How near predictions are to the numbers of a source, or of several.
 
     Attributes:
-        numbers: published. errors: those of the predictions. plain: those of the plain law.
+        numbers: published, without those that are fitted.
+        errors: those of the predictions. plain: those of the plain law.
         within: predictions within the tolerance. near, plain_near: within 10 %.
     """
 
@@ -131,8 +134,8 @@ class Agreement:
 
     @classmethod
     def of(cls, lines: Iterable[tuple[Source, Line]]) -> Agreement:
-        """The agreement of lines, each with its source."""
-        pairs = list(lines)
+        """The agreement of lines, each with its source, without those that are fitted."""
+        pairs = [(source, line) for source, line in lines if not line.get("fitted")]
         errors = [(source, line["error"]) for source, line in pairs if line["error"] is not None]
         plain = [line["plain_error"] for _, line in pairs if line["plain_error"] is not None]
         within = sum(abs(error) <= source.tolerance for source, error in errors)

@@ -34,6 +34,7 @@ def _section(name: str, source: Source) -> str:
         f"{escaped(source.why_tolerance)}\n",
         *(f"* {escaped(key)}: {escaped(text)}" for key, text in source.conditions.items()),
         *(f"* read as *{escaped(reading.name)}*: {escaped(reading.chosen)}" for reading in source.reading),
+        *(f"* fitted: {escaped(number.where)}, {escaped(number.printed)}" for number in source.number if number.fitted),
     ]
     return "\n".join(about) + "\n"
 
@@ -43,6 +44,9 @@ def _row(title: str, names: Sequence[str], sources: Mapping[str, Source], lines:
     alone = sources[names[0]] if len(names) == 1 and not title.startswith("*") else None
     remarks = [] if alone is None else [alone.cause, alone.changed and f"changed after looking: {alone.changed}"]
     unpredicted = of.numbers - len(of.errors)
+    fitted = sum(len(lines[name]) for name in names) - of.numbers
+    if fitted:
+        remarks.append(f"{fitted} more are fitted")
     if unpredicted:
         remarks.append(f"{unpredicted} without a prediction")
     if alone is not None and alone.set_aside:

@@ -32,7 +32,7 @@ def agreement_drawing(figure: PaperFigure, folder: Path) -> Drawing:
         f"{blind.plain_near} of {len(blind.plain)}"
     )
     about = (
-        "Simulated; nothing is fitted to these numbers. Rates are shown as seconds for what was sent or trained, "
+        "Simulated; nothing is fitted to what is drawn. Rates are shown as seconds for what was sent or trained, "
         "shares and ratios not at all. A source counts at its worst reading. Open marks: an ambiguous condition. "
         f"Band: {100 * NEAR:.0f} % to either side. Seen: compared before its tolerance was chosen."
     )
@@ -95,10 +95,10 @@ def _look(index: int, source: Source) -> dict[str, Any]:
 
 
 def _seconds(lines: Sequence[Line]) -> list[tuple[float, float]]:
-    """Published and predicted seconds of the numbers that are times, or rates of a known amount."""
+    """Published and predicted seconds of the numbers that are times, or rates of a known amount, and not fitted."""
     pairs = []
     for line in lines:
-        if line["predicted"] is None:
+        if line["predicted"] is None or line.get("fitted"):
             continue
         if line["unit"] == "s":
             pairs.append((line["value"], line["predicted"]))
@@ -115,6 +115,7 @@ def agreement_points(sources: Mapping[str, Source], lines: Mapping[str, Sequence
             "seen": sources[name].seen,
             "tier": sources[name].tier,
             "tolerance": sources[name].tolerance,
+            "fitted": line.get("fitted", False),
             **{key: line[key] for key in ("reading", "where", "quantity", "unit", "printed", "value")},
             "smallest": (line["spread"] or [None, None])[0],
             "largest": (line["spread"] or [None, None])[1],

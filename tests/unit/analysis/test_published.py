@@ -100,6 +100,22 @@ def test_what_has_no_prediction_is_none_within(source):
     assert (agreement.plain_near, agreement.median, agreement.worst) == (1, 0.15, 0.15)
 
 
+def test_what_is_fitted_is_listed_and_counts_in_no_share(source):
+    fitted, held_out = line("first", 0.0, 0.0) | {"fitted": True}, line("first", -0.3, 0.4)
+    agreement = Agreement.of([(source, fitted), (source, held_out)])
+    assert (agreement.numbers, agreement.errors, agreement.plain) == (1, [-0.3], [0.4])
+    assert (agreement.within, agreement.near, agreement.worst) == (0, 0, -0.3)
+    worse = [line("second", 0.9) | {"fitted": True}, line("second", 0.1)]
+    assert counted({"s": source}, [fitted, held_out, *worse]) == {"s": [fitted, held_out]}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_only_a_source_that_was_seen_has_fitted_numbers_and_it_holds_out_more(name):
+    fitted = [number for number in SOURCES[name].number if number.fitted]
+    assert not fitted or SOURCES[name].seen
+    assert 2 * len(fitted) < len(SOURCES[name].number)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
