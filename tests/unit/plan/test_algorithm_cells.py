@@ -43,9 +43,10 @@ ALIKE = [(kind, params) for kind, params in WITHOUT_MATRICES if kind not in {"os
 
 @pytest.mark.parametrize(("kind", "params"), ALIKE, ids=str)
 def test_phantoms_send_the_same_and_take_the_same_time_as_real_vectors(kind, params):
-    tables = (DIGITS[1], "params = 38_282\n")
+    small_batches = ("[algorithms]", "[train]\nbatch_size = 2\n\n[algorithms]")
+    tables = [(DIGITS, small_batches), ((DIGITS[0], "params = 38_282\n"),)]
     workers = 3 if kind == "sgp" else 2
-    cells = [cell_of(kind, (DIGITS[0], table), SHORT, params=params, rtt="20ms", workers=workers) for table in tables]
+    cells = [cell_of(kind, *changes, SHORT, params=params, rtt="20ms", workers=workers) for changes in tables]
     runs = [simulated(cell) for cell in cells]
     for real, phantom in zip(*(run.steps.first_rank for run in runs), strict=True):
         assert phantom.messages_sent == real.messages_sent
