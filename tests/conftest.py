@@ -31,7 +31,7 @@ os.environ[SWITCH] = "off"
 
 # The files of real runs that take longest, longest first.
 LONGEST = (
-    "test_readme", "test_lossy", "test_exec", "test_lost_workers", "test_crash", "test_command_workload",
+    "test_readme", "test_exec", "test_lost_workers", "test_crash", "test_command_workload", "test_lossy",
     "test_process_group", "test_pytest_plugin", "test_timeline_runs", "test_changed_networks", "test_advise_runs",
     "test_wrapped_sweep", "test_asynchronous", "test_learning", "test_algorithms", "test_failures", "test_installed",
 )  # fmt: skip
