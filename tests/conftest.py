@@ -12,6 +12,7 @@ import gc
 import importlib.util
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,6 +28,13 @@ settings.register_profile("shared-host", deadline=None)
 settings.load_profile("ci" if "CI" in os.environ else "shared-host")
 
 os.environ[SWITCH] = "off"
+
+# The files of real runs that take longest, longest first.
+LONGEST = (
+    "test_readme", "test_exec", "test_lost_workers", "test_crash", "test_command_workload", "test_lossy",
+    "test_process_group", "test_pytest_plugin", "test_timeline_runs", "test_changed_networks", "test_advise_runs",
+    "test_wrapped_sweep", "test_asynchronous", "test_learning", "test_algorithms", "test_failures", "test_installed",
+)  # fmt: skip
 
 SITE = Path(__file__).resolve().parents[1] / "build" / "site"
 
@@ -55,6 +63,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        _longest_first(items)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pytest-xdist start files in the order of `_longest_first`; its own is by the number of their tests."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Start with the files that take longest, so that no long one is left when the other processes have ended."""
+    tests = Counter(item.path for item in items)
+    last = len(LONGEST)
+    place = {path: (LONGEST.index(path.stem) if path.stem in LONGEST else last, -tests[path]) for path in tests}
+    items.sort(key=lambda item: (place[item.path], item.path))
 
 
 def pytest_collection_finish() -> None:

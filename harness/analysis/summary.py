@@ -142,6 +142,8 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     swept = table[table["workers"] != 1]
     axes = []
     for name in AXES:
+        if swept[name].nunique(dropna=False) <= 1:  # in no group are there more; groups take long
+            continue
         given = ["algorithm"]
         if name in CONDITIONS:
             given += ["workers", "profile", "payload_scale"]

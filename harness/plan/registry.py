@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,7 +66,13 @@ class AlgorithmInfo:
 
 def algorithm(kind: str, params: Params) -> AlgorithmInfo:
     """Describe a built-in algorithm, or a user's own. Raises: AlgorithmError, OwnCodeError."""
-    return _apart(kind, _described, kind, params)
+    return _apart(kind, _described, kind, params) if ":" in kind else _built_in(kind, pickle.dumps(dict(params)))
+
+
+@lru_cache(maxsize=4096)
+def _built_in(kind: str, params: bytes) -> AlgorithmInfo:
+    """Cached, because a plan asks for the same setting again and again. Pickled, 1 differs from 1.0 and from True."""
+    return _described(kind, pickle.loads(params))
 
 
 def parameter_names(kind: str) -> list[str]:

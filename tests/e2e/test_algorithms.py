@@ -10,7 +10,7 @@ name = "families"
 
 [workload]
 name = "digits-cnn"
-step_time = "40ms"
+step_time = "20ms"
 
 [network]
 rtt = "20ms"

@@ -13,7 +13,7 @@ name = "gloo-depth"
 [workload]
 params = 10_000
 tensors = 4
-step_time = "75ms"
+step_time = "25ms"
 
 [network]
 rtt = "250ms"
@@ -27,7 +27,7 @@ collective = "gloo"
 delayed = { delay = 20 }
 
 [sweep]
-workers = [4]
+workers = [2]  # with four, an all-reduce and thus everything takes three times as long
 channels = ["auto", 3]
 
 [run]
@@ -39,7 +39,7 @@ repeats = 1
 def rows(shared_bench):
     # One at a time: beside each other they are late, and are measured again.
     shared_bench.measure(shared_bench.spec(SPEC), "--no-figures", "--jobs", "1")
-    return {row["channels"]: row for row in shared_bench.rows("gloo-depth") if row["workers"] == 4}
+    return {row["channels"]: row for row in shared_bench.rows("gloo-depth") if row["workers"] == 2}
 
 
 def test_twenty_all_reduces_in_flight_hide_a_path_of_a_quarter_of_a_second(rows):
@@ -53,4 +53,4 @@ def test_with_too_few_channels_the_same_algorithm_waits(rows):
     row = rows[3]
     assert row["steps"] >= 63
     assert row["scalability"] <= 0.45
-    assert row["stall_s"] > 0.075
+    assert row["stall_s"] > 0.025  # a step

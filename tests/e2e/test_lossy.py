@@ -10,7 +10,7 @@ name = "lossy"
 
 [workload]
 name = "digits-cnn"
-step_time = "50ms"
+step_time = "20ms"
 
 [network]
 rtt = "20ms"
@@ -23,8 +23,8 @@ dts = { delay = 4, period = 2 }
 rps = { deadline = "20s", silence = "10s" }
 gradient-sharing = { deadline = "20s", silence = "10s" }
 # Less patient, because a lost block at the end of a train ends with silence.
-soon = { kind = "rps", deadline = "20s", silence = "200ms" }
-soon-sharing = { kind = "gradient-sharing", deadline = "20s", silence = "200ms" }
+soon = { kind = "rps", deadline = "20s", silence = "100ms" }
+soon-sharing = { kind = "gradient-sharing", deadline = "20s", silence = "100ms" }
 
 [sweep]
 workers = [2]
@@ -36,7 +36,7 @@ algorithm = ["ssgd", "dts-d4-p2", "rps-d20s-s10s", "gradient-sharing-d20s-s10s"]
 loss = "10%"
 
 [[sweep.exclude]]
-algorithm = ["soon-d20s-s200ms", "soon-sharing-d20s-s200ms"]
+algorithm = ["soon-d20s-s100ms", "soon-sharing-d20s-s100ms"]
 loss = "0%"
 
 [train]

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import warm
 from cli_session import patiently
 from documents import blocks, commands, matches, typed
 
@@ -30,20 +31,21 @@ def prints_what_is_shown(clone, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(clone))
     for name in ("MAKELEVEL", "MAKEFLAGS"):  # or a `make` below the lane's prints the folders that it enters
         monkeypatch.delenv(name, raising=False)
-    return lambda lines: _check(lines, clone)
+    return lambda lines, path=None: _check(lines, clone, path)
 
 
 FIGURES = "wanbench figures --paper all --check"  # the lane `figures` is this command
 
 
-def test_every_command_that_emulates_nothing_prints_what_the_readme_and_the_site_show(prints_what_is_shown):
+def test_every_command_that_emulates_nothing_prints_what_the_readme_and_the_site_show(prints_what_is_shown, clone):
+    path = warm.path(clone)
     elsewhere = ("docker", "emulated", "minutes")
     lines = [line for line in commands(README) if line.needs not in elsewhere and line.command != FIGURES]
     assert len(lines) >= 7
-    printed = prints_what_is_shown(lines)
+    printed = prints_what_is_shown(lines, path)
     site = [line for line in commands("index.md") if line.needs == ""]
     assert len(site) == 3
-    prints_what_is_shown([line for line in site if line.command not in printed])
+    prints_what_is_shown([line for line in site if line.command not in printed], path)
     for line in site:
         assert line.command not in printed or matches(printed[line.command], line.output), f"$ {line.command}"
 
@@ -60,15 +62,15 @@ def test_every_emulated_command_prints_what_the_readme_shows(prints_what_is_show
     prints_what_is_shown(lines)
 
 
-def _check(lines, clone):
-    """Return the output of each command."""
+def _check(lines, clone, path):
+    """Return the output of each command; `path` is as of `typed`."""
     printed, folder = {}, clone
     for line in lines:
         if line.command.startswith("cd "):
             folder = folder / line.command.removeprefix("cd ")
             continue
         done = patiently(  # a busy host
-            lambda line=line, folder=folder: typed(line, folder),
+            lambda line=line, folder=folder: typed(line, folder, path),
             lambda done: "no valid result" in done.stdout or "the network is not as configured" in done.stdout,
         )
         assert done.returncode == 0, f"$ {line.command}\n{done.stdout}"

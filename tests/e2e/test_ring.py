@@ -11,21 +11,21 @@ paris,,,40,40
 tokyo,,,40,40
 lagos,,,40,40
 quito,,,40,40
-paris,tokyo,400,,
-paris,lagos,20,,
-paris,quito,20,,
-tokyo,lagos,20,,
-tokyo,quito,20,,
-lagos,quito,20,,
+paris,tokyo,200,,
+paris,lagos,10,,
+paris,quito,10,,
+tokyo,lagos,10,,
+tokyo,quito,10,,
+lagos,quito,10,,
 """
 SPEC = """
 schema = 1
 name = "ring"
 
 [workload]
-params = 100_000
+params = 50_000
 tensors = 2
-step_time = "50ms"
+step_time = "25ms"
 
 [network]
 profile = "sites.csv"

@@ -36,7 +36,7 @@ def of(command, run: Path) -> list[dict[str, Any]]:
 
 
 def test_whoever_is_killed_the_others_finish_each_repetition_once(bench):
-    path, run = bench.folder / bench.spec(spec(2000, repeats=3)), bench.out / "shared"
+    path, run = bench.folder / bench.spec(spec(1200, repeats=3)), bench.out / "shared"
     first = bench.start("run", str(path), "--out", "out", "--jobs", "1", "--no-figures")
     first.until((run / "manifest.json").is_file)
     killed, helper = (bench.start("work", "shared", "--out", "out", "--jobs", "1") for _ in range(2))
@@ -69,13 +69,19 @@ def run(small, tmp_path):
     return Path(shutil.copytree(small, tmp_path / "shared"))
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Draw no figures at the end of `work`."""
+    monkeypatch.setattr("wanbench.harness.show.figures.draw_all", lambda _, __, folder, **___: folder.mkdir())
+
+
 def edit(path: Path, change) -> None:
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
 
 
-def test_work_measures_what_is_missing_and_tries_nothing_again_that_failed(run):
+def test_work_measures_what_is_missing_and_tries_nothing_again_that_failed(run, undrawn):
     before = {path: path.stat().st_mtime_ns for path in run.glob("cells/*/rep-0/result.json")}
     missing, failed, *_ = sorted(before)
     shutil.rmtree(missing.parent)
@@ -106,7 +112,7 @@ def test_work_refuses_the_plan_of_a_version_that_makes_other_cells(run):
     )
 
 
-def test_a_host_with_other_code_is_refused_even_if_nothing_is_finished(run):
+def test_a_host_with_other_code_is_refused_even_if_nothing_is_finished(run, undrawn):
     shutil.rmtree(next(run.glob("cells/ssgd*")))
     edit(run / "manifest.json", lambda data: data.update(code={"wanbench itself": "0123456789ab"}))
     assert refused("work", str(run)) == (

@@ -40,14 +40,7 @@ T = TypeVar("T")
 PATIENCE_S = 240.0  # for a busy host, in one test
 
 
-# A module of the folder, so perhaps of another version of wanbench; torch imports the installed one as a backend.
-_OF_THE_FOLDER = """
-import runpy, sys
-for name in [name for name in sys.modules if name.partition(".")[0] == "wanbench"]:
-    del sys.modules[name]
-sys.path.insert(0, {folder!r})
-runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
-"""
+_MODULE = 'import runpy; runpy.run_module({module!r}, run_name="__main__", alter_sys=True)'
 
 
 class _Patience:
@@ -80,7 +73,7 @@ class Command:
                 case [sys.executable, "-P", "-c", code, *rest] if not popen:
                     self.process = Warm(code, rest, **started)
                 case [sys.executable, "-m", module, *rest] if not popen:
-                    code = _OF_THE_FOLDER.format(folder=str(folder), module=module)
+                    code = warm.OF_THE_FOLDER.format(folder=str(folder)) + _MODULE.format(module=module)
                     self.process = Warm(code, rest, imported=warm.LIBRARIES, **started)
                 case _:
                     self.process = subprocess.Popen(

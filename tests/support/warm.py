@@ -41,6 +41,13 @@ _BEFORE: list[object] = []
 _MOST_FILES = 4096
 _HIGH = 200  # above all files of the process that forks
 WANBENCH = "from wanbench.entry import main; main()"
+# Before code that imports wanbench from a folder, perhaps another version: torch imports the installed one too.
+OF_THE_FOLDER = """
+import sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "wanbench"]:
+    del sys.modules[name]
+sys.path.insert(0, {folder!r})
+"""
 
 
 @functools.cache
@@ -66,11 +73,17 @@ def _address(imported: tuple[str, ...] = ALL) -> Path:
     return path
 
 
-def path() -> str:
-    """Return the path of a shell on which such a `wanbench` comes first, then the other programs of the tests."""
-    command = _address().with_name("wanbench")
-    if not command.exists():
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {__file__} run {_address()} "$@"\n')
+def path(folder: Path | None = None) -> str:
+    """Return the path of a shell on which such a `wanbench` comes first, then the other programs of the tests.
+
+    Args:
+        folder: of another version of wanbench, such as a clone.
+    """
+    address = _address() if folder is None else _address(LIBRARIES)
+    command = address.with_name("wanbench")
+    text = f'#!/bin/sh\nexec {sys.executable} -IS {__file__} run {address} {folder or ""} -- "$@"\n'
+    if not command.exists() or command.read_text() != text:
+        command.write_text(text)
         command.chmod(0o755)
     return os.pathsep.join([str(command.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
 
@@ -305,9 +318,10 @@ def _show_as(command: Sequence[str]) -> None:
     ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
 
 
-def _command(address: Path, arguments: Sequence[str]) -> None:
-    """Be a `wanbench` until it ends."""
-    started = Warm(WANBENCH, arguments, out=1, err=2, address=address)
+def _command(address: Path, folder: Sequence[str], arguments: Sequence[str]) -> None:
+    """Be a `wanbench` until it ends, of the version in a folder if there is one."""
+    code = (OF_THE_FOLDER.format(folder=folder[0]) if folder else "") + WANBENCH
+    started = Warm(code, arguments, out=1, err=2, address=address)
     code = started.wait()
     if code < 0:
         os.kill(os.getpid(), -code)
@@ -318,4 +332,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         _serve(socket.socket(fileno=int(sys.argv[2])), sys.argv[3:])
     else:
-        _command(Path(sys.argv[2]), sys.argv[3:])
+        end = sys.argv.index("--")
+        _command(Path(sys.argv[2]), sys.argv[3:end], sys.argv[end + 1 :])

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, ReduceOp, Store
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, AllToAllOptions, ReduceOp, Store
 from torch._C._distributed_c10d import Work as TorchWork
 from torch.distributed import ProcessGroupGloo
 
@@ -122,11 +122,12 @@ class GlooComm(GroupComm):
         # torch's type stubs lack the options and the operations of a single backend.
         gloo: Any = ProcessGroupGloo
         options = gloo._Options()
-        options._devices = [gloo.create_device(interface=interface) for _ in range(channels)]
+        options._devices = [_device(interface) for _ in range(channels)]
         options._threads = THREADS_PER_CHANNEL * channels
         options._timeout = timedelta(seconds=timeout_s)
         try:
             group = gloo(store, rank, world_size, options)
+            _connect(group, world_size, channels)
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise CommError(f"gloo: forming the group of {world_size} failed: {reason}") from error
@@ -135,6 +136,29 @@ class GlooComm(GroupComm):
     def close(self) -> None:
         """Close the group's connections."""
         self._group.shutdown()
+
+
+def _device(interface: str) -> Any:
+    """Return a device whose connections open when they are first used, if this version of torch has such devices."""
+    gloo: Any = ProcessGroupGloo
+    try:
+        return gloo.create_device(interface=interface, lazy_init=True)
+    except TypeError:
+        return gloo.create_device(interface=interface)
+
+
+def _connect(group: Any, world_size: int, channels: int) -> None:
+    """Open the connections of all channels at the same time, by an exchange between all pairs on each channel.
+
+    gloo itself opens them one after the other: those of 11 channels between 4 workers take 9 s at 250 ms. Raises:
+    RuntimeError.
+    """
+    exchanges = []
+    for _ in range(channels):  # gloo assigns them to the channels in turn
+        sent, received = torch.zeros(world_size), torch.zeros(world_size)  # gloo uses both until the end
+        exchanges.append((group.alltoall_base(received, sent, [], [], AllToAllOptions()), sent, received))
+    for work, *_ in exchanges:
+        work.wait()
 
 
 _TAGS = 1 << 20

@@ -30,7 +30,8 @@ class Entry:
 
 def shown_axes(table: Any) -> list[str]:
     """The swept axes, and always the number of workers."""
-    return [axis for axis in AXES if axis in {"workers", *axes_of(table)}]
+    shown = {"workers", *axes_of(table)}
+    return [axis for axis in AXES if axis in shown]
 
 
 # (title, meaning). The swept axes come between the first and the second.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from quick_learning import quickly  # noqa: F401
 
 from wanbench.harness.learning.campaign import Rates, Trial, at_an_end, best, data_hash
 from wanbench.harness.learning.recording import read
@@ -51,7 +52,7 @@ def test_the_most_accurate_rate_is_chosen_then_the_one_with_the_smaller_loss_and
     assert at_an_end(tried, chosen[1:]) == {("base", "s")}
 
 
-def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_nothing_again(tmp_path):
+def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_nothing_again(quickly, tmp_path):  # noqa: F811
     (tmp_path / "small.toml").write_text(DESIGN)
     done = wanbench("learn", "small.toml")
     assert done.exit_code == 0, done.stderr

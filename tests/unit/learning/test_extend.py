@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
+from quick_learning import quickly  # noqa: F401
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import recording as recordings
@@ -28,7 +29,7 @@ dts = { delay = 2, period = 2 }
 
 
 @pytest.fixture
-def recorded(tmp_path, monkeypatch):
+def recorded(tmp_path, monkeypatch, quickly):  # noqa: F811
     """The recording of the design in the package, after one of its settings was recorded, then another one added."""
     monkeypatch.setattr(recordings, "RECORDED", tmp_path)
     (tmp_path / "small.toml").write_text(DESIGN)
