@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,15 +63,18 @@ class AlgorithmInfo:
         return _apart(self.named, _called, self.named, self.params, method, *arguments)
 
 
+_DESCRIPTIONS: dict[tuple[str, str], AlgorithmInfo] = {}
+"""Built-in algorithms by kind and parameters, because a plan asks the same about each of its cells, many times."""
+
+
 def algorithm(kind: str, params: Params) -> AlgorithmInfo:
     """Describe a built-in algorithm, or a user's own. Raises: AlgorithmError, OwnCodeError."""
-    return _apart(kind, _described, kind, params) if ":" in kind else _built_in(kind, pickle.dumps(dict(params)))
-
-
-@lru_cache(maxsize=4096)
-def _built_in(kind: str, params: bytes) -> AlgorithmInfo:
-    """Cached, because a plan asks for the same setting again and again. Pickled, 1 differs from 1.0 and from True."""
-    return _described(kind, pickle.loads(params))
+    if ":" in kind:
+        return _apart(kind, _described, kind, params)
+    setting = kind, repr(params)
+    if setting not in _DESCRIPTIONS:
+        _DESCRIPTIONS[setting] = _described(kind, params)
+    return _DESCRIPTIONS[setting]
 
 
 def parameter_names(kind: str) -> list[str]:

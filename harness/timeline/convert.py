@@ -248,7 +248,8 @@ def _values(
         try:
             yield column, number(column, row[name], factor)
         except ValueError as error:
-            hint = f"; if it stands for a lost packet, add --lost {shlex.quote(row[name])}" if column == delay else ""
+            may_be_lost = column == delay and row[name].isprintable()
+            hint = f"; if it stands for a lost packet, add --lost {shlex.quote(row[name])}" if may_be_lost else ""
             raise ValueError(f"{error}{hint}") from None
 
 

@@ -321,6 +321,11 @@ def test_a_word_in_place_of_a_round_trip_is_refused_with_what_to_add(word):
     assert column(convert(text, "f", columns="time_s=t,rtt_ms=rtt", lost=[word]), "loss_pct") == [0, 100]
 
 
+def test_characters_that_cannot_be_printed_are_not_what_to_add():
+    line = refusal("t,rtt\n0,80\n1,\x0080\n", columns="time_s=t,rtt_ms=rtt")
+    assert line == "f: line 3: rtt_ms: expected a number, got '\\x0080'"
+
+
 @pytest.mark.parametrize("columns", ["time_s=t,rate_mbps=r", "time_s=t,rtt_ms=r,loss_pct=l"])
 def test_lost_needs_a_delay_and_no_loss(columns):
     assert refusal("t,r,l\n0,1,0\n", columns=columns, lost=["0"]).startswith(
