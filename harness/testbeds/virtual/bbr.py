@@ -6,7 +6,8 @@
   sending and a round trip, or in the time since the last message was acknowledged. Such a sample never lowers the
   estimate, and does not end the start. So a connection that carries only small messages spreads each over up to half a
   round trip.
-* A loss costs its round trip. It changes neither rate nor window.
+* What is lost is sent again, which takes its share of the message's time. Losses in the last round trip of a message
+  together cost another one; earlier ones are repaired meanwhile. A loss changes neither rate nor window.
 * A later message that lasts longer than a round trip raises the rate by up to a quarter, if the path has more.
 * It remembers the shortest round trip (`RoundTrips`; `bbr_update_min_rtt` of Linux). If none was shorter for ten
   seconds and bytes are on their way, it measures: it sends nothing until they have arrived, and then four segments at a
@@ -67,7 +68,7 @@ class BbrConnections(Connections):
             stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(path[i]))
         again = np.zeros(len(index), np.int64)
         if losses is not None:
-            again = losses[0] * load.rtt_ns + losses[1] * self.probe_ns(load)
+            again = _again_ns(losses[0], load) + losses[1] * self.probe_ns(load)
         drained = np.asarray(ready + wait_ns + load.drain_ns, np.float64)
         first = ready + wait_ns + held_ns
         silent = self._last.acknowledged_ns(index) <= first
@@ -101,6 +102,13 @@ class BbrConnections(Connections):
         self._sent[connection] = [*earlier[1 - _REMEMBERED :], message]
         self._rate[connection] = rate
         return max(0, round(message.end_ns - message.begin_ns - message.nbytes / path))
+
+
+def _again_ns(losses: Ints, load: Load) -> Ints:
+    """How much longer a message takes that loses this many packets: expected values, as losses lie anywhere in it."""
+    in_last = losses * load.rtt_ns / np.maximum(load.drain_ns, np.maximum(load.rtt_ns, 1))
+    lost = losses / np.maximum(np.ceil(load.flow_bytes / SEGMENT_BYTES), 1)
+    return np.rint(np.minimum(in_last, 1) * load.rtt_ns + lost * load.drain_ns).astype(np.int64)
 
 
 def _measured(message: Sent, earlier: Sequence[Sent], rtt_ns: float) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from random import Random
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from wanbench.harness.testbeds.virtual import Bools, Floats, Ints, streams
 from wanbench.harness.testbeds.virtual.queues import in_turn, lasts, segments
 
 _PLAUSIBLE_SIGMAS = 6
+_LEAST_LOG = 600.0  # of a chance that is computed; a double has at least exp(-708)
 
 
 class PathStreams:
@@ -167,6 +170,9 @@ class MessageNoise:
 
 def lost_packets(quantile: float, packets: int, loss: float) -> int:
     """The quantile, in (0, 1), of the number of lost packets, given that at least one is lost."""
+    mean = packets * loss
+    if -packets * math.log1p(-loss) > _LEAST_LOG:  # none is lost with a chance that no float can hold
+        return min(max(1, round(NormalDist(mean, math.sqrt(mean * (1 - loss))).inv_cdf(quantile))), packets)
     chance = total = (1 - loss) ** packets
     target = total + quantile * (1 - total)
     lost = 0

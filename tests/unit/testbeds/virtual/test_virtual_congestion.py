@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from wanbench.harness.plan.pacing import ROOM
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES, Cubic
+from wanbench.harness.testbeds.virtual.noise import lost_packets
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
 
 MS = 1_000_000
@@ -117,11 +119,15 @@ def test_long_messages_under_bbr_use_the_whole_path():
     assert stalls(BbrConnections(Tcp(congestion="bbr"), 1), [50e6] * 3, rate=12.5e6)[1:] == [0, 0]
 
 
-def test_a_loss_under_bbr_costs_its_round_trip_and_no_window():
+def test_losses_under_bbr_cost_a_round_trip_at_the_end_and_what_is_sent_again_but_no_window():
     connections = BbrConnections(Tcp(congestion="bbr"), 1)
     stalls(connections, [50e6], rate=12.5e6)
-    assert stalls(connections, [1e6], begin_s=100, rate=12.5e6, losses=2) == [200.0]
+    short, long = 80 / math.ceil(1e6 / S), 4000 / math.ceil(50e6 / S)  # ms that a packet takes
+    near = partial(pytest.approx, rel=0.02)
+    assert stalls(connections, [1e6], begin_s=100, rate=12.5e6, losses=2) == [near(100 + 2 * short)]
     assert stalls(connections, [1e6], begin_s=200, rate=12.5e6) == [0]
+    assert stalls(connections, [50e6], begin_s=300, rate=12.5e6, losses=345) == [near(100 + 345 * long)]
+    assert stalls(connections, [50e6], begin_s=400, rate=12.5e6, losses=4) == [near(10 + 4 * long)]
 
 
 def opened():
@@ -218,6 +224,14 @@ def test_a_full_path_is_followed_from_the_first_loss_until_everything_is_acknowl
     assert connections._followed.among(one)
     left_ms(connections, 60_000, 10, rate=full, loss=1e-7)
     assert not connections._followed.among(one)
+
+
+@pytest.mark.parametrize(("packets", "loss"), [(400_000, 0.01), (900_000, 0.001), (3_000, 0.5), (900, 0.9)])
+def test_the_number_of_lost_packets_of_a_long_message_is_binomial(packets, loss):
+    quantiles = np.arange(0.0005, 1, 0.001)
+    lost = np.array([lost_packets(float(quantile), packets, loss) for quantile in quantiles])
+    assert lost.mean() == pytest.approx(packets * loss, rel=0.002)
+    assert lost.std() == pytest.approx(math.sqrt(packets * loss * (1 - loss)), rel=0.02)
 
 
 def test_lost_packets_follow_from_the_seed_and_the_name():
