@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ from wanbench.harness.plan.law import PredictInputs, round_trips
 from wanbench.harness.rep.measure import measure
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import write_text
-from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.spec.tables import FailuresTable
 from wanbench.harness.testbeds import opened
 from wanbench.harness.testbeds.base import Testbed
 
@@ -103,20 +103,32 @@ def _simulated(
 ) -> tuple[TrainingCell, Times | None, str]:
     where = str(folder / reading.name)
     spec = Spec.from_toml(reading.spec, where).override(number.set, where)
-    cells = [cell for cell in expand(spec, where, FixedHost()) if isinstance(cell, TrainingCell)]
-    slot, rows = testbed.open_slot(""), list[Row]()
-    for cell in cells:
-        for rep in range(spec.run.repeats) if not cell.is_baseline else ():
-            part = Path(tempfile.mkdtemp(dir=scratch))
-            try:
-                rows.append(measure(cell.repetition(rep), slot, part, scratch, None))
-            except RepFailed as error:
-                return cell, None, str(error)
-    cell = next(cell for cell in cells if not cell.is_baseline and cell.workers > 1)
-    set_goodput(rows)
-    shares = [row["goodput"] for row in rows if row["goodput"] is not None]
-    step_s = statistics.median(row["step_time_s"] or 0.0 for row in rows if row["cell_key"] == cell.key)
-    return cell, _times(cell, step_s, shares[0] if shares else None), ""
+    (cell,) = (
+        cell
+        for cell in expand(spec, where, FixedHost())
+        if isinstance(cell, TrainingCell) and not cell.is_baseline and cell.workers > 1
+    )
+    try:
+        rows = _rows(cell, spec.run.repeats, testbed, scratch)
+        step_s = _median_step_s(rows)
+        if not cell.loses_workers:
+            return cell, _times(cell, step_s), ""
+        without_faults = _rows(replace(cell, timeline=(), failures=FailuresTable()), 1, testbed, scratch)
+    except RepFailed as error:
+        return cell, None, str(error)
+    lossy = rows[0]
+    trained = (lossy["counted_steps"] or 0) / (lossy["steps"] or 1) / cell.workers
+    return cell, _times(cell, step_s, trained * _median_step_s(without_faults) / step_s), ""
+
+
+def _rows(cell: TrainingCell, repeats: int, testbed: Testbed, scratch: Path) -> list[Row]:
+    slot = testbed.open_slot("")
+    folders = [Path(tempfile.mkdtemp(dir=scratch)) for _ in range(repeats)]
+    return [measure(cell.repetition(rep), slot, part, scratch, None) for rep, part in enumerate(folders)]
+
+
+def _median_step_s(rows: Sequence[Row]) -> float:
+    return statistics.median(row["step_time_s"] or 0.0 for row in rows)
 
 
 def _times(cell: TrainingCell, step_s: float, goodput: float | None = None) -> Times:
