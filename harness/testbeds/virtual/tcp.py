@@ -2,7 +2,7 @@
 
 The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has its own, `virtual.bbr`):
 
-* It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss, or
+* It begins with 10 segments and doubles the window each round trip (slow start) until its first loss, or
   with CUBIC until acknowledgements show a full path. After that the window grows as the congestion control says.
 * The window grows to at most twice the bytes last in flight, as in Linux, and to at most half of the buffers that
   workers pin (tcp_rmem, tcp_wmem).
