@@ -87,7 +87,7 @@ class Wan:
                 for a command.
             repeats: number of repetitions; the results are medians over them. The default is 1.
             settings: any other value of a spec by its dotted key, such as {"run.window": "40 steps"}.
-            axes: rtt, rate, jitter, loss, loss_burst, collective, congestion, payload_scale, testbed, emulator.
+            axes: rtt, rate, jitter, loss, loss_burst, mtu, collective, congestion, payload_scale, testbed, emulator.
 
         Returns:
             The results of the cell.

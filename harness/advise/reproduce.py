@@ -104,7 +104,7 @@ def _network_settings(cell: TrainingCell) -> list[str]:
     """Lines that tell the process group `wan` of the network; none for gloo."""
     if _backend(cell) == "gloo":
         return []
-    by_rank = [*network_environments(cell.profile, cell.placement, by_site=cell.collective == "hierarchical")]
+    by_rank = [*network_environments(cell.profile, cell.placement, cell.mtu, by_site=cell.collective == "hierarchical")]
     if cell.collective == "hierarchical":
         by_rank = [{COLLECTIVE: "hierarchical", **variables} for variables in by_rank]
     alike = all(variables == by_rank[0] for variables in by_rank)

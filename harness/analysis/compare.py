@@ -191,7 +191,9 @@ def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 # Cells that differ in these do not share a figure.
 _SHARED = ("profile", "collective")
 # Cells may differ in these; the figure then says so. The rate is that of full-size messages.
-_STATED = ("workload", "payload_scale", "workers", "rate_mbps", "rtt_ms", "loss_pct", "jitter_ms", "tcp", "timeline")
+_STATED = (
+    "workload", "payload_scale", "workers", "rate_mbps", "rtt_ms", "loss_pct", "jitter_ms", "mtu", "tcp", "timeline"
+)  # fmt: skip
 
 
 def lay_beside(pivot: Pivot, rows: Iterable[Line], run: str) -> Pivot:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
-CONDITIONS = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms")
+CONDITIONS = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "mtu")
 """The columns of a path that a sweep can set: axes of tables and figures, and what `wanbench check` compares."""
 
 # The axes besides the algorithm, the preferred for the columns of a table first.

@@ -21,6 +21,7 @@ from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
 from wanbench.harness.results.scalability import host_of, rescale
 from wanbench.harness.text import plain, rate
+from wanbench.workloads.comm.blocks import MTU
 
 Row = Mapping[str, Any]  # a repetition
 Line = Row  # a cell, from `cells`
@@ -35,6 +36,7 @@ AXIS_TITLES = {
     "loss_pct": "loss (%)",
     "loss_burst": "loss burst (packets)",
     "jitter_ms": "jitter (ms)",
+    "mtu": "MTU (bytes)",
     "tcp": "TCP",
     "payload_scale": "payload scale",
     "mtbf_s": "time between failures (s)",
@@ -57,6 +59,8 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     for row in full:
         if row["profile"] == "uniform" and absent(row["loss_burst"]):  # equal paths: without bursts
             row["loss_burst"] = 0.0
+        if absent(row["mtu"]):
+            row["mtu"] = MTU
     rescale(full)
     set_goodput(full)
     full = grouped(full)

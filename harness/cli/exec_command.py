@@ -57,6 +57,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 )
 @uniform_options
 @click.option("--rate-scale", type=FiniteRange(min=0, min_open=True), help="Factor on all rates of a named profile.")
+@click.option("--mtu", type=int, metavar="BYTES", help="Largest IP packet, such as 9001; default: 1500.")
 @click.option(
     "--timeline",
     type=click.Path(path_type=Path),
@@ -231,7 +232,7 @@ def _spec(argv: tuple[str, ...], options: dict[str, Any]) -> Spec:
         raise SpecError("--rate-scale: goes with a named profile; with uniform, give another --rate")
     if name != "uniform" and (options["rtt"] or options["rate"]):
         raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
-    network = {key: options[key] for key in ("profile", "rtt", "rate", "rate_scale", "place") if options[key]}
+    network = {key: options[key] for key in ("profile", "rtt", "rate", "rate_scale", "mtu", "place") if options[key]}
     data = {
         "schema": 1,
         "name": "exec",

@@ -58,6 +58,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     from wanbench.harness.plan.load import makespan, slots_for
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.host import ThisHost, scale_explained
+    from wanbench.workloads.comm.blocks import MTU
 
     spec = plan.spec
     folder = RunFolder(out / spec.name)
@@ -72,7 +73,8 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
         scale = {"payload_scale": scales.pop() if len(scales) == 1 else None, "why_scale": plan.why_scale}
         click.echo(json.dumps({"run": str(folder.path), **scale, "cells": lines, "predicted_s": seconds}, indent=1))
         return
-    notes = [*scale_explained(plan), *filter(None, [plan.unequal_steps])]
+    packets = [f"network.mtu: packets have up to {mtu} bytes" for mtu in sorted({cell.mtu for cell in cells} - {MTU})]
+    notes = [*scale_explained(plan), *packets, *filter(None, [plan.unequal_steps])]
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds, notes)
 
 

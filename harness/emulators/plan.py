@@ -22,6 +22,7 @@ from wanbench.harness.emulators.impairments.delay import Delay
 from wanbench.harness.emulators.impairments.jitter import Jitter
 from wanbench.harness.emulators.impairments.loss import Loss, LossBurst
 from wanbench.harness.emulators.impairments.queue import Rate
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 if TYPE_CHECKING:  # the relay process imports this module and must start fast
@@ -29,17 +30,15 @@ if TYPE_CHECKING:  # the relay process imports this module and must start fast
     from wanbench.netprofiles.profile import Profile
 
 DEVICE = "wan0"
-MTU = 1500
 TCP_HEADER_BYTES = 52  # IPv4 20, TCP 20, timestamps 12
-PAYLOAD_SHARE = (MTU - TCP_HEADER_BYTES) / MTU
-SEGMENT_BYTES = 46 * MTU
-"""IP bytes of the longest segment that a kernel makes: 64 KB of payload, and the headers of all packets."""
 MAX_WORKERS = 250 * 256
 _LARGEST_BUFFER_BYTES = (1 << 31) - 1
 
+_SEGMENT_PAYLOAD_BYTES = 1 << 16  # of the longest segment that a kernel makes
+
 # On a network without delay, a buffer of one round trip would be empty, yet TCP sends bursts of up to 64 kB
-# (44 packets), and N-1 peers can do so at once. 50 ms of line rate, and at least 64 packets, hold such a burst
-# without loss. Even cheap routers hold more.
+# (44 packets of 1500 bytes), and N-1 peers can do so at once. 50 ms of line rate, and at least 64 such packets, hold
+# such a burst without loss. Even cheap routers hold more.
 _FLOOR_SECONDS = 0.050
 _FLOOR_BYTES = 64 * MTU
 
@@ -106,6 +105,7 @@ class EmulatedNetwork:
         up, down: the queue that a site's workers share to (and from) all other sites.
         local_delay_ns: one-way delay between two workers of the site.
         links: the directed path between every ordered pair of different sites.
+        mtu: bytes of the largest IP packet.
     """
 
     sites: tuple[str, ...]
@@ -114,6 +114,7 @@ class EmulatedNetwork:
     down: tuple[Queue, ...]
     local_delay_ns: tuple[int, ...]
     links: Mapping[tuple[int, int], Link]
+    mtu: int = MTU
 
     @property
     def workers(self) -> int:
@@ -142,6 +143,11 @@ class EmulatedNetwork:
         ]
         return buffer_that_holds(max(filled, default=0.0))
 
+    @property
+    def segment_bytes(self) -> int:
+        """IP bytes of the longest segment that a kernel makes, with the headers of all its packets."""
+        return math.ceil(_SEGMENT_PAYLOAD_BYTES / payload_bytes(self.mtu)) * self.mtu
+
     def longest_segment(self, src: int, dst: int) -> float:
         """The IP bytes of the longest segment that an emulator moves together between two sites.
 
@@ -150,14 +156,14 @@ class EmulatedNetwork:
         """
         rate = self.rate(src, dst)
         if rate is None:
-            return SEGMENT_BYTES
+            return self.segment_bytes
         round_trip_ns = self.links[src, dst].delay_ns + self.links[dst, src].delay_ns
         lasts_ns = min(max(_SEGMENT_SHARE * round_trip_ns, _SEGMENT_NS[0]), _SEGMENT_NS[1])
-        return min(rate * lasts_ns / 1e9, SEGMENT_BYTES)
+        return min(rate * lasts_ns / 1e9, self.segment_bytes)
 
     def same_places(self, other: EmulatedNetwork) -> bool:
-        """Whether both networks have the same sites and workers, with any paths between them."""
-        return (self.sites, self.site_of) == (other.sites, other.site_of)
+        """Whether both networks have the same sites, workers and MTU, with any paths between them."""
+        return (self.sites, self.site_of, self.mtu) == (other.sites, other.site_of, other.mtu)
 
     @property
     def loses(self) -> bool:
@@ -180,6 +186,7 @@ class EmulatedNetwork:
             "links": [
                 {"src": src, "dst": dst, "link": link.to_json()} for (src, dst), link in sorted(self.links.items())
             ],
+            **({} if self.mtu == MTU else {"mtu": self.mtu}),  # networks without it keep their keys
         }
 
     @classmethod
@@ -192,6 +199,7 @@ class EmulatedNetwork:
             down=tuple(Queue(**queue) for queue in data["down"]),
             local_delay_ns=tuple(data["local_delay_ns"]),
             links={(item["src"], item["dst"]): Link.from_json(item["link"]) for item in data["links"]},
+            mtu=data.get("mtu", MTU),
         )
 
     def key(self) -> str:
@@ -202,6 +210,16 @@ class EmulatedNetwork:
 
 NO_NETWORK = EmulatedNetwork((), (), (), (), (), {})
 """What an emulator has built before the first command to do so."""
+
+
+def payload_bytes(mtu: int) -> int:
+    """The TCP payload of a full packet."""
+    return mtu - TCP_HEADER_BYTES
+
+
+def payload_share(mtu: int) -> float:
+    """The share of TCP's payload in the bytes of full packets."""
+    return payload_bytes(mtu) / mtu
 
 
 def buffer_that_holds(filled_bytes: float) -> int:
@@ -223,11 +241,11 @@ def worker_address(rank: int) -> str:
     return f"10.99.{rank // 250}.{rank % 250 + 1}"
 
 
-def build(profile: Profile, placement: Sequence[str]) -> EmulatedNetwork:
+def build(profile: Profile, placement: Sequence[str], mtu: int = MTU) -> EmulatedNetwork:
     """Build the network with worker `rank` at site `placement[rank]`.
 
     A queue without a stated buffer holds one round trip at its rate, the usual rule for router buffers. The `up` and
-    `down` queues of a site use the site's longest round trip. No buffer is below 50 ms or 64 packets.
+    `down` queues of a site use the site's longest round trip. No buffer is below 50 ms or 96 kB.
 
     Raises:
         PlanError: the placement has no worker.
@@ -257,6 +275,7 @@ def build(profile: Profile, placement: Sequence[str]) -> EmulatedNetwork:
         down=tuple(_queue(site.down, longest[site.name]) for site in at),
         local_delay_ns=tuple(site.local_rtt.ns // 2 for site in at),
         links=links,
+        mtu=mtu,
     )
 
 

@@ -324,7 +324,8 @@ def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> 
         link, rate = network.link(*pair), network.rate(*pair)
         trains = [single]
         if rate is not None:
-            trains.append(burst_train(rate, min(queue.buffer_bytes for queue in network.queues(*pair)), at))
+            smallest = min(queue.buffer_bytes for queue in network.queues(*pair))
+            trains.append(burst_train(rate, smallest, at, network.mtu))
         shares = [impairment.share(link) for impairment, _ in link.impairments()]
         if shares := [share for share in shares if share * _RARE_PACKETS >= _EVENTS_TO_SEE]:
             trains.extend(_rare_trains(min(shares), rate, len(pairs), rare_ns))
@@ -352,7 +353,7 @@ def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float
         to = [] if up is None else _saturating(network, site, up)
         if up is None or not to:
             continue
-        train = burst_train(up, network.up[site].buffer_bytes, start_ns)
+        train = burst_train(up, network.up[site].buffer_bytes, start_ns, network.mtu)
         segments = train["packets"] // train["segment"]
         train["packets"] = train["burst"] = max(4, segments // len(to)) * train["segment"]
         delay_ns = max(network.links[site, dst].delay_ns for dst in to)
@@ -378,11 +379,11 @@ def _saturating(network: EmulatedNetwork, site: int, up: float) -> list[int]:
     return []
 
 
-def burst_train(rate: float, buffer_bytes: int, start_ns: int) -> Train:
+def burst_train(rate: float, buffer_bytes: int, start_ns: int, mtu: int) -> Train:
     """Return a train of at least 16 packets, sent at once, that takes up to 50 ms at `rate` bytes/s."""
     min_packets, max_packets = _BURST_PACKETS
     total = min(rate * _TRAIN_S, buffer_bytes)
-    size = max(_SMALL_BYTES, min(_LARGE_BYTES, int(total / min_packets)))
+    size = max(_SMALL_BYTES, min(_LARGE_BYTES, mtu, int(total / min_packets)))
     packets, segment = max(min_packets, min(max_packets, int(total / size))), 1
     long = int(min(rate * _SEGMENTS_S, buffer_bytes) / size)
     if long > max_packets:

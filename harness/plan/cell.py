@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from wanbench.harness.emulators.plan import MTU, PAYLOAD_SHARE, SEGMENT_BYTES, EmulatedNetwork, build
+from wanbench.harness.emulators.plan import EmulatedNetwork, build, payload_share
 from wanbench.harness.plan import registry, repetition
 from wanbench.harness.plan.conditions import effective_conditions, why_unknown
 from wanbench.harness.plan.law import (
@@ -61,6 +61,7 @@ from wanbench.harness.spec.tables import (
 )
 from wanbench.harness.timeline.changes import Change, described, planned_outage_s
 from wanbench.netprofiles import Delay, Profile, place
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
@@ -192,6 +193,7 @@ class Cell:
             "profile": None if alone else self.network.name,
             **self.network.conditions(self.profile, self.placement),
             "tcp": None if alone else self.tcp.congestion,
+            "mtu": None if self.mtu == MTU else self.mtu,
             "seed": self.seed + rep,
             "timeline": described(self.changes),
             "events": [] if self.changes else None,
@@ -251,7 +253,7 @@ class Cell:
     @property
     def emulated_network(self) -> EmulatedNetwork:
         """The network between the workers, ready for an emulator."""
-        return build(self.profile, self.placement)
+        return build(self.profile, self.placement, self.mtu)
 
     @property
     def law_gap(self) -> str | None:
@@ -266,6 +268,10 @@ class Cell:
     @property
     def tcp(self) -> TcpTable:
         return self.network.table.tcp
+
+    @property
+    def mtu(self) -> int:
+        return self.network.table.mtu
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -361,7 +367,7 @@ class TrainingCell(Cell):
         workload, algorithm = self.workload, self.algorithm()
         sites = [self.placement[rank] for rank in self.ring]
         rtt_s, rate = effective_conditions(self.profile, sites, self.collective)
-        payload_rate = None if rate is None else rate * PAYLOAD_SHARE
+        payload_rate = None if rate is None else rate * payload_share(self.mtu)
         buckets = None
         if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
             buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
@@ -399,7 +405,7 @@ class TrainingCell(Cell):
         if compressor is not None and compressor.ns_per_byte:
             return "compression takes time"
         idle = self.tcp.slow_start_after_idle
-        return why_unknown(self.law_inputs, self.profile, self.placement, slow_start_after_idle=idle)
+        return why_unknown(self.law_inputs, self.profile, self.placement, self.mtu, slow_start_after_idle=idle)
 
     @property
     def predicted_step_time_s(self) -> float | None:
@@ -506,7 +512,7 @@ class TrainingCell(Cell):
             seconds,
             cpus=computing + per_byte * sent / step_time_s,
             memory_bytes=memory,
-            peak_cpus=computing + per_byte * self.workers * (inputs.rate_bytes_per_s or 0.0) / PAYLOAD_SHARE,
+            peak_cpus=computing + per_byte * self.workers * (inputs.rate_bytes_per_s or 0.0) / payload_share(self.mtu),
             emulated=True,
         )
 
@@ -520,13 +526,13 @@ class TrainingCell(Cell):
     def _cpu_s_per_byte(self) -> float:
         """Processor seconds per byte, in segments as long as the fastest path and the pace allow, or in packets."""
         if self.emulator != "relay":
-            return _CPU_S_PER_PACKET / MTU
+            return _CPU_S_PER_PACKET / self.mtu
         network = self.emulated_network
-        longest = max((network.longest_segment(*pair) for pair in network.links), default=SEGMENT_BYTES)
+        longest = max((network.longest_segment(*pair) for pair in network.links), default=network.segment_bytes)
         if self.comm.collective == "direct":
             pace = max((pace for pace, _ in paces(network, 0) if pace is not None), default=math.inf)
-            longest = min(longest, max(pace * _TSO_S // MTU, _TSO_PACKETS) * MTU)
-        return _CPU_S_PER_SEGMENT / max(longest, MTU) + _CPU_S_PER_BYTE
+            longest = min(longest, max(pace * _TSO_S // self.mtu, _TSO_PACKETS) * self.mtu)
+        return _CPU_S_PER_SEGMENT / max(longest, self.mtu) + _CPU_S_PER_BYTE
 
     @property
     def memory_bytes(self) -> float:

@@ -16,6 +16,7 @@ from wanbench.harness.timeline.schedule import Schedule, schedule_for_program
 from wanbench.netprofiles import PlacementError
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
 
 _SIMULATED_TCP = ("reno", "cubic", "bbr")
@@ -46,6 +47,8 @@ def _check_algorithm(cell: TrainingCell, where: str) -> None:
         raise SpecError(f"{where}: train.{error}") from None
     if cell.is_baseline:
         return
+    if cell.algorithm().datagrams and cell.mtu < MTU:
+        raise SpecError(f"{where}: network.mtu: {cell.kind!r} sends datagrams of {MTU} bytes; expected at least {MTU}")
     try:
         cell.algorithm().check(setting)
     except AlgorithmError as error:

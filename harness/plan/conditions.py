@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from wanbench.harness.emulators.plan import buffer_that_holds
+from wanbench.harness.emulators.plan import buffer_that_holds, payload_bytes
 from wanbench.harness.plan.law import (
     GLOO_SEGMENT_BYTES,
     Collective,
@@ -27,8 +27,7 @@ from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Rate
 
 _CLOSE = 1.1
-_SEGMENT_BYTES = 1448  # TCP payload of a packet
-_INITIAL_WINDOW = 10 * _SEGMENT_BYTES
+_INITIAL_WINDOW = 10  # packets
 _TIMEOUT_S = 0.2  # in addition to a round trip
 _MESSAGES_IN_A_REP = 60
 # Simulated times of gloo on paths that differ are between these multiples of the law's.
@@ -171,36 +170,36 @@ def one_way_s(profile: Profile, src: str, dst: str) -> float:
 
 
 def why_unknown(
-    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], *, slow_start_after_idle: bool
+    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], mtu: int, *, slow_start_after_idle: bool
 ) -> str | None:
     """Why the law does not predict a step on this network within about 10 %; None if it does.
 
     Args:
-        inputs: of the law. profile: sites and directed paths. ranks: the site of each.
+        inputs: of the law. profile: sites and directed paths. ranks: the site of each. mtu: bytes of a packet.
         slow_start_after_idle: the setting of TCP.
     """
     if inputs.workers == 1 or not inputs.message_bytes:
         return None
-    for reason, mild, worse in _doubts(inputs, profile, ranks, slow_start_after_idle=slow_start_after_idle):
+    for reason, mild, worse in _doubts(inputs, profile, ranks, mtu, slow_start_after_idle=slow_start_after_idle):
         if predict(worse).step_time_s > _CLOSE * predict(mild).step_time_s:
             return reason
     return None
 
 
 def _doubts(
-    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], *, slow_start_after_idle: bool
+    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], mtu: int, *, slow_start_after_idle: bool
 ) -> Iterator[tuple[str, PredictInputs, PredictInputs]]:
     """Reasons to distrust the law, each with the inputs between which the truth lies: milder and worse ones."""
     loss = _worst_loss(profile, ranks)
     if loss:
-        yield "packet loss", inputs, _with_losses(inputs, loss)
+        yield "packet loss", inputs, _with_losses(inputs, loss, payload_bytes(mtu))
     flying_bytes = _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)  # of the messages on a connection
     # Half of the socket buffers that workers pin on a path of this rate and round trip.
     window = buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
     if inputs.rtt_s and flying_bytes > window:
         yield "TCP's window", inputs, _capped(inputs, window)
     if slow_start_after_idle:
-        yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs)
+        yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs, payload_bytes(mtu))
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
         yield "machines differ", _times(inputs, _MILD), inputs  # what the others sent has already arrived
     apart = unlike(profile, ranks, inputs.collective)
@@ -243,27 +242,27 @@ def _capped(inputs: PredictInputs, window_bytes: float) -> PredictInputs:
     return replace(inputs, rate_bytes_per_s=limit if rate is None else min(rate, limit))
 
 
-def _from_slow_start(inputs: PredictInputs) -> PredictInputs:
+def _from_slow_start(inputs: PredictInputs, packet_bytes: int) -> PredictInputs:
     """With windows that double from what a pause between messages has left."""
     law = predict(inputs)
     pause_s = max(0.0, law.step_time_s * inputs.period * inputs.channels - law.wire_s)  # each channel has its own
     window = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
-    short = max(0.0, math.log2(_piece_bytes(inputs) / max(window, _INITIAL_WINDOW)))
+    short = max(0.0, math.log2(_piece_bytes(inputs) / max(window, _INITIAL_WINDOW * packet_bytes)))
     return replace(inputs, rtt_s=inputs.rtt_s * (1 + math.ceil(short)))
 
 
-def _with_losses(inputs: PredictInputs, loss: float) -> PredictInputs:
+def _with_losses(inputs: PredictInputs, loss: float, packet_bytes: int) -> PredictInputs:
     """With a retransmission in every round that loses a packet, and the window of Mathis et al. (1997)."""
-    pieces = max(1.0, _piece_bytes(inputs) / _SEGMENT_BYTES)
+    pieces = max(1.0, _piece_bytes(inputs) / packet_bytes)
     rounds = 2 * round_trips(inputs.collective, inputs.workers, inputs.message_bytes)
-    sent = max(_connections(inputs), sent_bytes(inputs, inputs.message_bytes) / _SEGMENT_BYTES / rounds)
+    sent = max(_connections(inputs), sent_bytes(inputs, inputs.message_bytes) / packet_bytes / rounds)
     notes = 1 if inputs.collective == "gloo" else 0  # the receiver's, in packets of their own
     lossy_share = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
     repair_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)
     slower = replace(inputs, rtt_s=inputs.rtt_s + 2 * (lossy_share + loss * pieces) * repair_s)
     if not inputs.rtt_s or loss * pieces * _MESSAGES_IN_A_REP < 0.5:
         return slower
-    return _capped(slower, math.sqrt(1.5 / loss) * _SEGMENT_BYTES * slower.rtt_s / inputs.rtt_s)
+    return _capped(slower, math.sqrt(1.5 / loss) * packet_bytes * slower.rtt_s / inputs.rtt_s)
 
 
 def _worst_loss(profile: Profile, ranks: Sequence[str]) -> float:

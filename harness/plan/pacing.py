@@ -12,17 +12,24 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork, Queue, build
+from wanbench.harness.emulators.plan import EmulatedNetwork, Queue, build, payload_share
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import one_shot_limit
 from wanbench.netprofiles import Profile
 from wanbench.workloads.group.settings import ONE_SHOT, PACES, SITES
 
-ROOM = 0.98  # the rest is for acknowledgements of the traffic in the other direction
-
+_ACKNOWLEDGEMENT_BYTES = 30  # for each packet, with some to spare
 
 # The connections of a collective from one site to another, at its up, path and down queue.
 _Flows = Callable[[int, int], tuple[int, int, int]]
+
+
+def room(mtu: int) -> float:
+    """The share of a rate that data take: 0.98 at 1500 bytes.
+
+    The rest is for acknowledgements of the traffic in the other direction: of 52 bytes, for every two packets.
+    """
+    return 1 - _ACKNOWLEDGEMENT_BYTES / mtu
 
 
 def paces(
@@ -46,12 +53,12 @@ def paces(
     for there in {*network.site_of} - {here}:
         queues = network.up[here], network.links[here, there].queue, network.down[there]
         messages = workers[here], workers[here], workers[there]
-        by_site[there] = [_share(queues, flows(here, there)), _share(queues, messages)]
+        by_site[there] = [_share(queues, flows(here, there), network.mtu), _share(queues, messages, network.mtu)]
     return [by_site[site] for site in network.site_of]
 
 
 def network_environments(
-    profile: Profile, sites: Sequence[str], *, by_site: bool, processes: int = 1
+    profile: Profile, sites: Sequence[str], mtu: int, *, by_site: bool, processes: int = 1
 ) -> tuple[dict[str, str], ...]:
     """Return what the process group `wan` of each worker is told about the network: variables of its environment.
 
@@ -59,7 +66,7 @@ def network_environments(
         sites: the site of each worker. by_site: whether one process of each site sends to other sites (`hierarchical`).
         processes: of a worker. They share its links, so each gets a part of their rate.
     """
-    network = build(profile, sites)
+    network = build(profile, sites, mtu)
     sending = 1 if by_site else processes
     ranks = len(set(sites)) if by_site else len(sites) * processes
     rtt_s, rate = effective_conditions(profile, sites)
@@ -78,14 +85,14 @@ def network_environments(
     return tuple(environments)
 
 
-def _share(queues: Sequence[Queue], flows: Sequence[int]) -> float | None:
+def _share(queues: Sequence[Queue], flows: Sequence[int], mtu: int) -> float | None:
     """The payload rate of each of so many flows through these queues; None is unlimited."""
     rates = [
         queue.rate_bytes_per_s / sharing
         for queue, sharing in zip(queues, flows, strict=True)
         if queue.rate_bytes_per_s is not None and sharing
     ]
-    return min(rates) * PAYLOAD_SHARE * ROOM if rates else None
+    return min(rates) * payload_share(mtu) * room(mtu) if rates else None
 
 
 def _between_all(sites: Iterable[int]) -> _Flows:

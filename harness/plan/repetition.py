@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.emulators.plan import PAYLOAD_SHARE, EmulatedNetwork
+from wanbench.harness.emulators.plan import EmulatedNetwork, payload_share
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.pacing import network_environments, paces
 from wanbench.harness.spec import command as spec
@@ -176,7 +176,7 @@ def command(cell: CommandCell, rep: int) -> CommandRepetition:
     gloo = cell.collective in (None, "gloo")
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
     by_site = cell.collective == "hierarchical"
-    told = network_environments(cell.profile, cell.placement, by_site=by_site, processes=cell.processes)
+    told = network_environments(cell.profile, cell.placement, cell.mtu, by_site=by_site, processes=cell.processes)
     called = cell.settings()
     called["environment"] = {
         **spec.axis_environment(cell.axes),
@@ -266,7 +266,7 @@ def _settings(cell: TrainingCell) -> dict[str, Any]:
         "rendezvous": "",
         "deadline_s": deadline_s(cell),
         "one_shot_bytes": 0 if algorithm.datagrams else law.one_shot_bytes,
-        "datagram_bytes_per_s": rate / PAYLOAD_SHARE if rate is not None and algorithm.datagrams else None,
+        "datagram_bytes_per_s": rate / payload_share(cell.mtu) if rate is not None and algorithm.datagrams else None,
     }
 
 

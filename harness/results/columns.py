@@ -106,6 +106,10 @@ class Row(TypedDict):
         float | None,
         Column("Configured standard deviation of the one-way delay; null if paths differ.", unit="ms", minimum=0),
     ]
+    mtu: Annotated[
+        int | None,
+        Column("Configured size of the largest IP packet; null for the usual 1500 bytes.", unit="bytes", above=0),
+    ]
     tcp: Annotated[str | None, Column("TCP congestion control. In emulated cells it was set and read back.")]
     timeline: Annotated[
         str | None, Column("Changes of the network and of workers, with their times.", applies="cells with a timeline")

@@ -22,6 +22,7 @@ SHORT_AXES = {
     "rate": "network.rate",
     **{effect.key: f"network.{effect.key}" for effect in EFFECTS},
     "profile": "network.profile",
+    "mtu": "network.mtu",
     "congestion": "network.tcp.congestion",
     "collective": "comm.collective",
     "channels": "comm.channels",

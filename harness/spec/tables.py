@@ -25,6 +25,7 @@ from pydantic_core import PydanticKnownError
 from wanbench.netprofiles import Delay, Rate, Size
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import Quantity
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE
 from wanbench.workloads.workload_keys import MAX_PROCESSES
@@ -199,6 +200,12 @@ class NetworkTable(_Effects):
     place: Literal["blocked", "round-robin"] | dict[str, int] = Field(
         default="blocked",
         description="Placement of ranks on sites: in blocks, in turn (round-robin), or { SITE = COUNT }.",
+    )
+    mtu: int = Field(
+        default=MTU,
+        ge=576,
+        le=9216,
+        description="Bytes of the largest IP packet: 9001 for the jumbo frames of AWS. Datagrams have at most 1500.",
     )
     tcp: TcpTable = TcpTable()
 

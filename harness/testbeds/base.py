@@ -11,6 +11,7 @@ from wanbench.harness.emulators.emulator import EmulatorStats
 from wanbench.harness.plan.repetition import TrainingRepetition
 from wanbench.harness.results.steps import Steps
 from wanbench.harness.timeline.schedule import ResolvedSchedule
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.process.configuration import Change
 from wanbench.workloads.process.finished import FinishedJob
 
@@ -40,6 +41,7 @@ class Group:
         tcp: settings of the workers' network namespaces, as `workloads.process.namespace.set_tcp` takes them.
         congestion: TCP's congestion control, which a worker that makes its device sets on its route, whether or not it
             has peers yet; None leaves it to `tcp`.
+        mtu: of the devices of workers.
         image: image of the containers; None is the default one.
         memory_bytes: memory limit of each container; None is unlimited.
         cpuset: processors of each container by rank, repeated as often as needed, e.g. ("0", "1-2"); empty is all.
@@ -55,6 +57,7 @@ class Group:
     sites: tuple[str, ...] = ()
     tcp: tuple[tuple[str, str | int], ...] = ()
     congestion: str | None = None
+    mtu: int = MTU
     image: str | None = None
     memory_bytes: int | None = None
     cpuset: tuple[str, ...] = ()
@@ -67,6 +70,10 @@ class Group:
         """Whether both groups are equal except for the number of workers and their sites."""
         alike = replace(self, workers=0, sites=(), hosts=()) == replace(other, workers=0, sites=(), hosts=())
         return alike and self.is_named_like(other)
+
+    def has_device_like(self, other: Group) -> bool:
+        """Whether the workers have the MTU of the other group, and its congestion control, which are never changed."""
+        return (self.mtu, self.congestion) == (other.mtu, other.congestion)
 
     def is_named_like(self, other: Group) -> bool:
         """Whether the workers have the names of the other group, if it has some."""

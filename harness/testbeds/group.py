@@ -25,6 +25,7 @@ def group_of(repetition: Repetition, mounts: Sequence[FolderMount] | None = None
         sites=repetition.sites,
         tcp=tuple(sorted(settings.items())),
         congestion=tcp.congestion,
+        mtu=repetition.network.mtu,
         image=containers.image,
         memory_bytes=None if containers.memory is None else containers.memory.bytes,
         cpuset=(containers.cpuset,) if isinstance(containers.cpuset, str) else tuple(containers.cpuset or ()),

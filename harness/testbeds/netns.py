@@ -76,9 +76,9 @@ class NetnsTestbed(SlotTestbed):
         return self
 
     def serves(self, running: Group, requested: Group) -> bool:
-        """Return whether they have the same congestion control, names and /tmp. All else is set for each cell."""
+        """Return whether they have the same device, names and /tmp. All else is set for each cell."""
         named = running.is_named_like(requested)
-        return named and requested.private_tmp == running.private_tmp and running.congestion == requested.congestion
+        return named and requested.private_tmp == running.private_tmp and running.has_device_like(requested)
 
     def image(self, group: Group) -> str | None:
         """Return None: there are no containers."""
@@ -91,6 +91,7 @@ class NetnsTestbed(SlotTestbed):
             "address": worker_address(rank),
             "attachment": attachment,
             "congestion": group.congestion,
+            "mtu": group.mtu,
             "name": hosts[rank],
             "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
             "private_tmp": None if group.private_tmp is None else [str(folder) for folder in group.private_tmp],

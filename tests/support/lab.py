@@ -45,6 +45,7 @@ class Lab:
     def __init__(self, network: EmulatedNetwork, kind: type[Emulator]) -> None:
         self.emulator = kind()
         self.pids: list[int] = []
+        self._mtu = network.mtu
         self._pipes: list[Connection] = []
         self._threads: list[ThreadPoolExecutor] = []  # one per worker, which does one thing at a time
         try:
@@ -104,7 +105,7 @@ class Lab:
                 die_with_parent(parent)
                 for open_end in (pipe, sock, *self._pipes):
                     open_end.close()
-                _serve(rank, self.emulator.attachment, theirs, far)
+                _serve(rank, self.emulator.attachment, self._mtu, theirs, far)
             finally:
                 os._exit(1)
         self.pids.append(pid)
@@ -121,11 +122,11 @@ class Lab:
         os.close(fds[0])
 
 
-def _serve(rank: int, attachment: str, pipe: Connection, sock: socket.socket) -> None:
+def _serve(rank: int, attachment: str, mtu: int, pipe: Connection, sock: socket.socket) -> None:
     try:
         enter_private_network()
         tun = attachment == "tun"
-        device = open_tun("wan0", worker_address(rank)) if tun else os.open("/proc/self/ns/net", os.O_RDONLY)
+        device = open_tun("wan0", worker_address(rank), mtu=mtu) if tun else os.open("/proc/self/ns/net", os.O_RDONLY)
         set_tcp({"congestion": "reno", "slow_start_after_idle": True})
         drop_privileges()
     except Exception as error:

@@ -27,7 +27,7 @@ def chunk_count(nbytes: int) -> int:
     return max(1, -(-nbytes // chunk_bytes(nbytes)))
 
 
-MTU = 1500
+MTU = 1500  # bytes of the largest IP packet, by default; of a datagram on any network
 HEADER = struct.Struct("<IIIHxx")
 """The header of a datagram: token of the group, number of the exchange, index in its vector, sending rank."""
 UDP_IP_BYTES = 28

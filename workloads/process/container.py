@@ -94,7 +94,9 @@ def _serve(channel: Channel, name: str, *, trains: bool) -> None:
         if assignment["hosts"]:
             isolation.write_hosts({socket.gethostname(): assignment["address"]} | assignment["hosts"])
         address, congestion = text(assignment, "address"), assignment["congestion"]
-        descriptor, routed = worker.open_attachment(text(assignment, "attachment"), address, congestion)
+        descriptor, routed = worker.open_attachment(
+            text(assignment, "attachment"), address, congestion, assignment["mtu"]
+        )
         become_user(assignment["uid"], assignment["gid"])
     except ImportError as error:
         what = f"{error} in its image; expected an image with Python 3.11 or newer, torch and numpy"

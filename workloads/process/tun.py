@@ -14,6 +14,7 @@ import socket
 import struct
 from pathlib import Path
 
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.process.namespace import ask, attribute, bring_up
 
 _TUNSETIFF, _TUNGETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x800454D2, 0x400454D0, 0x400454D8
@@ -44,7 +45,7 @@ class TunError(ValueError):
     """The device cannot be created. The message names the fix."""
 
 
-def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = 1500, queue_packets: int = 10_000) -> int:
+def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = MTU, queue_packets: int = 10_000) -> int:
     """Create a TUN device in the current network namespace, configure it, bring it up; return its descriptor.
 
     The device has segmentation offload: a read or write moves up to 64 KB of one TCP or UDP flow, behind a virtio

@@ -38,16 +38,16 @@ def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
 
     Args:
         request: `address`; `attachment`, the descriptor to send: `tun`, a TUN device, or `netns`, the namespace itself;
-            `congestion` of all connections to peers or None, only used if this side makes the device; `name` of this
-            host; `hosts`, the address of each name; `private_tmp`, as in `isolation.enter`.
+            `congestion` of all connections to peers or None, and `mtu`, only used if this side makes the device; `name`
+            of this host; `hosts`, the address of each name; `private_tmp`, as in `isolation.enter`.
     """
     channel = Channel(sock)
-    address, attachment, congestion = request["address"], request["attachment"], request["congestion"]
+    address, attachment = request["address"], request["attachment"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the controller decides
     try:
         namespace.enter_private_network()
         isolation.enter(request["name"], request["hosts"], request["private_tmp"])
-        descriptor, routed = open_attachment(attachment, address, congestion)
+        descriptor, routed = open_attachment(attachment, address, request["congestion"], request["mtu"])
         namespace.drop_privileges()
     except (OSError, ValueError, RuntimeError) as error:
         channel.send({"error": str(error), "kind": type(error).__name__})
@@ -57,7 +57,7 @@ def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
     serve(channel, address, routed)
 
 
-def open_attachment(kind: str, address: str, congestion: str | None) -> tuple[int, str | None]:
+def open_attachment(kind: str, address: str, congestion: str | None, mtu: int) -> tuple[int, str | None]:
     """Open what joins this worker to the others; see `serve_forked`.
 
     Return the descriptor, and the congestion control that the route to the others has, if it was set.
@@ -68,7 +68,7 @@ def open_attachment(kind: str, address: str, congestion: str | None) -> tuple[in
     """
     if kind == "netns":
         return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), None
-    descriptor = tun.open_tun(INTERFACE, address)
+    descriptor = tun.open_tun(INTERFACE, address, mtu=mtu)
     namespace.lead_outside(INTERFACE, address)
     if congestion is not None and not namespace.set_congestion(INTERFACE, address, congestion):
         raise namespace.NamespaceError(namespace.congestion_refused(congestion, errno.ENOENT))

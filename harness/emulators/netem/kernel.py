@@ -35,7 +35,6 @@ from wanbench.harness.emulators.netem.plan import (
     GATEWAY,
     NO_IPV6,
     ONLY_LOCAL_IPV6,
-    QUANTUM,
     ROUTER_SYSCTLS,
     Address,
     Class,
@@ -52,7 +51,7 @@ from wanbench.harness.emulators.netem.plan import (
     Worker,
     leaf_of,
 )
-from wanbench.harness.emulators.plan import IMPAIRMENTS, MTU
+from wanbench.harness.emulators.plan import IMPAIRMENTS
 from wanbench.workloads.process import configuration
 from wanbench.workloads.process.configuration import Thing
 from wanbench.workloads.process.namespace import DNS_PORT, OUTSIDE_PRIORITY, OUTSIDE_TABLE
@@ -413,8 +412,8 @@ class Kernel:
 
     def _join(self, cable: Veth) -> None:
         a, b = self._placed[cable.a.namespace], self._placed[cable.b.namespace]
-        peer = {"ifname": cable.b.device, "address": cable.mac(cable.b), "net_ns_fd": b.fd, "mtu": MTU}
-        device = {"ifname": cable.a.device, "address": cable.mac(cable.a), "mtu": MTU}
+        peer = {"ifname": cable.b.device, "address": cable.mac(cable.b), "net_ns_fd": b.fd, "mtu": cable.mtu}
+        device = {"ifname": cable.a.device, "address": cable.mac(cable.a), "mtu": cable.mtu}
         a.routes.link("add", kind="veth", **device, peer=peer)
         b.made(cable.b.device)
         for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
@@ -441,7 +440,7 @@ def keywords(shape: Shape) -> dict[str, Any]:
     """Return pyroute2's keywords for a class or leaf."""
     if isinstance(shape, Class):
         per_s, burst = shape.rate, shape.burst
-        return {"rate": per_s, "ceil": per_s, "burst": burst, "cburst": burst, "quantum": QUANTUM}
+        return {"rate": per_s, "ceil": per_s, "burst": burst, "cburst": burst, "quantum": shape.quantum}
     if isinstance(shape, Fifo):
         return {"limit": shape.limit}
     words = {"limit": shape.limit, "rate": shape.rate, "distribution": normal(), "seed": shape.seed}

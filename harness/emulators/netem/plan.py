@@ -25,7 +25,6 @@ from itertools import count
 from wanbench.harness.emulators.impairments.delay import us
 from wanbench.harness.emulators.plan import (
     DEVICE,
-    MTU,
     UNLIMITED,
     EmulatedNetwork,
     Link,
@@ -44,7 +43,7 @@ ROUTER_SYSCTLS = {
 }
 ONLY_LOCAL_IPV6 = {"net.ipv6.conf.default.disable_ipv6": "1"}  # of workers: devices made from now on
 NO_IPV6 = {"net.ipv6.conf.all.disable_ipv6": "1"} | ONLY_LOCAL_IPV6
-QUANTUM = MTU + 14  # one packet, with the header that htb counts here
+_ETHERNET_HEADER_BYTES = 14  # which htb counts in a quantum
 UNSHAPED = 2**32 - 1  # bytes/s: 34 Gbit/s, more than a processor forwards
 _NO_BUFFER_LIMIT = 2**30
 _BURST_S = 0.002  # of line rate: a timer this late does not reduce the rate
@@ -94,11 +93,12 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Veth:
-    """Two devices joined by a cable, with MTU 1500, offloads off, and static neighbour entries."""
+    """Two devices joined by a cable, with this MTU, offloads off, and static neighbour entries."""
 
     number: int
     a: End
     b: End
+    mtu: int
 
     def mac(self, end: End) -> str:
         """The hardware address of one end."""
@@ -158,13 +158,14 @@ class From:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """An htb class: rate (also its ceil) in bytes/s, burst (also its cburst) in bytes."""
+    """An htb class: rate (also its ceil) in bytes/s; in bytes, burst (also its cburst) and quantum, one packet."""
 
     at: End
     minor: int
     path: str
     rate: int
     burst: int
+    quantum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,17 +264,17 @@ def _site(network: EmulatedNetwork, site: int) -> str:
 def _worker(network: EmulatedNetwork, rank: int, cables: Iterator[int]) -> Iterator[Step]:
     own = End(f"worker-{rank}", DEVICE)
     yield Worker(own.namespace, rank)
-    yield Veth(next(cables), worker_device(network, rank), own)
+    yield Veth(next(cables), worker_device(network, rank), own, network.mtu)
     yield Address(own, worker_address(rank))
     yield Route(own.namespace, NETWORK, own.device)
     yield Route(own.namespace, "0.0.0.0/0", own.device, OUTSIDE_TABLE)
 
 
 def _site_cables(network: EmulatedNetwork, site: int, cables: Iterator[int]) -> Iterator[Step]:
-    yield Veth(next(cables), up_device(network, site), End("paths", f"from{site}"))
-    yield Veth(next(cables), path_device(site), End("delays", f"from{site}"))
-    yield Veth(next(cables), delay_device(site), End("downs", f"from{site}"))
-    yield Veth(next(cables), down_device(site), End(_site(network, site), "downlink"))
+    yield Veth(next(cables), up_device(network, site), End("paths", f"from{site}"), network.mtu)
+    yield Veth(next(cables), path_device(site), End("delays", f"from{site}"), network.mtu)
+    yield Veth(next(cables), delay_device(site), End("downs", f"from{site}"), network.mtu)
+    yield Veth(next(cables), down_device(site), End(_site(network, site), "downlink"), network.mtu)
 
 
 def _routes(network: EmulatedNetwork) -> Iterator[Step]:
@@ -306,35 +307,35 @@ def _classifiers(network: EmulatedNetwork) -> Iterator[Step]:
 
 def _shapes(network: EmulatedNetwork, seed: int) -> Iterator[Shape]:
     for site, name in enumerate(network.sites):
-        yield from _queue(up_device(network, site), ONLY, f"up of {name}", network.up[site])
-        yield from _queue(down_device(site), ONLY, f"down of {name}", network.down[site])
+        yield from _queue(up_device(network, site), ONLY, f"up of {name}", network.up[site], network.mtu)
+        yield from _queue(down_device(site), ONLY, f"down of {name}", network.down[site], network.mtu)
     for (src, dst), link in sorted(network.links.items()):
         path = f"{network.sites[src]} -> {network.sites[dst]}"
-        yield from _queue(path_device(dst), minor_of(src), path, link.queue)
+        yield from _queue(path_device(dst), minor_of(src), path, link.queue, network.mtu)
         line = slowest(network.up[src], link.queue)
         delays = delay_device(dst)
-        yield _unshaped(delays, minor_of(src), path)
+        yield _class(delays, minor_of(src), path, UNSHAPED, network.mtu)
         yield _netem(delays, minor_of(src), path, link, line, _seed(seed, network.sites[src], network.sites[dst]))
     for rank, site in enumerate(network.site_of):
         device, name = worker_device(network, rank), network.sites[site]
-        yield _unshaped(device, ONLY, f"to worker {rank}")
+        yield _class(device, ONLY, f"to worker {rank}", UNSHAPED, network.mtu)
         yield _netem(device, ONLY, f"to worker {rank}", _FREE, network.down[site].rate_bytes_per_s)
-        yield _unshaped(device, LOCAL, f"inside {name}")
+        yield _class(device, LOCAL, f"inside {name}", UNSHAPED, network.mtu)
         yield _netem(device, LOCAL, f"inside {name}", network.link(site, site), None)
 
 
-def _queue(at: End, minor: int, path: str, queue: Queue) -> Iterator[Shape]:
+def _queue(at: End, minor: int, path: str, queue: Queue, mtu: int) -> Iterator[Shape]:
     if queue.rate_bytes_per_s is None:
-        yield _unshaped(at, minor, path)
+        yield _class(at, minor, path, UNSHAPED, mtu)
         yield Fifo(at, minor, path, _NO_BUFFER_LIMIT)
         return
     rate = max(1, round(queue.rate_bytes_per_s))
-    yield Class(at, minor, path, rate, max(MTU, math.ceil(rate * _BURST_S)))
+    yield _class(at, minor, path, rate, mtu)
     yield Fifo(at, minor, path, queue.buffer_bytes)
 
 
-def _unshaped(at: End, minor: int, path: str) -> Class:
-    return Class(at, minor, path, UNSHAPED, math.ceil(UNSHAPED * _BURST_S))
+def _class(at: End, minor: int, path: str, rate: int, mtu: int) -> Class:
+    return Class(at, minor, path, rate, max(mtu, math.ceil(rate * _BURST_S)), mtu + _ETHERNET_HEADER_BYTES)
 
 
 def _netem(at: End, minor: int, path: str, link: Link, line: float | None, seed: int | None = None) -> Netem:
@@ -374,10 +375,10 @@ def step_commands(step: Step) -> Iterator[str]:
             yield f"ip netns add {namespace}"
             yield f"ip netns exec {namespace} sysctl -qw {settings}"
             yield f"ip -n {namespace} link set lo up"
-        case Veth(_, a, b):
+        case Veth(_, a, b, mtu):
             yield (
-                f"ip -n {a.namespace} link add {a.device} address {step.mac(a)} mtu {MTU} type veth"
-                f" peer name {b.device} address {step.mac(b)} mtu {MTU} netns {b.namespace}"
+                f"ip -n {a.namespace} link add {a.device} address {step.mac(a)} mtu {mtu} type veth"
+                f" peer name {b.device} address {step.mac(b)} mtu {mtu} netns {b.namespace}"
             )
             for end, other in ((a, b), (b, a)):
                 yield f"ip netns exec {end.namespace} ethtool -K {end.device} tso off gso off gro off"
@@ -403,8 +404,8 @@ def shape_command(shape: Shape) -> str:
     """Return the command that sets one class or leaf."""
     parent = f"parent 1:{shape.minor:x} handle {leaf_of(shape.minor) >> 16:x}:"
     match shape:
-        case Class(at, minor, _, rate, burst):
-            rates = f"rate {_bit(rate)} ceil {_bit(rate)} burst {burst} cburst {burst} quantum {QUANTUM}"
+        case Class(at, minor, _, rate, burst, quantum):
+            rates = f"rate {_bit(rate)} ceil {_bit(rate)} burst {burst} cburst {burst} quantum {quantum}"
             return f"{_tc('class', at)} parent 1: classid 1:{minor:x} htb {rates}"
         case Fifo(at, limit=limit):
             return f"{_tc('qdisc', at)} {parent} bfifo limit {limit}"

@@ -49,7 +49,7 @@ _QUIET_NS = 1_000_000_000
 _READING_NS, _READING_SHARE = 100_000, 0.1
 _WRITES_PER_TURN, _BYTES_PER_TURN = 64, 1 << 19
 _GONE = (errno.EBADF, errno.EBADFD, errno.ENODEV, errno.EIO)
-_PACKET_BYTES, _SEGMENT_BYTES = 1536, VIRTIO_BYTES + 65_535
+_SEGMENT_BYTES = VIRTIO_BYTES + 65_535
 
 
 class Histogram:
@@ -248,7 +248,7 @@ class Relay:
         read, fd, deadline = os.read, port.fd, _now() + longest
         try:
             while True:
-                packets.append(read(fd, _SEGMENT_BYTES) if port.segments else NO_OFFLOAD + read(fd, _PACKET_BYTES))
+                packets.append(read(fd, _SEGMENT_BYTES) if port.segments else NO_OFFLOAD + read(fd, _SEGMENT_BYTES))
                 if _now() > deadline:
                     break
         except BlockingIOError:

@@ -39,6 +39,7 @@ from wanbench.harness.show.report.checks import (
 )
 from wanbench.harness.show.tables import in_json
 from wanbench.harness.text import plain, rate
+from wanbench.workloads.comm.blocks import MTU
 
 _MOST_FIGURES = 16
 _MOST_BARS = 1000  # of one figure: nobody reads more, and a page of them is slow
@@ -126,11 +127,15 @@ def _best(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _facts(summary: Sequence[Row]) -> list[tuple[str, str]]:
     lines = [line for line in summary if line["workers"] != 1]
-    names = ("workload", "payload_scale", "workers", "profile", "testbed", "emulator", "collective", "tcp", "timeline")
+    names = (
+        "workload", "payload_scale", "workers", "profile", "testbed", "emulator", "collective", "mtu", "tcp",
+        "timeline",
+    )  # fmt: skip
+    usual = {"payload_scale": 1, "mtu": MTU}
     facts = []
     for name in names:
         values = dict.fromkeys(plain(line[name]) for line in lines if not absent(line[name]))
-        if values and (name != "payload_scale" or any(line[name] != 1 for line in lines)):
+        if values and any(line[name] != usual.get(name) for line in lines):
             facts.append((AXIS_TITLES.get(name, name).replace("_", " "), ", ".join(values)))
     hosts = dict.fromkeys(host for line in lines for host in line["on_hosts"] if host is not None)
     if hosts:

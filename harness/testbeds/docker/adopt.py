@@ -90,7 +90,7 @@ class AdoptedStarter(ContainerStarter):
         """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
         return (
             running.is_named_like(requested)
-            and running.congestion == requested.congestion
+            and running.has_device_like(requested)
             and all(
                 site in assigned or site not in self._door.names
                 for site, assigned in zip(requested.sites, self._assigned, strict=False)
@@ -117,7 +117,7 @@ class AdoptedStarter(ContainerStarter):
                 raise HostError(f"worker {rank}: its container ended before it could start")
             guests[rank] = guest
             remedy = "build both again: docker compose build"
-            assign_rank(guest, rank, attachment, remedy, congestion=group.congestion, hosts=group.hosts)
+            assign_rank(guest, rank, attachment, remedy, group, hosts=group.hosts)
         self._assigned[ranks[0] :] = [(group.sites[rank], guests[rank].name) for rank in ranks]
         return [AdoptedWorker(rank, guests[rank]) for rank in ranks]
 

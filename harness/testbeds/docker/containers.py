@@ -202,13 +202,13 @@ class ContainerStarter:
 
 
 def assign_rank(
-    guest: Guest, rank: int, attachment: str, remedy: str, *, congestion: str | None, hosts: Sequence[str] = ()
+    guest: Guest, rank: int, attachment: str, remedy: str, group: Group, *, hosts: Sequence[str] = ()
 ) -> None:
     """Send a worker its rank, address and user.
 
     Args:
         remedy: how to fix an image that has other code.
-        congestion: the congestion control of TCP, which the worker sets if it makes the device.
+        group: its congestion control and its MTU are set by the worker if it makes the device.
         hosts: names of all workers, if the worker is to write them into its table of hosts.
 
     Raises:
@@ -221,5 +221,6 @@ def assign_rank(
     uid, gid = worker_ids()
     with suppress(OSError):  # if it has ended, `ready` reports that
         table = {name: worker_address(number) for number, name in enumerate(hosts)}
-        settings = {"attachment": attachment, "uid": uid, "gid": gid, "hosts": table, "congestion": congestion}
-        guest.channel.send({"rank": rank, "address": worker_address(rank), **settings})
+        settings = {"attachment": attachment, "uid": uid, "gid": gid, "hosts": table}
+        device = {"address": worker_address(rank), "congestion": group.congestion, "mtu": group.mtu}
+        guest.channel.send({"rank": rank, **device, **settings})

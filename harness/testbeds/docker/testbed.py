@@ -209,7 +209,7 @@ class DockerStarter(ContainerStarter):
             for rank, (name, container) in made.items():
                 guest = self._await(name, container, rank, group)
                 workers.append(DockerWorker(rank, guest, container, group, self._testbed))
-                assign_rank(guest, rank, attachment, remedy, congestion=group.congestion)
+                assign_rank(guest, rank, attachment, remedy, group)
         except BaseException:
             for worker in workers:
                 worker.channel.close()

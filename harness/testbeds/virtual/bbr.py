@@ -29,6 +29,7 @@ from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.streams import Stream, key
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Stall, Tcp
+from wanbench.workloads.comm.blocks import MTU
 
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
@@ -49,8 +50,17 @@ class Sent:
 
 
 class BbrConnections(Connections):
-    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
-        super().__init__(tcp, count, paced=paced, seed=seed, name=name)
+    def __init__(
+        self,
+        tcp: Tcp,
+        count: int,
+        *,
+        paced: bool = True,
+        seed: int = 0,
+        name: Sequence[object] = (),
+        mtu: int = MTU,
+    ) -> None:
+        super().__init__(tcp, count, paced=paced, seed=seed, name=name, mtu=mtu)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
         self._sent: dict[int, list[Sent]] = {}  # the last messages of a connection

@@ -1,6 +1,7 @@
 """Reno and CUBIC: how a window opens with every acknowledgement, and closes after a loss, as in Linux.
 
-Windows are floating-point bytes, times floating-point nanoseconds.
+Times are floating-point nanoseconds. TCP counts segments, and windows and messages are measured here in a unit of which
+a segment has SEGMENT_BYTES: the byte, at the usual MTU of 1500 bytes. `in_units` converts bytes on other networks.
 """
 
 from __future__ import annotations

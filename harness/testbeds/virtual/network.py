@@ -4,8 +4,8 @@ The model is that of the emulators (`harness.emulators.plan`)::
 
     up queue of the site -> path queue -> loss -> delay and jitter, order kept -> down queue of the site
 
-with messages instead of packets. A message includes the headers of its packets (52 bytes of IP and TCP per 1448 bytes
-of payload, at an MTU of 1500). Between two workers of one site there is only the site's local delay.
+with messages instead of packets. A message includes the headers of its packets (52 bytes of IP and TCP each). Between
+two workers of one site there is only the site's local delay.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wanbench.harness.emulators.plan import TCP_HEADER_BYTES, EmulatedNetwork
+from wanbench.harness.emulators.plan import TCP_HEADER_BYTES, EmulatedNetwork, payload_bytes
 from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
-from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
 from wanbench.harness.testbeds.virtual.queues import QueueStates, Turn
 from wanbench.harness.testbeds.virtual.sender import Lost
-from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load, Tcp
+from wanbench.harness.testbeds.virtual.tcp import NEVER, Connections, Load, Tcp, in_units
 from wanbench.workloads.comm.blocks import WIRE_HEADER_BYTES
 
 Spans = Sequence[tuple[int, int | None]]
@@ -114,7 +113,7 @@ class VirtualNetwork:
         self.sites = count
         self.site_of: Ints = np.array(network.site_of, np.int64)
         self.ring: Ints = np.array(ring or range(len(network.site_of)), np.int64)
-        self.tcp, self._seed = tcp, seed
+        self.tcp, self._seed, self.mtu = tcp, seed, network.mtu
         self.up, self.down = QueueStates(count), QueueStates(count)
         self.path = QueueStates(count * count)
         self.delay = np.zeros(count * count, np.int64)
@@ -165,7 +164,9 @@ class VirtualNetwork:
         if (kind, channel) not in self._connections:
             make = BbrConnections if self.tcp.congestion == "bbr" else Connections
             name = ("connections", kind, channel)
-            self._connections[kind, channel] = make(self.tcp, count, paced=paced, seed=self._seed, name=name)
+            self._connections[kind, channel] = make(
+                self.tcp, count, paced=paced, seed=self._seed, name=name, mtu=self.mtu
+            )
         return self._connections[kind, channel]
 
 
@@ -260,7 +261,7 @@ class Route:
         picked = self._far = _positions(origin != site)
         self._link, self._far_delay = link[picked], self._delay[picked]
         self._index = (np.arange(len(src)) if index is None else index)[picked]
-        segments = -(-payload // SEGMENT_BYTES)
+        segments = -(-payload // payload_bytes(network.mtu))
         self._packets = packets = (segments if datagrams is None else datagrams)[picked]
         wire = payload[picked] + (TCP_HEADER_BYTES if datagrams is None else WIRE_HEADER_BYTES) * packets
         self._up = Stage(network.up, origin[picked], wire)
@@ -273,11 +274,11 @@ class Route:
         back = site[picked] * network.sites + origin[picked]
         shared = np.ones(len(src)) if flows is None else flows.astype(np.float64)
         self._load = Load(
-            flow_bytes=payload[picked] / shared[picked],
+            flow_bytes=in_units(payload[picked], network.mtu) / shared[picked],
             rtt_ns=self._far_delay + network.delay[back],
             drain_ns=drain_ns[narrowest],
             # An endless buffer holds an empty message, too: of at least one byte.
-            buffer_bytes=held * np.maximum(payload[picked], 1) / shared[picked],
+            buffer_bytes=held * np.maximum(in_units(payload[picked], network.mtu), 1) / shared[picked],
             loss=network.paths.loss[self._link],
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])

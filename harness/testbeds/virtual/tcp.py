@@ -2,7 +2,7 @@
 
 The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has its own, `virtual.bbr`):
 
-* It begins with 10 segments of 1448 bytes and doubles the window each round trip (slow start) until its first loss, or
+* It begins with 10 segments and doubles the window each round trip (slow start) until its first loss, or
   with CUBIC until acknowledgements show a full path. After that the window grows as the congestion control says.
 * The window grows to at most twice the bytes last in flight, as in Linux, and to at most half of the buffers that
   workers pin (tcp_rmem, tcp_wmem).
@@ -33,7 +33,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.plan.pacing import ROOM
+from wanbench.harness.emulators.plan import payload_bytes
+from wanbench.harness.plan.pacing import room
 from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import (
     BURST_BYTES,
@@ -60,6 +61,7 @@ from wanbench.harness.testbeds.virtual.sender import (
     attempts,
 )
 from wanbench.harness.testbeds.virtual.streams import Stream, key
+from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
@@ -84,9 +86,14 @@ class Tcp:
     largest_window: float = BUFFER_BYTES / 2
 
 
+def in_units(nbytes: Any, mtu: int) -> Any:
+    """Bytes, or an array of them, in the unit of `virtual.congestion`."""
+    return nbytes * SEGMENT_BYTES / payload_bytes(mtu)
+
+
 @dataclass(frozen=True)
 class Load:
-    """The load of a round's messages on their connections. Arrays have the shape (messages,).
+    """The load of a round's messages on their connections. Arrays have the shape (messages,). Bytes are `in_units`.
 
     Attributes:
         flow_bytes: payload per connection; a message to a site can stand for one to each of its workers.
@@ -131,10 +138,21 @@ class Connections:
         tcp: the modelled features. count: number of connections.
         paced: whether senders keep to their share of the rate.
         seed, name: of the random streams that decide which packets are lost.
+        mtu: bytes of a packet.
     """
 
-    def __init__(self, tcp: Tcp, count: int, *, paced: bool = True, seed: int = 0, name: Sequence[object] = ()) -> None:
+    def __init__(
+        self,
+        tcp: Tcp,
+        count: int,
+        *,
+        paced: bool = True,
+        seed: int = 0,
+        name: Sequence[object] = (),
+        mtu: int = MTU,
+    ) -> None:
         self._tcp, self.paced = tcp, paced
+        self._room, self._largest = room(mtu), in_units(tcp.largest_window, mtu)
         self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -167,7 +185,7 @@ class Connections:
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
-        after = np.minimum(opened, self._tcp.largest_window)
+        after = np.minimum(opened, self._largest)
         stall = np.rint(held_ns + self._paced_ns(index, window, load)).astype(np.int64)
         drained = ready + wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
@@ -182,7 +200,7 @@ class Connections:
 
     def _at_pace(self, load: Load) -> Load:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
-        return replace(load, drain_ns=np.rint(load.drain_ns / ROOM).astype(np.int64)) if self.paced else load
+        return replace(load, drain_ns=np.rint(load.drain_ns / self._room).astype(np.int64)) if self.paced else load
 
     def _covers(self, window: Floats, threshold: Floats, load: Load) -> Bools:
         """Whether a sender never waits: it is paced, and its window fills the path.
@@ -296,7 +314,7 @@ class Connections:
             float(window[i]) - grown,
             float(self._threshold[connection]),
             Stream(0),
-            largest=self._tcp.largest_window,
+            largest=self._largest,
         )
         sent_ns, empty_ns = float(self._last_sent[connection]), self._last.empty_ns(connection)
         sender.take_over(begin, sent_ns, empty_ns, flying, path)
@@ -378,7 +396,7 @@ class Connections:
             self._window[index] = max(self._window[index] / 2, MIN_WINDOW)
             self._threshold[index] = self._window[index]
             return lost.rtt_ns
-        sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0), largest=self._tcp.largest_window)
+        sender = Sender(_RENO, float(SEGMENT_BYTES), math.inf, Stream(0), largest=self._largest)
         sender.send(0.0, lost.nbytes, 0, False, ConnectionPath(float(lost.rtt_ns), 0.0))
         self._window[index], self._threshold[index] = sender.window, math.inf
         return round(sender.latest_ns)

@@ -155,6 +155,15 @@ def test_bursts_of_loss_are_an_axis_and_rows_without_them_are_at_zero():
     assert axes_of(frame(each)) == ["rtt_ms"]
 
 
+def test_sizes_of_packets_are_an_axis_and_rows_without_one_have_the_usual():
+    each = [row for row in synthetic_rows.latency_sweep(reps=1) if row["workers"] != 1]
+    rows = [{**row, "mtu": mtu, "cell": f"{row['cell']}-{mtu}"} for row in each for mtu in (None, 9001)]
+    table = frame(rows)
+    assert axes_of(table) == ["rtt_ms", "mtu"]
+    assert [pivot.fixed for pivot in pivots(table)] == [{"mtu": 1500}, {"mtu": 9001}]
+    assert axis_value("mtu", 9001.0) == "MTU 9001 bytes"
+
+
 def test_a_run_with_only_one_worker_has_nothing_to_compare():
     with pytest.raises(AnalysisError) as caught:
         pivots(frame(synthetic_rows.one_worker()))

@@ -92,6 +92,11 @@ def test_plan_says_why_the_law_predicts_nothing():
     assert out.splitlines()[-1] == f"law unknown for {silent} cells: packet loss"
 
 
+def test_plan_tells_an_unusual_size_of_packets():
+    assert "packets have" not in wanbench("plan", "smoke").stdout
+    assert "network.mtu: packets have up to 9001 bytes" in wanbench("plan", "smoke", "--set", "network.mtu=9001").stdout
+
+
 def test_plan_as_json_holds_the_values_of_the_table():
     plan = data("plan", "smoke")
     assert plan["run"] == "results/smoke"

@@ -103,6 +103,7 @@ def of_code():
     yield f"Above {ring_order._ALL_ORDERS_OF} sites"
     yield f"Pauses are seen to {1e3 * heartbeat.BEAT_S:g} ms, and those below {heartbeat.LEAST_NS / 1e6:g} ms"
     yield f"Packets have {emulators.MTU} bytes"
+    yield f"Datagrams have at most {emulators.MTU} bytes"
     yield f"vary by {100 * workload_keys.ASSUMED_STEP_CV:g} % (assumed)"
     yield f"(`workload.warmup`, {WARMUP}"
     yield f"more than {fidelity.OTHERS_PCT:g} % of all processors"

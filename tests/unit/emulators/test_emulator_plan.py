@@ -128,3 +128,17 @@ def test_a_rank_outside_the_address_plan_is_refused(rank):
 )
 def test_socket_buffers_hold_what_fills_a_path_four_times_or_what_linux_takes(rate, rtt_ms, expected):
     assert star([1, 1, 1], rtt_ms, rate).socket_buffer_bytes == expected
+
+
+def test_only_an_unusual_mtu_is_part_of_the_key():
+    usual = build(uniform(2, Delay.from_ms(20)), ["w0", "w1"])
+    jumbo = build(uniform(2, Delay.from_ms(20)), ["w0", "w1"], 9001)
+    assert "mtu" not in usual.to_json()
+    assert EmulatedNetwork.from_json(jumbo.to_json()) == jumbo
+    assert jumbo.key() != usual.key()
+    assert not jumbo.same_places(usual)
+
+
+def test_a_segment_is_sixty_four_kilobytes_in_packets_of_any_size():
+    assert replace(star([1, 1]), mtu=1500).longest_segment(0, 1) == 46 * 1500
+    assert replace(star([1, 1]), mtu=9001).longest_segment(0, 1) == 8 * 9001

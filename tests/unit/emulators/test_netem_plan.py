@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+import re
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,14 @@ def test_jitter_loss_and_fractions_are_written_as_tc_reads_them():
     assert line.endswith(
         "netem limit 31251000 delay 20000us 169.7us distribution normal loss 1e-05% rate 80000000000000bit"
     )
+
+
+def test_every_device_has_the_mtu_and_a_class_sends_a_packet_at_a_time():
+    jumbo = dataclasses.replace(network((0, 1), up=Queue(1e6, 64_000)), mtu=9001)
+    lines = commands(jumbo)
+    assert {word for line in lines for word in re.findall(r"mtu \d+", line)} == {"mtu 9001"}
+    assert {word for line in lines for word in re.findall(r"quantum \d+", line)} == {"quantum 9015"}
+    assert any(" burst 9001 " in line for line in lines), "a burst holds a packet even where 2 ms of the rate do not"
+    usual = commands(dataclasses.replace(jumbo, mtu=1500))
+    changed = [re.sub(r"(mtu 1500|quantum 1514|burst 2000)\b", "", line) for line in usual]
+    assert changed == [re.sub(r"(mtu 9001|quantum 9015|burst 9001)\b", "", line) for line in lines]

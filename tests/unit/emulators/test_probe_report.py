@@ -206,11 +206,12 @@ def test_rounds_cover_every_directed_path_once_and_use_no_site_twice_at_a_time(s
 
 @pytest.mark.parametrize("rate", [50e3, 1.25e6, 12.5e6, 125e6])
 def test_a_burst_takes_at_most_fifty_milliseconds_and_fits_the_buffer(rate):
-    train = burst_train(rate, 10**9, 0)
+    train = burst_train(rate, 10**9, 0, 1500)
     assert train["packets"] >= 16
     assert 64 <= train["bytes"] <= 1500
     assert train["packets"] * train["bytes"] / rate <= 0.0501
-    small = burst_train(rate, 2000, 0)
+    assert burst_train(rate, 10**9, 0, 576)["bytes"] <= 576
+    small = burst_train(rate, 2000, 0, 1500)
     assert small["packets"] * small["bytes"] <= 2000
 
 

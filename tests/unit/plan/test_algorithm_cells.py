@@ -6,7 +6,7 @@ import pytest
 from algorithm_examples import EXAMPLES, KINDS, written
 from small_spec import edited, refusal, swept
 
-from wanbench.harness.emulators.plan import PAYLOAD_SHARE
+from wanbench.harness.emulators.plan import payload_share
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
@@ -76,7 +76,7 @@ def test_asynchronous_averaging_never_stalls_and_synchronous_gossip_waits_for_it
 @pytest.mark.parametrize("delay", [1, 2, 4])
 def test_overlap_sgp_sends_no_faster_than_its_messages_travel(delay):
     """A model of 102 MB takes 0.85 s at 1 Gbit/s with headers: hidden behind four steps of 0.3 s, not behind two."""
-    trip_s = 25_557_032 * 4 * 8 / 1e9 / PAYLOAD_SHARE + 0.005
+    trip_s = 25_557_032 * 4 * 8 / 1e9 / payload_share(1500) + 0.005
     model = [("params = 1000\ntensors = 2\n", "params = 25_557_032\nstep_cv = 0.0\n"), ('"10ms"\n', '"300ms"\n')]
     workers = ("workers = [2]", "workers = [4]")
     (cell,) = swept(edited(VIRTUAL, ("ssgd = {}", f"osgp = {{ delay = {delay} }}"), *model, workers))

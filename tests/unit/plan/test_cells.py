@@ -243,6 +243,18 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
     ("changes", "line"),
     [
         (
+            [('rate = "1Gbit"', "mtu = 575")],
+            "x.toml: network.mtu: expected at least 576, got 575",
+        ),
+        (
+            [('rate = "1Gbit"', "mtu = 9217")],
+            "x.toml: network.mtu: expected at most 9216, got 9217",
+        ),
+        (
+            [('rate = "1Gbit"', "mtu = 1400"), ("ssgd = {}", "rps = {}")],
+            "x.toml: network.mtu: 'rps' sends datagrams of 1500 bytes; expected at least 1500",
+        ),
+        (
             [('rate = "1Gbit"', "profile = 'world4'")],
             "x.toml: network.rtt: only the uniform profile takes it; 'world4' takes rtt_scale, rate_scale; "
             "remove it, or leave out what sweeps it (--drop sweep.KEY)",

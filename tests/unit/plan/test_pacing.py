@@ -1,5 +1,7 @@
 """Every connection gets its fair share of the narrowest queue on its way."""
 
+from dataclasses import replace
+
 import pytest
 
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
@@ -67,3 +69,8 @@ def test_in_a_ring_a_queue_is_shared_only_by_the_neighbours_between_whom_it_lies
 def test_without_rates_nothing_is_limited():
     assert paces(network((0, 1, 1)), 0) == [[None, None]] * 3
     assert paces(network((0, 1, 1)), 0, ring=(0, 1, 2)) == [[None, None]] * 3
+
+
+def test_larger_packets_carry_more_payload_and_need_fewer_acknowledgements():
+    jumbo = replace(network((0, 1), up=1e6, down=1e6), mtu=9001)
+    assert paces(jumbo, 0)[1] == [pytest.approx(1e6 * 8949 / 9001 * (1 - 30 / 9001))] * 2

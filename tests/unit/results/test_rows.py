@@ -12,7 +12,7 @@ from wanbench.harness.spec.experiment import Spec
 
 PROMISED = """
     run cell rep status reason testbed emulator collective channels workload payload_scale algorithm kind params workers
-    profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms tcp seed steps step_time_s compute_s stall_s
+    profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms mtu tcp seed steps step_time_s compute_s stall_s
     overhead_s scalability predicted_step_time_s payload_bytes wire_bytes messages_sent blocks_lost_pct final_loss
     accuracy time_to_target_s steps_to_target one_way_error_ms lateness_p99_ms overdue_pct
     host_cpu_pct image host turn kernel cpu calibration_s sources
@@ -25,7 +25,7 @@ MEASURED = """
 """
 
 OF_THE_NETWORK = """
-    emulator collective channels profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms tcp
+    emulator collective channels profile rtt_ms rtt_max_ms rate_mbps loss_pct loss_burst jitter_ms mtu tcp
 """
 
 TEXT = """
@@ -41,6 +41,7 @@ rate = "10Gbit"
 loss = "0.1%"
 loss_burst = 5
 jitter = "1ms"
+mtu = 1400
 tcp = { congestion = "cubic" }
 [comm]
 collective = "gloo"
@@ -76,7 +77,7 @@ def test_a_row_says_what_was_configured():
         "rep": 2, "testbed": "netns", "emulator": "relay", "collective": "gloo", "channels": 1,
         "workload": "resnet50-v100", "payload_scale": 0.01, "algorithm": "dts-d4-p4", "kind": "dts",
         "params": {"delay": 4, "period": 4}, "workers": 4, "profile": "uniform", "rtt_ms": 100.0, "rtt_max_ms": 100.0,
-        "loss_pct": 0.1, "loss_burst": 5.0, "jitter_ms": 1.0, "tcp": "cubic", "seed": 9,
+        "loss_pct": 0.1, "loss_burst": 5.0, "jitter_ms": 1.0, "mtu": 1400, "tcp": "cubic", "seed": 9,
     }  # fmt: skip
     assert {key: row[key] for key in expected} == expected
     assert row["rate_mbps"] == pytest.approx(100.0), "scaled with the payload, as it is emulated"

@@ -9,11 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from wanbench.harness.plan.pacing import ROOM
+from wanbench.harness.plan.pacing import room
 from wanbench.harness.testbeds.virtual.bbr import BbrConnections
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES, Cubic
 from wanbench.harness.testbeds.virtual.noise import lost_packets
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
+
+ROOM = room(1500)
 
 MS = 1_000_000
 S = float(SEGMENT_BYTES)

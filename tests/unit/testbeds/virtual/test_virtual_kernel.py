@@ -8,14 +8,16 @@ import pytest
 import torch
 from virtual_world import star
 
-from wanbench.harness.emulators.plan import PAYLOAD_SHARE
-from wanbench.harness.plan.pacing import ROOM, paces
+from wanbench.harness.emulators.plan import payload_share
+from wanbench.harness.plan.pacing import paces, room
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped, SwitchError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
+
+ROOM = room(1500)
 
 
 def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0, rate=None, collective="direct"):
@@ -90,7 +92,7 @@ def test_a_send_ends_when_the_kernel_has_the_message(collective, seconds):
     rate = 10e6
 
     def body(comm, clock):
-        vector = torch.zeros(round(rate * PAYLOAD_SHARE / 4))  # a second at the rate
+        vector = torch.zeros(round(rate * payload_share(1500) / 4))  # a second at the rate
         if comm.rank == 0:
             comm.send(vector, 1).wait()
             assert clock.now() / 1e9 == pytest.approx(seconds, abs=1e-3)

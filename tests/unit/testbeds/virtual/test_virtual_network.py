@@ -155,3 +155,27 @@ def test_without_tcp_a_message_takes_only_its_delay_and_bytes():
     )
     assert fast == pytest.approx(50 + on_the_wire(MEGABYTE) / 1e4, abs=1e-3)
     assert slow > fast + 400
+
+
+@pytest.mark.parametrize("congestion", ["reno", "cubic", "bbr"])
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_tcp_counts_packets_whatever_their_size(congestion, loss):
+    """As many packets of another size take as long, if rate, buffer and largest window are in proportion."""
+
+    def arrival(mtu, packets):
+        payload = mtu - 52
+        queue = Queue(1000.0 * mtu, 40 * mtu)
+        network = replace(star([1, 1], 100, loss=loss), up=(queue,) * 2, down=(queue,) * 2, mtu=mtu)
+        tcp = Tcp(congestion=congestion, largest_window=500.0 * payload)
+        virtual = VirtualNetwork(network, tcp=tcp)
+        route = Route(virtual, np.array([0]), np.array([1]), np.array([packets * payload]))
+        connections = virtual.connections("any", 0, 1, paced=False)
+        return [int(route.send(np.array([at * MS]), connections)[0]) for at in (0, 4_000, 4_100)]
+
+    assert arrival(9001, 700) == pytest.approx(arrival(1500, 700), abs=1000)
+
+
+def test_jumbo_frames_save_headers():
+    jumbo = replace(star([1, 1], 100, rate=MEGABYTE * 10), mtu=9001)
+    (arrival,) = arrivals(jumbo, [(0, 1, 8949 * 100)])
+    assert arrival == pytest.approx(50 + 9001 * 100 / 1e4, abs=1e-3)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wanbench.harness.plan.pacing import ROOM
+from wanbench.harness.plan.pacing import room
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
+
+ROOM = room(1500)
 
 MS = 1_000_000
 RTT_MS = 100.0
