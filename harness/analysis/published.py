@@ -133,9 +133,14 @@ class Agreement:
     within: int
 
     @classmethod
-    def of(cls, lines: Iterable[tuple[Source, Line]]) -> Agreement:
-        """The agreement of lines, each with its source, without those that are fitted."""
-        pairs = [(source, line) for source, line in lines if not line.get("fitted")]
+    def of(cls, source: Source, lines: Iterable[Line]) -> Agreement:
+        """The agreement of lines of one source."""
+        return cls.together({"": source}, {"": lines})
+
+    @classmethod
+    def together(cls, sources: Mapping[str, Source], lines: Mapping[str, Iterable[Line]]) -> Agreement:
+        """The agreement of the lines of several sources, by name."""
+        pairs = [(sources[name], line) for name in lines for line in lines[name] if not line.get("fitted")]
         errors = [(source, line["error"]) for source, line in pairs if line["error"] is not None]
         plain = [line["plain_error"] for _, line in pairs if line["plain_error"] is not None]
         within = sum(abs(error) <= source.tolerance for source, error in errors)
@@ -158,6 +163,18 @@ class Agreement:
         """The median size of the errors."""
         return statistics.median(map(abs, self.errors)) if self.errors else None
 
+    @property
+    def plain_median(self) -> float | None:
+        """The median size of the plain law's errors."""
+        return statistics.median(map(abs, self.plain)) if self.plain else None
+
+
+def compared(agreements: Mapping[str, Agreement]) -> tuple[list[str], list[str]]:
+    """The sources with a smaller median error than the plain law's, and those with a larger one."""
+    pairs = [(name, agreement.median, agreement.plain_median) for name, agreement in agreements.items()]
+    both = [(name, ours - plain) for name, ours, plain in pairs if ours is not None and plain is not None]
+    return [name for name, difference in both if difference < 0], [name for name, difference in both if difference > 0]
+
 
 def counted(sources: Mapping[str, Source], lines: Iterable[Line]) -> dict[str, list[Line]]:
     """The lines of each source under the reading at which it counts: that with the fewest numbers within tolerance.
@@ -169,7 +186,7 @@ def counted(sources: Mapping[str, Source], lines: Iterable[Line]) -> dict[str, l
         by_reading.setdefault(line["source"], {}).setdefault(line["reading"], []).append(line)
 
     def badness(name: str, reading: Sequence[Line]) -> tuple[int, float]:
-        agreement = Agreement.of((sources[name], line) for line in reading)
+        agreement = Agreement.of(sources[name], reading)
         return -agreement.within, abs(agreement.worst or 0.0)
 
     return {

@@ -10,7 +10,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from wanbench.harness.analysis.published import NEAR, PREDICTIONS, Agreement, Line, Source, counted, load, read
+from wanbench.harness.analysis.published import (
+    NEAR,
+    PREDICTIONS,
+    Agreement,
+    Line,
+    Source,
+    compared,
+    counted,
+    load,
+    read,
+)
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, logarithmic
@@ -26,10 +36,12 @@ def agreement_drawing(figure: PaperFigure, folder: Path) -> Drawing:
     """The figure of kind "published". Raises: SpecError: nothing was predicted."""
     sources = load(folder)
     lines = counted(sources, read(folder / PREDICTIONS))
-    blind = Agreement.of((sources[name], line) for name in lines if not sources[name].seen for line in lines[name])
+    blind = {name: of_source for name, of_source in lines.items() if not sources[name].seen}
+    nearer, farther = compared({name: Agreement.of(sources[name], of_source) for name, of_source in blind.items()})
+    together = Agreement.together(sources, blind)
     title = (
-        f"{blind.near} of {len(blind.errors)} blind predictions are within {100 * NEAR:.0f} %; the plain law has "
-        f"{blind.plain_near} of {len(blind.plain)}"
+        f"Blind: {together.near} of {len(together.errors)} numbers are predicted within {100 * NEAR:.0f} %; "
+        f"nearer than the plain law for {len(nearer)} sources, farther for {len(farther)}"
     )
     about = (
         "Simulated; nothing is fitted to what is drawn. Rates are shown as seconds for what was sent or trained, "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wanbench.harness.analysis.published import PREDICTIONS, Agreement, Source, counted, load, read
+from wanbench.harness.analysis.published import PREDICTIONS, Agreement, Source, compared, counted, load, read
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
@@ -95,14 +95,14 @@ def test_a_source_counts_at_its_worst_reading(source):
 
 
 def test_what_has_no_prediction_is_none_within(source):
-    agreement = Agreement.of([(source, line("first", 0.15, -0.05)), (source, line("first", None, None))])
+    agreement = Agreement.of(source, [line("first", 0.15, -0.05), line("first", None, None)])
     assert (agreement.numbers, len(agreement.errors), agreement.within, agreement.near) == (2, 1, 1, 0)
     assert (agreement.plain_near, agreement.median, agreement.worst) == (1, 0.15, 0.15)
 
 
 def test_what_is_fitted_is_listed_and_counts_in_no_share(source):
     fitted, held_out = line("first", 0.0, 0.0) | {"fitted": True}, line("first", -0.3, 0.4)
-    agreement = Agreement.of([(source, fitted), (source, held_out)])
+    agreement = Agreement.of(source, [fitted, held_out])
     assert (agreement.numbers, agreement.errors, agreement.plain) == (1, [-0.3], [0.4])
     assert (agreement.within, agreement.near, agreement.worst) == (0, 0, -0.3)
     worse = [line("second", 0.9) | {"fitted": True}, line("second", 0.1)]
@@ -152,3 +152,10 @@ def test_every_number_that_is_not_set_aside_has_a_prediction_under_every_reading
         if recorded["predicted"] is not None:
             assert recorded["error"] == pytest.approx(recorded["predicted"] / recorded["value"] - 1, abs=1e-4)
     assert isinstance(SOURCES["nccl-aws-tc"], Source)
+
+
+def test_a_source_is_nearer_than_the_plain_law_if_its_median_error_is_smaller(source):
+    of = {"a": [line("r", 0.1, 0.2)], "b": [line("r", 0.3, -0.2)], "c": [line("r", 0.1, None)]}
+    agreements = {name: Agreement.of(source, lines) for name, lines in of.items()}
+    assert compared(agreements) == (["a"], ["b"])
+    assert Agreement.together(dict.fromkeys(of, source), of).near == 2

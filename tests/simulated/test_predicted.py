@@ -11,7 +11,7 @@ from wanbench.harness.published import predictions
 
 FOLDER = Path(__file__).parents[2] / "results" / "reference" / "published"
 SOURCES = load(FOLDER)
-QUICK = ("nccl-aws-tc", "sharded-ps-tc", "nccl-p2p-tc", "gloo-p2p-tc", "tensorflow-ec2", "linux-window")
+QUICK = ("nccl-aws-tc", "sharded-ps-tc", "torchft-storm-k60")
 
 
 @pytest.mark.parametrize(
