@@ -53,6 +53,10 @@ class Times:
         """Seconds of a step in which workers wait for others."""
         return self.step_s - self.compute_s
 
+    def per_communication(self, amount: float) -> float | None:
+        """An amount per second of communication. None where a law knows no communication."""
+        return amount / self.communication_s if self.communication_s else None
+
     def utilisation(self) -> float:
         """The share of the published window, or of all time, that is computation."""
         steps, synchronisations = self.window or (self.period, 1)
@@ -67,13 +71,13 @@ class Times:
 QUANTITIES: Mapping[str, Callable[[Times], float | None]] = {
     "all_reduce_s": lambda times: times.communication_s,
     "transfer_s": lambda times: times.communication_s,
-    "throughput_bps": lambda times: 32 * times.parameters / times.communication_s,
+    "throughput_bps": lambda times: times.per_communication(32 * times.parameters),
     "step_time_s": lambda times: times.step_s,
     "round_s": lambda times: times.period * times.step_s,
     "tokens_per_s": Times.rate,
     "samples_per_s": Times.rate,
     "compute_utilisation": Times.utilisation,
-    "granularity": lambda times: times.compute_s / times.communication_s,
+    "granularity": lambda times: times.per_communication(times.compute_s),
     "efficiency": lambda times: times.goodput,
 }
 """By name; others are of no column of wanbench, and have no prediction."""
@@ -155,6 +159,8 @@ def _line(number: Number, cell: TrainingCell, times: Times | None, why: str) -> 
     if quantity is None:
         times, why = None, f"wanbench has no {number.quantity}"
     predicted = _of(quantity, times, number)
+    if predicted is None and not why:
+        why = "computation hides all communication"
     lossy = cell.loses_workers
     plain = None if lossy else _of(quantity, _times(cell, plain_step_s(cell.law_inputs)), number)
     return {

@@ -16,7 +16,7 @@ def of_published() -> str:
     sources = load(FOLDER)
     lines = counted(sources, read(FOLDER / PREDICTIONS))
     rows = [
-        "| source | numbers | tier | tolerance | within it | within 10 % | plain law | median | its | worst | remarks |",
+        "| source | numbers | tier | tolerance | within | within 10 % | plain law | median | its | worst | remarks |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for seen, heading in ((False, "blind"), (True, "seen before")):

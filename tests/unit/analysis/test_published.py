@@ -137,13 +137,12 @@ def test_without_predictions_the_command_is_named(tmp_path):
         read(tmp_path / PREDICTIONS)
 
 
-def test_every_number_that_is_not_set_aside_has_a_prediction_under_every_reading_or_the_reason_why_not():
+def test_every_number_has_a_prediction_under_every_reading_or_the_reason_why_not():
     lines = read(FOLDER / PREDICTIONS)
     keys = {(line["source"], line["reading"], line["where"], line["quantity"]) for line in lines}
     assert keys == {
         (name, reading.name, number.where, number.quantity)
         for name, source in SOURCES.items()
-        if not source.set_aside
         for reading in source.reading
         for number in source.number
     }
