@@ -35,7 +35,7 @@ def _beside_plain_law(sources: Mapping[str, Source], lines: Mapping[str, Sequenc
 def _section(name: str, source: Source) -> str:
     """Return what was measured, under which conditions, and how they were read."""
     about = [
-        f"### {name}\n\n{escaped(source.title)}. {escaped(source.citation)}, <{source.url}>, "
+        f"## {name}\n\n{escaped(source.title)}. {escaped(source.citation)}, <{source.url}>, "
         f"{escaped(source.revision)} (licence: {escaped(source.licence)}). Tolerance {100 * source.tolerance:.0f} %: "
         f"{escaped(source.why_tolerance)}\n",
         *(f"* {escaped(key)}: {escaped(text)}" for key, text in source.conditions.items()),
