@@ -14,12 +14,7 @@ from wanbench.harness.errors import CellsFailed, SpecError
 
 @click.command("record")
 @click.argument("name", metavar="PAPER", shell_complete=completion_command.papers)
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="RUN",
-    help="Only this experiment, or published source. Repeatable.",
-)
+@click.option("--only", multiple=True, metavar="RUN", help="Only this experiment, or published source. Repeatable.")
 @fresh_option
 @keep_option
 @jobs_option
@@ -47,10 +42,11 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     paper = papers.load(name)
     if name == "published":
         _predict(only, jobs)
-    for run in only if paper.runs else ():
+        only = ()
+    for run in only:
         if run not in paper.runs:
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
-    for run in paper.runs and (only or paper.runs):
+    for run in only or paper.runs:
         plan, folder = make(Spec.load(run), run, ThisHost()), RunFolder(out / run)
         tally = measure_all(plan, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
         if tally.failed:
