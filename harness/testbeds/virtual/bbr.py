@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.streams import Stream, key
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Stall, Tcp
-from wanbench.workloads.comm.blocks import MTU
 
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
@@ -50,21 +50,12 @@ class Sent:
 
 
 class BbrConnections(Connections):
-    def __init__(
-        self,
-        tcp: Tcp,
-        count: int,
-        *,
-        paced: bool = True,
-        seed: int = 0,
-        name: Sequence[object] = (),
-        mtu: int = MTU,
-    ) -> None:
-        super().__init__(tcp, count, paced=paced, seed=seed, name=name, mtu=mtu)
+    def __init__(self, tcp: Tcp, count: int, **options: Any) -> None:
+        super().__init__(tcp, count, **options)
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
         self._sent: dict[int, list[Sent]] = {}  # the last messages of a connection
-        self._round_trips = RoundTrips(count, seed, name)
+        self._round_trips = RoundTrips(count, self._seed, self._name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
         load = self._at_pace(load)

@@ -152,6 +152,7 @@ class Connections:
         mtu: int = MTU,
     ) -> None:
         self._tcp, self.paced = tcp, paced
+        self._seed, self._name = seed, name
         self._room, self._largest = room(mtu), in_units(tcp.largest_window, mtu)
         self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
