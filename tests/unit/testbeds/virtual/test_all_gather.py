@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from torch.distributed import HashStore
+from torch.distributed import HashStore, ProcessGroupGloo
 from virtual_world import NO_RAMP, on_the_wire, star
 
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
@@ -192,3 +192,24 @@ def test_a_meter_counts_the_vector_once_for_any_number_of_messages():
 
     assert run_replicas(3, body) == [(28, 1)] * 3
     assert run_replicas(1, body) == [(0, 0)]
+
+
+def test_gloo_connects_with_a_torch_whose_devices_cannot_open_connections_later(monkeypatch):
+    create = ProcessGroupGloo.create_device
+
+    def of_torch_2_6(hostname="", interface=""):
+        devices.append(interface)
+        return create(hostname=hostname, interface=interface)
+
+    devices = []
+    monkeypatch.setattr(ProcessGroupGloo, "create_device", staticmethod(of_torch_2_6))
+    totals = on_gloo(3, _total)
+    assert devices == ["lo"] * 2 * 3
+    assert totals == [6.0] * 3
+
+
+def _total(comm):
+    vector = torch.tensor([comm.rank + 1.0])
+    gathered = [torch.empty(1) for _ in range(comm.world_size)]
+    comm.all_gather(vector, gathered).wait()
+    return float(sum(gathered))
