@@ -32,7 +32,7 @@ PathValues = Mapping[str, Quantity]
 
 _OF_PATHS = tuple(value.column for value in (RTT, ONE_WAY, *STATED[1:]))
 _OF_SITES = tuple(value.column for value in STATED_OF_SITES)
-COLUMNS = ("src", "dst", *_OF_PATHS, *_OF_SITES)
+COLUMNS = tuple(dict.fromkeys(("src", "dst", *_OF_PATHS, *_OF_SITES)))
 _NO_RTT = {"", "-", "x", "n/a", "na", "nan"}
 _OF_MATRIX = (
     "A round trip is the mean of both directions of the table.",
@@ -181,7 +181,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
             raise ProfileError(f"{where}, {name}: {cells[name]!r}: expected a name that can be printed, in one line")
     kind, own, foreign = ("path", _OF_PATHS, _OF_SITES) if cells["dst"] else ("site", _OF_SITES, _OF_PATHS)
     for name in foreign:
-        if cells.get(name):
+        if name not in own and cells.get(name):
             which = "with a" if cells["dst"] else "without"
             raise ProfileError(f"{where}, {name}: a line {which} dst is a {kind}; expected only {', '.join(own)}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from wanbench.netprofiles.impairments.base import Impairment
 from wanbench.netprofiles.impairments.delay import RTT
+from wanbench.netprofiles.impairments.queue import BUFFER
 from wanbench.netprofiles.path import IMPAIRMENTS, STATED, STATED_OF_SITES, Path, Provenance, Site
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Delay, Quantity
@@ -53,6 +54,7 @@ def _site_row(site: Site) -> dict[str, Any]:
         "up_mbps": site.up.mbit if site.up else None,
         "down_mbps": site.down.mbit if site.down else None,
         **dict.fromkeys(impairment.column for impairment in (RTT, *IMPAIRMENTS.values())),
+        BUFFER.column: site.buffer.shown if site.buffer else None,
         "rtt_ms": site.local_rtt.ms,
         **_origin(site.provenance),
     }
@@ -81,10 +83,12 @@ def _origin(provenance: Mapping[str, Provenance]) -> dict[str, dict[str, str]]:
 
 
 def _sites(profile: Profile) -> str:
-    rows = [["site", "region", "city", "up", "down", "local RTT"]]
+    buffers = ["buffer"] if any(site.buffer for site in profile.sites) else []
+    rows = [["site", "region", "city", "up", "down", *buffers, "local RTT"]]
     for site in profile.sites:
         rates = [str(rate) if rate else "unlimited" for rate in (site.up, site.down)]
-        rows.append([site.name, site.region or "-", site.city or "-", *rates, str(site.local_rtt)])
+        held = [str(site.buffer) if site.buffer else "one round trip" for _ in buffers]
+        rows.append([site.name, site.region or "-", site.city or "-", *rates, *held, str(site.local_rtt)])
     return _table(rows)
 
 

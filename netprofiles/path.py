@@ -21,6 +21,7 @@ PROVENANCE_KINDS: tuple[str, ...] = get_args(ProvenanceKind)
 STATED_OF_SITES = (
     Impairment("up", Rate, "site up"),
     Impairment("down", Rate, "site down"),
+    Impairment("buffer", Size, "site buffer"),
     Impairment("local_rtt", Delay, "local RTT"),
 )
 SITE_VALUES = tuple(value.key for value in STATED_OF_SITES)
@@ -44,6 +45,7 @@ class Provenance:
 class Site:
     """A place. Its workers share its `up` and `down` rates (None: unlimited) and are `local_rtt` apart.
 
+    The queue of each of the two rates has a `buffer`; None holds the site's longest round trip at the rate.
     `provenance` has a key of `SITE_VALUES` for each value that is set.
     """
 
@@ -52,6 +54,7 @@ class Site:
     city: str | None = None
     up: Rate | None = None
     down: Rate | None = None
+    buffer: Size | None = None
     local_rtt: Delay = NO_DELAY
     provenance: Mapping[str, Provenance] = field(default_factory=dict)
 
@@ -111,6 +114,9 @@ STATED: tuple[Impairment, ...] = (RTT, *(value for value in IMPAIRMENTS.values()
 
 EFFECTS: tuple[Impairment, ...] = tuple(value for value in STATED if value.about is not None)
 """The impairments that act on each packet, also on uniform networks."""
+
+UNIFORM_KEYS = ("rtt", "rate", "buffer", *(effect.key for effect in EFFECTS))
+"""What a uniform network takes; `rate` and `buffer` are those of its sites."""
 
 PATH_VALUES = tuple(value.key for value in STATED)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
 from wanbench.netprofiles.impairments.delay import RTT
+from wanbench.netprofiles.impairments.queue import EMPTY_BUFFER
 from wanbench.netprofiles.path import EFFECTS, Pair, Path, Provenance, SamePaths, Site
 from wanbench.netprofiles.units import Delay, Quantity, Rate, Size
 
@@ -28,7 +29,8 @@ class Profile:
     """Sites and the directed paths between them; `paths` is keyed by (source name, destination name).
 
     Raises:
-        ProfileError: a name that cannot be printed; no site; a name or region used twice; a path that is missing,
+        ProfileError: a name that cannot be printed; no site; a name or region used twice; a site whose
+            buffer holds nothing; a path that is missing,
             stored under another pair, or between sites that the profile does not have.
     """
 
@@ -44,6 +46,9 @@ class Profile:
             raise ProfileError(f"name {self.name!r}: expected one that can be printed, in one line")
         if not self.sites:
             raise ProfileError(f"profile {self.name!r} has no site; expected at least one")
+        for site in self.sites:
+            if site.buffer == Size(0):
+                raise ProfileError(f"site {site.name}: {EMPTY_BUFFER}")
         object.__setattr__(self, "_by_alias", _by_alias(self.sites))
         if not (isinstance(self.paths, SamePaths) and self.paths.joins(site.name for site in self.sites)):
             _check_complete(self.paths, dict.fromkeys(site.name for site in self.sites))
@@ -132,12 +137,13 @@ def uniform(
     sites: int,
     rtt: Delay,
     rate: Rate | None = None,
+    buffer: Size | None = None,
     **effects: Quantity,
 ) -> Profile:
     """Make a network of `sites` sites `w0`, `w1`, ... with one worker each, all `rtt` apart.
 
-    `rate` is each site's up and down rate; paths are unlimited. `effects` are other impairments of every path, by name:
-    `jitter` (one way, per direction), `loss`, `loss_burst`.
+    `rate` is each site's up and down rate, `buffer` that of its two queues; paths are unlimited. `effects`
+    are other impairments of every path, by name: `jitter` (one way, per direction), `loss`, `loss_burst`.
 
     Raises:
         ProfileError: less than one site, or jitter above a third of the one-way delay.
@@ -146,7 +152,8 @@ def uniform(
         raise ProfileError(f"a uniform profile has {sites} sites; expected at least one")
     names = tuple(f"w{index}" for index in range(sites))
     given = Provenance("given", "the experiment")
-    site_origin = dict.fromkeys(("up", "down", "local_rtt") if rate else ("local_rtt",), given)
+    stated_of_sites = {"up": rate, "down": rate, "buffer": buffer}
+    site_origin = dict.fromkeys((*(key for key, value in stated_of_sites.items() if value), "local_rtt"), given)
     stated = (effect.key for effect in EFFECTS if effect.always_stored or effect.key in effects)
     path_origin = dict.fromkeys((RTT.key, *stated), given)
     values: dict[str, Any] = dict(effects)
@@ -154,7 +161,7 @@ def uniform(
     return Profile(
         name="uniform",
         description=f"Sites of one worker each ({sites}), all {rtt} apart.",
-        sites=tuple(Site(name, up=rate, down=rate, provenance=site_origin) for name in names),
+        sites=tuple(Site(name, up=rate, down=rate, buffer=buffer, provenance=site_origin) for name in names),
         paths=SamePaths(names, like),
     )
 
@@ -208,6 +215,7 @@ def _site_json(site: Site) -> dict[str, object]:
         "city": site.city,
         "up_bps": site.up.bps if site.up else None,
         "down_bps": site.down.bps if site.down else None,
+        **({"buffer_bytes": site.buffer.bytes} if site.buffer else {}),  # profiles without one keep their digests
         "local_rtt_ns": site.local_rtt.ns,
     }
 

@@ -15,7 +15,7 @@
     [[sites]]
     name = "oregon"
     region = "us-west-2"                   # optional, an alias; city is optional too, for display only
-    up = "10Gbit"                          # optional: up, down (absent: unlimited), local_rtt
+    up = "10Gbit"                          # optional: up, down (absent: unlimited), buffer, local_rtt
     up_standing = "assumed"                # optional: measured | inferred | assumed | fitted | given
 
     [[paths]]                              # or: paths_file = "two-sites.csv", beside this file
@@ -48,7 +48,7 @@ from wanbench.netprofiles.path import (
     both_ways,
 )
 from wanbench.netprofiles.profile import Profile
-from wanbench.netprofiles.units import NO_DELAY, Delay, Rate
+from wanbench.netprofiles.units import NO_DELAY, Delay, Rate, Size
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
 SCHEMA = 1
@@ -194,6 +194,7 @@ class _Reader:
                     city=table.text("city"),
                     up=table.quantity("up", Rate.parse),
                     down=table.quantity("down", Rate.parse),
+                    buffer=table.quantity("buffer", Size.parse),
                     local_rtt=NO_DELAY if local_rtt is None else local_rtt,
                     provenance={key: origin[key] for key in SITE_VALUES if key in table.data},
                 )

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest"]
 HERE = ["sh", "scripts/measured-tests.sh", *PYTEST, "-m", "long and not netem"]
 LANES = {
-    "units and simulated runs": [*HERE, "tests/unit", "tests/simulated"],
+    "units and simulated runs": [*HERE, "tests/unit", "tests/simulated", "-n", "2"],
     "namespaces": [*HERE, "tests/kernel", "tests/e2e"],
     "containers": [*HERE, "tests/docker"],
     "netem": ["sh", "scripts/test-kernel.sh"],

@@ -10,12 +10,10 @@ import click
 
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import json_option
-from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.path import UNIFORM_KEYS
 from wanbench.workloads.parameters import Parameters, default_of
 
-UNIFORM = (
-    f"N sites of one worker, all pairs alike; takes {', '.join(['rtt', 'rate', *(effect.key for effect in EFFECTS)])}"
-)
+UNIFORM = f"N sites of one worker, all pairs alike; takes {', '.join(UNIFORM_KEYS)}"
 KINDS = ("algorithms", "compressors", "workloads", "profiles", "experiments", "designs", "learning", "keys", "columns")
 
 

@@ -204,10 +204,10 @@ def _load_spec(source: SpecSource, request: SpecRequest) -> Spec:
 
 def _replaced_by_profile(spec: Spec, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys of a uniform network that a named profile, set on the command line, replaces; each is reported."""
-    from wanbench.netprofiles.path import EFFECTS
+    from wanbench.netprofiles.path import UNIFORM_KEYS
 
     profile = changes.get("network.profile", "uniform")
-    uniform_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)) if profile != "uniform" else ()
+    uniform_only = UNIFORM_KEYS if profile != "uniform" else ()
     keys = [f"network.{name}" for name in uniform_only if name in spec.network.model_fields_set]
     replaced = tuple(key for key in keys if key not in changes)
     for key in replaced:

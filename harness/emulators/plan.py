@@ -271,8 +271,8 @@ def build(profile: Profile, placement: Sequence[str], mtu: int = MTU) -> Emulate
     return EmulatedNetwork(
         sites=sites,
         site_of=tuple(number[name] for name in placed),
-        up=tuple(_queue(site.up, longest[site.name]) for site in at),
-        down=tuple(_queue(site.down, longest[site.name]) for site in at),
+        up=tuple(_queue(site.up, longest[site.name], site.buffer) for site in at),
+        down=tuple(_queue(site.down, longest[site.name], site.buffer) for site in at),
         local_delay_ns=tuple(site.local_rtt.ns // 2 for site in at),
         links=links,
         mtu=mtu,

@@ -14,7 +14,7 @@ from typing import Any
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.tables import NetworkTable
 from wanbench.netprofiles import Profile, load, uniform
-from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.path import EFFECTS, UNIFORM_KEYS
 from wanbench.netprofiles.units import NO_DELAY
 
 _UNIFORM = "uniform"
@@ -54,7 +54,7 @@ class CellNetwork:
         if self.is_uniform:
             given = {effect.key: getattr(table, effect.key) for effect in EFFECTS}
             effects = {key: value for key, value in given.items() if value is not None}
-            profile = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, **effects)
+            profile = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, table.buffer, **effects)
         else:
             profile = _loaded(self.source).scaled(table.rtt_scale or 1.0, "rtt_scale")
             profile = profile.scaled(table.rate_scale or 1.0, "rate_scale")
@@ -102,7 +102,7 @@ def with_profile(table: NetworkTable, where: str) -> CellNetwork:
 
 def check_keys(table: NetworkTable, where: str, *, alone: bool) -> None:
     """Check that the keys fit the profile; one worker alone needs no RTT. Raises: SpecError."""
-    uniform_only, named_only = ("rtt", "rate", *(effect.key for effect in EFFECTS)), ("rtt_scale", "rate_scale")
+    uniform_only, named_only = UNIFORM_KEYS, ("rtt_scale", "rate_scale")
     if table.profile == _UNIFORM:
         _refuse(table, named_only, f"only a named profile takes it; uniform takes {', '.join(uniform_only)}", where)
         if not alone and table.rtt is None:

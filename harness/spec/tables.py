@@ -177,6 +177,11 @@ class _Ends(Table):
     rate: RateValue | None = Field(
         default=None, description='Uniform only: rate of each worker\'s link in both directions, such as "1Gbit".'
     )
+    buffer: SizeValue | None = Field(
+        default=None,
+        description="Uniform only: size of the queue of each of these links; default: a round trip at "
+        "its rate, at least 50 ms and 96 kB.",
+    )
 
 
 if TYPE_CHECKING:

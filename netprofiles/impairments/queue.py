@@ -10,11 +10,11 @@ from wanbench.netprofiles.units import Rate, Size
 if TYPE_CHECKING:
     from wanbench.netprofiles.path import Path
 
+EMPTY_BUFFER = "buffer 0B holds no packet; expected more, or no buffer for the default: one round trip at the rate"
+
 
 def _problem(path: Path) -> str | None:
-    if path.buffer != Size(0):
-        return None
-    return "buffer 0B holds no packet; expected more, or no buffer for the default: one round trip at the rate"
+    return EMPTY_BUFFER if path.buffer == Size(0) else None
 
 
 RATE = Impairment("rate", Rate, "path rate", always_stored=True)

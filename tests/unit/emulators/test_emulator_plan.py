@@ -15,7 +15,7 @@ from wanbench.harness.emulators.plan import (
     build,
     worker_address,
 )
-from wanbench.netprofiles import Delay, ProfileError, Rate, Ratio, load, uniform
+from wanbench.netprofiles import Delay, ProfileError, Rate, Ratio, Size, load, uniform
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 
@@ -36,6 +36,13 @@ def test_a_buffer_is_never_below_fifty_milliseconds_of_line_rate():
 def test_a_buffer_is_never_below_sixty_four_packets():
     network = build(uniform(2, Delay.from_ms(10), Rate.from_mbit(0.5)), ["w0", "w1"])
     assert network.up[0].buffer_bytes == 96_000
+
+
+def test_a_stated_buffer_is_that_of_both_queues_of_each_site():
+    profile = uniform(2, Delay.from_ms(100), Rate.from_mbit(80), Size(3000))
+    network = build(profile, ["w0", "w1"])
+    assert network.up == network.down == (Queue(10e6, 3000),) * 2
+    assert build(profile.scaled(0.1), ["w0", "w1"]).up == (Queue(1e6, 300),) * 2
 
 
 def test_a_site_buffer_holds_its_longest_round_trip_and_a_path_its_own():

@@ -42,10 +42,10 @@ def test_a_csv_profile_has_the_sites_it_names(csv):
 
 def test_a_network_with_shared_rates_is_the_same_in_csv_and_in_toml(csv, tmp_path):
     from_csv = csv(
-        "src,dst,rtt_ms,rate_mbps,up_mbps,down_mbps,local_rtt_ms",
-        "a,,,,100,200.5,0.1",
-        "a,b,80,50,,,",
-        "b,,,,1000,,",
+        "src,dst,rtt_ms,rate_mbps,up_mbps,down_mbps,buffer,local_rtt_ms",
+        "a,,,,100,200.5,64KiB,0.1",
+        "a,b,80,50,,,,",
+        "b,,,,1000,,,",
     )
     (tmp_path / "net.toml").write_text("""
 schema = 1
@@ -60,6 +60,8 @@ up_standing = "given"
 up_source = "csv"
 down_standing = "given"
 down_source = "csv"
+buffer_standing = "given"
+buffer_source = "csv"
 local_rtt_standing = "given"
 local_rtt_source = "csv"
 
@@ -67,6 +69,7 @@ local_rtt_source = "csv"
 name = "a"
 up = "100Mbit"
 down = "200.5Mbit"
+buffer = "64KiB"
 local_rtt = "0.1ms"
 
 [[sites]]
@@ -111,7 +114,8 @@ _COLUMNS = (
         (["src,dst,rtt_ms", ",b,1"], "net.csv, line 2, src: empty; expected the name of a site"),
         (
             ["src,dst,rtt_ms", "a,,1"],
-            "net.csv, line 2, rtt_ms: a line without dst is a site; expected only up_mbps, down_mbps, local_rtt_ms",
+            "net.csv, line 2, rtt_ms: a line without dst is a site; expected only up_mbps, down_mbps, buffer, "
+            "local_rtt_ms",
         ),
         (["src,dst,rtt_ms", "a,b,"], "net.csv, line 2, rtt_ms: empty; expected a number of ms, such as 80"),
         (

@@ -54,6 +54,7 @@ _VALUES = {
     "network.rate": ["1Gbit", "2Gbit"],
     "network.jitter": ["0ms", "1ms"],
     "network.loss": ["0%", "1%"],
+    "network.buffer": ["1MB", "2MB"],
     "network.mtu": [1500, 9001],
     "network.place": ["blocked", "round-robin"],
     "network.tcp.congestion": ["reno", "cubic"],

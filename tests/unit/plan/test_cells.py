@@ -9,7 +9,7 @@ from small_spec import GOOD, cells, edited, refusal, swept
 from wanbench.harness.emulators.impairments.loss import in_bursts
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.spec.experiment import Spec
-from wanbench.netprofiles.path import EFFECTS
+from wanbench.netprofiles.path import UNIFORM_KEYS
 
 # ---------------------------------------------------------------- the cells of a sweep
 
@@ -267,7 +267,7 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         (
             [('rate = "1Gbit"', "rtt_scale = 2.0")],
             "x.toml: network.rtt_scale: only a named profile takes it; "
-            f"uniform takes {', '.join(['rtt', 'rate', *(effect.key for effect in EFFECTS)])}",
+            f"uniform takes {', '.join(UNIFORM_KEYS)}",
         ),
         (
             [('rtt = ["10ms"]', "")],
