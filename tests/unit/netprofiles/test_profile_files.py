@@ -139,7 +139,8 @@ def test_a_one_way_delay_is_used_unchanged(toml):
             'city = "Oregon"',
             'citty = "Oregon"',
             "two.toml: sites[0]: unknown key 'citty'; expected one of name, region, city, up, up_standing, "
-            "up_source, down, down_standing, down_source, buffer, buffer_standing, buffer_source, local_rtt, local_rtt_standing, local_rtt_source; "
+            "up_source, down, down_standing, down_source, buffer, buffer_standing, "
+            "buffer_source, local_rtt, local_rtt_standing, local_rtt_source; "
             "did you mean 'city'?",
         ),
         (
