@@ -266,8 +266,7 @@ def test_a_wrong_sweep_is_refused_in_one_line(old, new, line):
         ),
         (
             [('rate = "1Gbit"', "rtt_scale = 2.0")],
-            "x.toml: network.rtt_scale: only a named profile takes it; "
-            f"uniform takes {', '.join(UNIFORM_KEYS)}",
+            f"x.toml: network.rtt_scale: only a named profile takes it; uniform takes {', '.join(UNIFORM_KEYS)}",
         ),
         (
             [('rtt = ["10ms"]', "")],
