@@ -23,12 +23,7 @@ def test_the_predictions_of_a_source_are_those_that_are_committed(name):
     source = SOURCES[name]
     numbers = source.number[:: SLOW.get(name, 1)]
     again = list(predictions(name, source.model_copy(update={"number": numbers}), FOLDER))
-    committed = {_key(line): line for line in read(FOLDER / PREDICTIONS) if line["source"] == name}
+    committed = [line for line in read(FOLDER / PREDICTIONS) if line["source"] == name]
     assert len(committed) == len(source.number) * len(source.reading)
-    assert again == [
-        line | {"spread": line["spread"] and tuple(line["spread"])} for line in map(committed.get, map(_key, again))
-    ]
-
-
-def _key(line):
-    return line["reading"], line["where"], line["quantity"]
+    part = [line for number, line in enumerate(committed) if number % len(source.number) % SLOW.get(name, 1) == 0]
+    assert again == [line | {"spread": line["spread"] and tuple(line["spread"])} for line in part]
