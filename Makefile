@@ -54,6 +54,7 @@ test-cluster: setup ## a run on a Ray cluster of two nodes
 		$(BIN)/python -m pytest tests/cluster $(ARGS)
 
 # As root: containers and, if this kernel has no netem, User-Mode Linux. The page that it writes is committed.
+# LANES=containers,netem runs these lanes only.
 test-long: docs ## soaks, random grids and kill matrices, as root; writes docs/reference/long-tests.md
 	@VENV="$(VENV)" sh scripts/setup-tests.sh kernel docker programs recipes
 	sh scripts/with-dockerd.sh $(BIN)/python scripts/long_tests.py docs/reference/long-tests.md $(ARGS)

@@ -3,7 +3,8 @@
     python scripts/long_tests.py docs/reference/long-tests.md [PYTEST ARGUMENTS...]
 
 It needs root and a Docker daemon. Tests with netem run in User-Mode Linux if this kernel has no netem. The page shows
-the tests, the date, the commit and the outcome. The exit status is 1 if anything failed.
+the tests, and the outcome, the date and the commit of each lane. LANES="containers,netem" runs these lanes; the others
+keep their lines. The exit status is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ Soaks, random grids, kill matrices and whole images. They repeat many times what
 
 {host}
 
-| lane | outcome | minutes |
-| --- | --- | --- |
+| lane | outcome | minutes | date | commit |
+| --- | --- | --- | --- | --- |
 {lanes}
 
 | test | cases |
@@ -80,34 +81,36 @@ def tests() -> dict[str, int]:
 
 
 def about() -> str:
-    """Return the date, the commit and the host."""
-    changed = " with uncommitted changes" if git("status", "--porcelain", "--untracked-files=no", cwd=ROOT) else ""
-    commit = git("rev-parse", "--short=12", "HEAD", cwd=ROOT)
-    return (
-        f"Last run: {datetime.now(UTC):%Y-%m-%d}, commit `{commit}`{changed}, "
-        f"Python {platform.python_version()}, {os.cpu_count()} processors."
-    )
+    """Return the date and the commit, as cells of a table."""
+    changed = " with changes" if git("status", "--porcelain", "--untracked-files=no", cwd=ROOT) else ""
+    return f"{datetime.now(UTC):%Y-%m-%d} | `{git('rev-parse', '--short=12', 'HEAD', cwd=ROOT)}`{changed}"
 
 
-def page(host: str, outcomes: dict[str, Outcome]) -> str:
-    """Return the page for the lanes that have ended."""
-    lanes = [
-        f"| {name} | {outcomes[name].summary} | {outcomes[name].seconds / 60:.0f} |"
-        if name in outcomes
-        else f"| {name} | not run | |"
-        for name in LANES
-    ]
+def lines(page: Path) -> dict[str, str]:
+    """Return the line of each lane on the page."""
+    by_name = {line.split("|")[1].strip(): line for line in page.read_text().splitlines() if line.startswith("|")}
+    return {name: by_name.get(name, f"| {name} | not run | | | |") for name in LANES}
+
+
+def page(lanes: dict[str, str]) -> str:
+    """Return the page with these lines."""
+    host = f"Python {platform.python_version()}, {os.cpu_count()} processors."
     cases = [f"| `{name}` | {count} |" for name, count in tests().items()]
-    return PAGE.format(host=host, lanes="\n".join(lanes), tests="\n".join(cases))
+    return PAGE.format(host=host, lanes="\n".join(lanes.values()), tests="\n".join(cases))
 
 
 def main() -> int:
-    target, *arguments = sys.argv[1:]
-    host, outcomes = about(), dict[str, Outcome]()
-    for name, command in LANES.items():
-        outcomes[name] = run([*command, *arguments])
-        Path(target).write_text(page(host, outcomes))
-    return int(any(outcome.status for outcome in outcomes.values()))
+    target, arguments = Path(sys.argv[1]), sys.argv[2:]
+    wanted = [name for name in os.environ.get("LANES", "").split(",") if name] or [*LANES]
+    if unknown := [name for name in wanted if name not in LANES]:
+        sys.exit(f"LANES: no lane {unknown[0]!r}; expected some of {', '.join(LANES)}")
+    lanes, commit, failed = lines(target), about(), False
+    for name in wanted:
+        outcome = run([*LANES[name], *arguments])
+        failed = failed or bool(outcome.status)
+        lanes[name] = f"| {name} | {outcome.summary} | {outcome.seconds / 60:.0f} | {commit} |"
+        target.write_text(page(lanes))
+    return int(failed)
 
 
 if __name__ == "__main__":
