@@ -17,9 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from wanbench.harness.emulators.plan import EmulatedNetwork, build, payload_share
+from wanbench.harness.emulators.plan import EmulatedNetwork, buffer_that_holds, build, payload_share
 from wanbench.harness.plan import registry, repetition
 from wanbench.harness.plan.conditions import effective_conditions, why_unknown
+from wanbench.harness.plan.host_tcp import host_tcp
 from wanbench.harness.plan.law import (
     Collective,
     PredictInputs,
@@ -404,8 +405,15 @@ class TrainingCell(Cell):
         compressor = self.algorithm().compressor
         if compressor is not None and compressor.ns_per_byte:
             return "compression takes time"
-        idle = self.tcp.slow_start_after_idle
-        return why_unknown(self.law_inputs, self.profile, self.placement, self.mtu, slow_start_after_idle=idle)
+        filled = buffer_that_holds((self.law_inputs.rate_bytes_per_s or 0.0) * self.law_inputs.rtt_s)
+        return why_unknown(
+            self.law_inputs,
+            self.profile,
+            self.placement,
+            self.mtu,
+            window_bytes=host_tcp(self.tcp, filled, self.rate_scale).in_flight,
+            slow_start_after_idle=self.tcp.slow_start_after_idle,
+        )
 
     @property
     def predicted_step_time_s(self) -> float | None:

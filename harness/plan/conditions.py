@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from wanbench.harness.emulators.plan import buffer_that_holds, payload_bytes
+from wanbench.harness.emulators.plan import payload_bytes
 from wanbench.harness.plan.law import (
     GLOO_SEGMENT_BYTES,
     Collective,
@@ -170,35 +170,39 @@ def one_way_s(profile: Profile, src: str, dst: str) -> float:
 
 
 def why_unknown(
-    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], mtu: int, *, slow_start_after_idle: bool
+    inputs: PredictInputs,
+    profile: Profile,
+    ranks: Sequence[str],
+    mtu: int,
+    *,
+    window_bytes: float,
+    slow_start_after_idle: bool,
 ) -> str | None:
     """Why the law does not predict a step on this network within about 10 %; None if it does.
 
     Args:
         inputs: of the law. profile: sites and directed paths. ranks: the site of each. mtu: bytes of a packet.
-        slow_start_after_idle: the setting of TCP.
+        window_bytes: what a connection has in flight at most. slow_start_after_idle: the setting of TCP.
     """
     if inputs.workers == 1 or not inputs.message_bytes:
         return None
-    for reason, mild, worse in _doubts(inputs, profile, ranks, mtu, slow_start_after_idle=slow_start_after_idle):
+    for reason, mild, worse in _doubts(inputs, profile, ranks, mtu, window_bytes, idle=slow_start_after_idle):
         if predict(worse).step_time_s > _CLOSE * predict(mild).step_time_s:
             return reason
     return None
 
 
 def _doubts(
-    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], mtu: int, *, slow_start_after_idle: bool
+    inputs: PredictInputs, profile: Profile, ranks: Sequence[str], mtu: int, window_bytes: float, *, idle: bool
 ) -> Iterator[tuple[str, PredictInputs, PredictInputs]]:
     """Reasons to distrust the law, each with the inputs between which the truth lies: milder and worse ones."""
     loss = _worst_loss(profile, ranks)
     if loss:
         yield "packet loss", inputs, _with_losses(inputs, loss, payload_bytes(mtu))
     flying_bytes = _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)  # of the messages on a connection
-    # Half of the socket buffers that workers pin on a path of this rate and round trip.
-    window = buffer_that_holds((inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s) / 2
-    if inputs.rtt_s and flying_bytes > window:
-        yield "TCP's window", inputs, _capped(inputs, window)
-    if slow_start_after_idle:
+    if inputs.rtt_s and flying_bytes > window_bytes:
+        yield "TCP's window", inputs, _capped(inputs, window_bytes)
+    if idle:
         yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs, payload_bytes(mtu))
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
         yield "machines differ", _times(inputs, _MILD), inputs  # what the others sent has already arrived

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, payload_share
+from wanbench.harness.plan.host_tcp import HostTcp, host_tcp
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.pacing import network_environments, paces
 from wanbench.harness.spec import command as spec
@@ -60,7 +61,7 @@ class Repetition:
     Attributes:
         name: unique in a run; files beside the workers are called by it. seed: of this repetition.
         columns: those of its row that are known before it is measured.
-        sites: the site of each rank.
+        sites: the site of each rank. tcp: of the hosts. host_tcp: the buffers that they get.
         network: between the workers.
         changes: of the timeline. schedule: they and random failures; None if nothing changes and no worker is lost.
         predicted_step_time_s: by the step-time law; None where it does not hold.
@@ -74,6 +75,7 @@ class Repetition:
     containers: ContainersTable
     sites: tuple[str, ...]
     tcp: TcpTable
+    host_tcp: HostTcp
     network: EmulatedNetwork
     changes: tuple[Change, ...]
     schedule: Schedule | None
@@ -199,6 +201,7 @@ def _shared(cell: Cell, rep: int, changes: Sequence[Change]) -> dict[str, Any]:
         "containers": cell.containers,
         "sites": cell.placement,
         "tcp": cell.tcp,
+        "host_tcp": host_tcp(cell.tcp, network.socket_buffer_bytes, cell.rate_scale),
         "network": network,
         "changes": cell.changes,
         "schedule": Schedule(changes, network, cell.profile, cell.rate_scale) if scheduled else None,

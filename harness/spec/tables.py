@@ -160,10 +160,38 @@ class WorkloadTable(Table):
 class TcpTable(Table):
     """[network.tcp]: set, read back and recorded; never inherited from the host."""
 
-    congestion: str = Field(default="reno", description="TCP congestion control. It is set, read back and recorded.")
+    preset: Literal["tuned", "stock", "stock-6.1", "stock-6.18"] = Field(
+        default="tuned",
+        description="What hosts have: buffers that limit no connection (tuned), or those of Linux as it is installed: "
+        "6.1 (stock), the kernels before 6.16, or 6.18. The keys below refine it.",
+    )
+    congestion: str = Field(
+        default="reno",
+        description="TCP congestion control; if the preset is stock, the default is cubic. It is set, read back and "
+        "recorded.",
+    )
     slow_start_after_idle: bool = Field(
         default=True, description="Whether TCP resets its congestion window after a pause, as Linux does by default."
     )
+    receive_buffer: SizeValue | None = Field(
+        default=None,
+        description="Largest receive buffer, the third number of net.ipv4.tcp_rmem; default: the preset's.",
+    )
+    send_buffer: SizeValue | None = Field(
+        default=None, description="Largest send buffer, the third number of net.ipv4.tcp_wmem; default: the preset's."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cubic_is_stock(cls, data: Any) -> Any:
+        if isinstance(data, dict) and str(data.get("preset", "")).startswith("stock"):
+            return {"congestion": "cubic", **data}
+        return data
+
+    @property
+    def kernel(self) -> str:
+        """The preset, with the kernel that `stock` stands for."""
+        return "stock-6.1" if self.preset == "stock" else self.preset
 
 
 class _Ends(Table):

@@ -55,7 +55,7 @@ class Group:
 
     workers: int
     sites: tuple[str, ...] = ()
-    tcp: tuple[tuple[str, str | int], ...] = ()
+    tcp: tuple[tuple[str, str | float], ...] = ()
     congestion: str | None = None
     mtu: int = MTU
     image: str | None = None

@@ -19,7 +19,15 @@ def group_of(repetition: Repetition, mounts: Sequence[FolderMount] | None = None
     if mounts is None:
         mounts = [current(folder) for folder in repetition.inputs.mounted] if contained(repetition.testbed) else ()
     alone, tcp, containers = repetition.workers == 1, repetition.tcp, repetition.containers
-    settings = {} if alone else {**tcp.model_dump(), "buffer_bytes": repetition.network.socket_buffer_bytes}
+    settings = (
+        {}
+        if alone
+        else {
+            "congestion": tcp.congestion,
+            "slow_start_after_idle": tcp.slow_start_after_idle,
+            **repetition.host_tcp.settings(),
+        }
+    )
     return Group(
         workers=repetition.workers,
         sites=repetition.sites,

@@ -52,7 +52,7 @@ def train(slot: WorkerSlot, training: Training) -> Trained:
     return trained
 
 
-def set_tcp(handles: Sequence[Worker], settings: Mapping[str, str | int]) -> dict[str, Any]:
+def set_tcp(handles: Sequence[Worker], settings: Mapping[str, str | float]) -> dict[str, Any]:
     """Set TCP in every worker's namespace. Return the settings in force, which are equal in all of them.
 
     Nothing is set for a single worker, which does not use TCP.

@@ -114,6 +114,6 @@ def _arguments(training: Training) -> tuple[Sequence[Job], EmulatedNetwork, Sche
         training.repetition.tcp_ramp,
         bool(settings.get("slow_start_after_idle", True)),
         str(settings.get("congestion", "reno")),
-        training.repetition.network.socket_buffer_bytes / 2,
+        training.repetition.host_tcp.in_flight,
     )
     return training.repetition.jobs, training.repetition.network, training.repetition.schedule, tcp

@@ -1,0 +1,79 @@
+"""What the TCP of a host lets a connection have in flight: the buffers of kernels by name, and windows from them.
+
+A receiver advertises a share of its buffer, which grows with what arrives. Before Linux 6.6 the share is half
+(`tcp_adv_win_scale` = 1). Since then it follows what packets occupy in memory; with the long segments of an emulated
+network it is `namespace.WINDOW_SHARE`. A sender wakes up a program when a third of its buffer is free, so a full
+buffer has five sixths of its size in flight on average. Sources: Documentation/networking/ip-sysctl.rst of each kernel,
+net/ipv4/tcp_input.c (`tcp_rcv_space_adjust`) and include/net/sock.h (`sk_stream_min_wspace`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from wanbench.harness.spec.tables import TcpTable
+from wanbench.workloads.process.namespace import WINDOW_SHARE
+
+_FIRST_RECEIVE, _FIRST_SEND = 131_072, 16_384
+_FIRST_SEND_TUNED = 65_536
+_IN_FLIGHT = 5 / 6
+_PAYLOAD_OF_QUEUE = 0.98  # of what a sender's queue occupies in memory
+
+
+@dataclass(frozen=True)
+class HostTcp:
+    """The buffers of a host.
+
+    Attributes:
+        receive, send: bytes of the largest buffer. first_send: bytes of a sender's first buffer.
+        window_share: the share of a receive buffer that is the window, of the imitated kernel; None: this one's.
+    """
+
+    receive: int
+    send: int
+    first_send: int = _FIRST_SEND
+    window_share: float | None = None
+
+    @property
+    def window(self) -> float:
+        """The largest number of bytes that a receiver lets a sender have in flight."""
+        return self.receive * (self.window_share or 0.5)
+
+    @property
+    def in_flight(self) -> float:
+        """The most payload that one connection has in flight, on average, while it sends without end."""
+        return min(self.window, _IN_FLIGHT * _PAYLOAD_OF_QUEUE * self.send)
+
+    def scaled(self, factor: float) -> HostTcp:
+        return replace(self, receive=math.ceil(factor * self.receive), send=math.ceil(factor * self.send))
+
+    def settings(self) -> dict[str, str | float]:
+        """For `workloads.process.namespace.set_tcp`."""
+        share: Mapping[str, float] = {} if self.window_share is None else {"window_share": self.window_share}
+        return {
+            "receive": f"4096 {min(_FIRST_RECEIVE, self.receive)} {self.receive}",
+            "send": f"4096 {min(self.first_send, self.send)} {self.send}",
+            **share,
+        }
+
+
+KERNELS: Mapping[str, HostTcp] = {
+    "stock-6.1": HostTcp(6 << 20, 4 << 20, window_share=0.5),
+    "stock-6.18": HostTcp(32 << 20, 4 << 20, window_share=WINDOW_SHARE),
+}
+"""Hosts with Linux as it is installed, by preset; before 6.16 a receiver has 6 MiB."""
+
+
+def host_tcp(tcp: TcpTable, unbinding: int, scale: float = 1.0) -> HostTcp:
+    """Return the buffers of a preset with the keys that refine it.
+
+    Args:
+        unbinding: bytes of a buffer that limits no connection of the network, of a tuned host.
+        scale: of messages and rates, by which windows shrink too, so that everything takes the same time.
+    """
+    kernel = KERNELS.get(tcp.kernel)
+    host = HostTcp(unbinding, unbinding, _FIRST_SEND_TUNED) if kernel is None else kernel.scaled(scale)
+    stated = {"receive": tcp.receive_buffer, "send": tcp.send_buffer}
+    return replace(host, **{name: math.ceil(scale * size.bytes) for name, size in stated.items() if size is not None})
