@@ -192,7 +192,8 @@ def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 _SHARED = ("profile", "collective")
 # Cells may differ in these; the figure then says so. The rate is that of full-size messages.
 _STATED = (
-    "workload", "payload_scale", "workers", "rate_mbps", "rtt_ms", "loss_pct", "jitter_ms", "mtu", "tcp", "timeline"
+    "workload", "payload_scale", "workers", "rate_mbps", "rtt_ms", "loss_pct", "jitter_ms", "mtu", "tcp", "host_tcp",
+    "timeline",
 )  # fmt: skip
 
 

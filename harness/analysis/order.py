@@ -12,8 +12,8 @@ CONDITIONS = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "mtu
 
 # The axes besides the algorithm, the preferred for the columns of a table first.
 AXES = (
-    "rtt_ms", "workers", "profile", *CONDITIONS[1:], "tcp", "payload_scale", "channels", "workload", "collective",
-    "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
+    "rtt_ms", "workers", "profile", *CONDITIONS[1:], "tcp", "host_tcp", "payload_scale", "channels", "workload",
+    "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
 )  # fmt: skip
 
 _KINDS = [*BUILT_IN]

@@ -20,6 +20,7 @@ from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
 from wanbench.harness.results.scalability import host_of, rescale
+from wanbench.harness.spec.tables import TUNED
 from wanbench.harness.text import plain, rate
 from wanbench.workloads.comm.blocks import MTU
 
@@ -38,6 +39,7 @@ AXIS_TITLES = {
     "jitter_ms": "jitter (ms)",
     "mtu": "MTU (bytes)",
     "tcp": "TCP",
+    "host_tcp": "hosts' TCP",
     "payload_scale": "payload scale",
     "mtbf_s": "time between failures (s)",
     "mttr_s": "time to repair (s)",
@@ -61,6 +63,8 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             row["loss_burst"] = 0.0
         if absent(row["mtu"]):
             row["mtu"] = MTU
+        if absent(row["host_tcp"]) and row["workers"] != 1:
+            row["host_tcp"] = TUNED
     rescale(full)
     set_goodput(full)
     full = grouped(full)
@@ -240,7 +244,7 @@ def axis_value(axis: str, value: object) -> str:
     """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
     if axis == "rate_mbps" and isinstance(value, float) and value == value:
         return f"rate {rate(value)}"
-    if axis in {"profile", "tcp", "collective", "workload"}:
+    if axis in {"profile", "tcp", "host_tcp", "collective", "workload"}:
         return str(value)
     if axis == "workers":
         return f"{value} workers"

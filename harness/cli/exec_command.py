@@ -105,6 +105,13 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     show_default=True,
     help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
+@click.option(
+    "--preset",
+    type=click.Choice(["stock", "stock-6.1", "stock-6.18", "tuned"]),
+    default="stock",
+    show_default=True,
+    help="TCP buffers of the hosts: of Linux as it is installed (stock: 6.1), or tuned, which limit no connection.",
+)
 @congestion_option
 @click.option(
     "--collective",
@@ -193,11 +200,22 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     gpus = assign_gpus(cell.workers, options["processes"]) if options["device"] == "cuda" else ()
     folder = RunFolder.new(options["out"], name)
     _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(cell.placement))}; "
-         f"testbed {cell.testbed}, emulator {cell.emulator}, TCP {cell.tcp.congestion}")  # fmt: skip
+         f"testbed {cell.testbed}, emulator {cell.emulator}, {_tcp(cell)}")  # fmt: skip
     attended = Attended(_say, cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
         return attend(cell, attended, folder)
+
+
+def _tcp(cell: Cell) -> str:
+    from wanbench.harness.plan.host_tcp import host_tcp
+    from wanbench.harness.spec.tables import TUNED
+    from wanbench.harness.text import size
+
+    tcp, network = cell.tcp, cell.emulated_network
+    limit = size(host_tcp(tcp, network.socket_buffer_bytes, cell.rate_scale).in_flight)
+    most = "" if tcp.host == TUNED else f" (a connection has at most {limit} in flight)"
+    return f"TCP {tcp.congestion} on {tcp.host} hosts{most}"
 
 
 def _timeout(text: str | None) -> float | None:
@@ -241,7 +259,7 @@ def _spec(argv: tuple[str, ...], options: dict[str, Any]) -> Spec:
             "nproc_per_worker": options["processes"],
             "rendezvous": options["rendezvous"],
         },
-        "network": network | {"tcp": {"congestion": options["congestion"]}},
+        "network": network | {"tcp": {key: options[key] for key in ("preset", "congestion")}},
         "sweep": {"workers": [options["workers"]]},
         "run": {"testbed": options["testbed"], "emulator": options["emulator"], "repeats": 1},
     }

@@ -21,7 +21,7 @@ from wanbench.harness.spec.tables import GateTable
 # If these columns differ, the times cannot be compared.
 _SAME_CELL = (
     "testbed", "emulator", "collective", "workload", "payload_scale", "kind", "params", "workers", "profile",
-    "rtt_ms", "rtt_max_ms", *CONDITIONS[1:], "tcp", "steps", "seed",
+    "rtt_ms", "rtt_max_ms", *CONDITIONS[1:], "tcp", "host_tcp", "steps", "seed",
 )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from wanbench.harness.plan.repetition import (
 from wanbench.harness.plan.ring_order import ring_order
 from wanbench.harness.spec.command import name_of
 from wanbench.harness.spec.tables import (
+    TUNED,
     CommTable,
     ContainersTable,
     FailuresTable,
@@ -194,6 +195,7 @@ class Cell:
             "profile": None if alone else self.network.name,
             **self.network.conditions(self.profile, self.placement),
             "tcp": None if alone else self.tcp.congestion,
+            "host_tcp": None if alone or self.tcp.host == TUNED else self.tcp.host,
             "mtu": None if self.mtu == MTU else self.mtu,
             "seed": self.seed + rep,
             "timeline": described(self.changes),

@@ -111,6 +111,12 @@ class Row(TypedDict):
         Column("Configured size of the largest IP packet; null for the usual 1500 bytes.", unit="bytes", above=0),
     ]
     tcp: Annotated[str | None, Column("TCP congestion control. In emulated cells it was set and read back.")]
+    host_tcp: Annotated[
+        str | None,
+        Column(
+            "Buffers of the hosts: a preset and the keys that refine it; null for tuned, which limit no connection."
+        ),
+    ]
     timeline: Annotated[
         str | None, Column("Changes of the network and of workers, with their times.", applies="cells with a timeline")
     ]
@@ -257,6 +263,21 @@ class Row(TypedDict):
         Column(
             "Number of TCP segments sent again, over all workers.", applies="emulated cells", minimum=0, shown=False
         ),
+    ]
+    window_bytes: Annotated[
+        int | None, Column("The largest window that a connection's receiver advertised.", unit="bytes", minimum=0)
+    ]
+    in_flight_bytes: Annotated[
+        int | None,
+        Column("The most that a connection had in flight, of what was seen: of programs every 0.5 s.", unit="bytes"),
+    ]
+    window_limited_pct: Annotated[
+        float | None,
+        Column("Share of their sending time in which connections waited for the receiver's window.", unit="%"),
+    ]
+    buffer_limited_pct: Annotated[
+        float | None,
+        Column("Share of their sending time in which connections waited for their own send buffer.", unit="%"),
     ]
     tcp_window_change_pct: Annotated[
         float | None,

@@ -14,6 +14,7 @@ from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import recovered
 from wanbench.harness.results.target import reached
 from wanbench.workloads.loop.job import Outcome, StepRow
+from wanbench.workloads.process.connections import TIMES_US
 from wanbench.workloads.process.finished import Finished, FinishedJob
 
 _THROUGHOUT = 0.99  # a worker was there from begin to end, except that it ended a little earlier than others
@@ -60,6 +61,7 @@ def measured_row(
         "reason": "; ".join(verdict) or None,
         "wire_bytes": _wire_bytes(measured, stats) if repetition.workers > 1 else 0,
         "retransmits": sum(after.get("RetransSegs", 0) - before.get("RetransSegs", 0) for before, after in tcp),
+        **_windows(tcp),
         "tcp_window_change_pct": _window_change_pct(measured),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if repetition.workers > 1 else None,
@@ -156,6 +158,18 @@ def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
     return sum(
         m.counters_after.device["tx_bytes"] - m.counters_before.device["tx_bytes"] for m in measured.finished.values()
     )
+
+
+def _windows(tcp: Sequence[tuple[Mapping[str, int], Mapping[str, int]]]) -> dict[str, float | int | None]:
+    """What limited the connections, from the counters of each worker at the beginning and at the end."""
+    spent = {key: sum(after.get(key, 0) - before.get(key, 0) for before, after in tcp) for key in TIMES_US}
+    busy, waited, queued = spent.values()
+    return {
+        "window_bytes": max((after["WindowBytes"] for _, after in tcp if "WindowBytes" in after), default=None),
+        "in_flight_bytes": max((after["InFlightBytes"] for _, after in tcp if "InFlightBytes" in after), default=None),
+        "window_limited_pct": round(100.0 * waited / busy, 1) if busy else None,
+        "buffer_limited_pct": round(100.0 * queued / busy, 1) if busy else None,
+    }
 
 
 def _window_change_pct(measured: Measured) -> float | None:

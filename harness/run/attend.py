@@ -31,6 +31,7 @@ from wanbench.harness.text import size
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
 _SILENT_BYTES = 2_000  # of a worker: some connections and no messages
+_HELD_BACK_PCT = 10.0
 _CAUSES = {
     "torchrun": "torchrun makes a world for each worker; name all: torchrun --nnodes $GROUP_WORLD_SIZE --node-rank "
     "$GROUP_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT, or run the script itself",
@@ -149,6 +150,8 @@ def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Itera
                 "this program (how-to/own-script); wanbench.wrap compares algorithms in it (how-to/own-loop)"
             )
     again = f", {row['retransmits']} packets sent again" if row["retransmits"] else ""
+    if (waiting := held_back(row)) is not None:
+        yield waiting
     lasted_s = max(ended.lasted.values(), default=0.0)
     yield f"{lasted_s:.1f} s, {size(row['wire_bytes'] or 0)} on the wire{again}; {folder}"
 
@@ -163,6 +166,18 @@ def _step(row: Row, idle_s: float | None) -> str:
     text += f"; for {1000 * idle_s:.3g} ms of them no processor is used"
     longest_ms = row["rtt_max_ms"]
     return text + (f", {1000 * idle_s / longest_ms:.1f} times the longest round trip" if longest_ms else "")
+
+
+def held_back(row: Row) -> str | None:
+    """A line if connections waited for buffers of stock hosts for a good part of their sending time."""
+    window, queue = row["window_limited_pct"] or 0.0, row["buffer_limited_pct"] or 0.0
+    if row["host_tcp"] is None or window + queue < _HELD_BACK_PCT:
+        return None
+    return (
+        f"connections waited for the hosts' buffers, not for the network, in {window + queue:.0f} % of their sending time: "
+        f"{window:.0f} % for windows of receivers (at most {size(row['window_bytes'] or 0)}), {queue:.0f} % for send "
+        "buffers; larger buffers or more connections help (how-to/tcp)"
+    )
 
 
 def silent(cell: CommandCell, row: Row) -> str | None:

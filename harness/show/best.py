@@ -37,6 +37,7 @@ _PLURALS = {
     "workers": "numbers of workers",
     "channels": "numbers of channels",
     "tcp": "TCP settings",
+    "host_tcp": "kinds of hosts",
     "payload_scale": "payload scales",
     "mtbf_s": "rates of failure",
     "mttr_s": "times to repair",

@@ -23,6 +23,7 @@ SHORT_AXES = {
     **{effect.key: f"network.{effect.key}" for effect in EFFECTS},
     "profile": "network.profile",
     "mtu": "network.mtu",
+    "preset": "network.tcp.preset",
     "congestion": "network.tcp.congestion",
     "collective": "comm.collective",
     "channels": "comm.channels",

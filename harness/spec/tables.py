@@ -157,6 +157,9 @@ class WorkloadTable(Table):
         return {"payload_scale": 1.0}
 
 
+TUNED = "tuned"  # the preset of hosts whose buffers limit no connection
+
+
 class TcpTable(Table):
     """[network.tcp]: set, read back and recorded; never inherited from the host."""
 
@@ -187,6 +190,12 @@ class TcpTable(Table):
         if isinstance(data, dict) and str(data.get("preset", "")).startswith("stock"):
             return {"congestion": "cubic", **data}
         return data
+
+    @property
+    def host(self) -> str:
+        """The buffers of the hosts in words: the kernel, and the keys that refine it."""
+        stated = {"receive": self.receive_buffer, "send": self.send_buffer}
+        return " ".join([self.kernel, *(f"{name}={size}" for name, size in stated.items() if size is not None)])
 
     @property
     def kernel(self) -> str:

@@ -421,7 +421,7 @@ def _add_rule(priority: int, table: int, action: int, attributes: bytes) -> None
     ask(_RTM_NEWRULE, rule + attributes, ACKNOWLEDGED | REPLACE_OR_CREATE)
 
 
-# ---------------------------------------------------------------- rtnetlink
+# ---------------------------------------------------------------- netlink
 
 IFF_UP = 0x1
 _RTM_SETLINK = 19
@@ -446,8 +446,11 @@ def attributes(data: bytes) -> dict[int, bytes]:
     return values
 
 
-def ask(kind: int, body: bytes, flags: int = ACKNOWLEDGED) -> list[bytes]:
+def ask(kind: int, body: bytes, flags: int = ACKNOWLEDGED, family: int = socket.NETLINK_ROUTE) -> list[bytes]:
     """Send a request to change or list a network namespace, and return the answers without their headers.
+
+    Args:
+        family: of netlink.
 
     To list needs no rights.
 
@@ -455,7 +458,7 @@ def ask(kind: int, body: bytes, flags: int = ACKNOWLEDGED) -> list[bytes]:
         OSError: the kernel refuses.
     """
     answers: list[bytes] = []
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
         sock.sendall(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | flags, 1, 0) + body)
         while True:
             data = sock.recv(_MOST_BYTES)

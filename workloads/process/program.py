@@ -33,6 +33,7 @@ from wanbench.workloads.process.isolation import kill_programs
 from wanbench.workloads.process.namespace import die_with_parent
 
 _CHUNK = 1 << 16
+_LOOK_S = 0.5
 _DIAL_S = 600.0  # a program can take long to open its rendezvous
 _RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
@@ -41,7 +42,7 @@ class ProgramError(ValueError):
     """A program cannot be started."""
 
 
-def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counters]) -> None:
+def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counters], look: Callable[[], None]) -> None:
     """Run the processes of `request`, report the end of each, and return when all have ended.
 
     While they run, it obeys three commands: `signal` ("number"), after which nothing is started; `kill` ("again": True
@@ -50,7 +51,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
 
     Args:
         request: as `_Processes` and `_services` describe it.
-        counters: a function without arguments, called before and after the program.
+        counters: called before and after the program. look: called now and then meanwhile, at its connections.
 
     Raises:
         ProgramError: a process cannot be started.
@@ -64,7 +65,7 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
         channel.send({"cmd": "program", "event": "started"})
         for service in services:
             threading.Thread(target=attend, args=service, daemon=True).start()
-        if not processes.watch():
+        if not processes.watch(look):
             raise SystemExit(0)
     finally:
         lost = heart.stop()
@@ -132,10 +133,11 @@ class _Processes:
                 raise ProgramError(f"{error.filename or spec['argv'][0]}: {error.strerror}") from None
             self._running[os.pidfd_open(process.pid)] = number, process
 
-    def watch(self) -> bool:
+    def watch(self, look: Callable[[], None]) -> bool:
         """Report ends and obey commands until all have ended; return False if the controller is gone."""
         while self._running or self._killed or self._waiting:
-            readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [])
+            readable, _, _ = select.select([self._channel.fileno(), *self._running], [], [], _LOOK_S)
+            look()
             for end in [fd for fd in readable if fd in self._running]:
                 self._ended(end)
             for message in self._channel.messages() if self._channel.fileno() in readable else ():

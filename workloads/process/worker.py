@@ -25,12 +25,14 @@ from typing import Any
 
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process import configuration, isolation, namespace, probing, program, tun
+from wanbench.workloads.process.connections import Connections
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
 from wanbench.workloads.process.finished import Counters
 
 INTERFACE = "wan0"
 # What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
 TRAINING = "wanbench.workloads.process.training"
+CONNECTIONS = Connections()
 
 
 def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
@@ -114,7 +116,7 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
     if command == "counters":
         return {"cmd": command, **vars(_counters())}
     if command == "program":
-        program.run(channel, message, _counters)
+        program.run(channel, message, _counters, CONNECTIONS.look)
         return None
     if command in ("signal", "kill", "restart"):  # the program or job has just ended
         return None
@@ -129,7 +131,8 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
 
 
 def _counters() -> Counters:
-    return Counters(tun.device_counters(INTERFACE), tun.tcp_counters(), tun.udp_overflows(), namespace.cpu_wait_ns())
+    tcp = tun.tcp_counters() | CONNECTIONS.counters()
+    return Counters(tun.device_counters(INTERFACE), tcp, tun.udp_overflows(), namespace.cpu_wait_ns())
 
 
 def _run_job(channel: Channel, job: Job, address: str, routed: str | None) -> None:

@@ -125,7 +125,7 @@ def _where(pivot: Pivot, column: Any) -> str:
     """ "At 500 ms", "On 16 workers", "On world4"."""
     if pivot.column_axis == "rtt_ms":
         return f"At {column:g} ms"
-    on = pivot.column_axis in {"workers", "profile", "workload", "collective", "tcp", "testbed", "emulator"}
+    on = pivot.column_axis in {"workers", "profile", "workload", "collective", "tcp", "host_tcp", "testbed", "emulator"}
     return f"{'On' if on else 'At'} {axis_value(pivot.column_axis, column)}"
 
 
@@ -171,7 +171,7 @@ def caption(
         _workload(pivot, lines),
         _network(pivot, lines),
         *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
-        f"TCP {_distinct(lines, 'tcp')}",
+        f"TCP {_distinct(lines, 'tcp')} on {_distinct(lines, 'host_tcp')} hosts",
         _repeats(valid, whiskers),
         _hosts(valid),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,

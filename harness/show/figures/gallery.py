@@ -54,7 +54,7 @@ from wanbench.harness.text import shown
 
 # Results of different collectives differ too much to share a figure.
 _COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
-_NETWORK_AXES = {*CONDITIONS, "profile", "tcp"}
+_NETWORK_AXES = {*CONDITIONS, "profile", "tcp", "host_tcp"}
 _TIMELINE_ROWS = 6
 _LONGEST = 60  # of a value in the name of a file
 
@@ -402,7 +402,7 @@ def _slug(pivot: Pivot) -> str:
     """ "-gloo-workers-8": the part of the file names that differs between pivots."""
     parts = [
         f"{value}"
-        if axis in {"collective", "profile", "tcp", "testbed", "emulator", "hosts"}
+        if axis in {"collective", "profile", "tcp", "host_tcp", "testbed", "emulator", "hosts"}
         else f"{axis}-{shown(value)}"
         for axis, value in pivot.fixed.items()
     ]

@@ -38,6 +38,7 @@ from wanbench.harness.show.report.checks import (
     verdict_of,
 )
 from wanbench.harness.show.tables import in_json
+from wanbench.harness.spec.tables import TUNED
 from wanbench.harness.text import plain, rate
 from wanbench.workloads.comm.blocks import MTU
 
@@ -129,9 +130,9 @@ def _facts(summary: Sequence[Row]) -> list[tuple[str, str]]:
     lines = [line for line in summary if line["workers"] != 1]
     names = (
         "workload", "payload_scale", "workers", "profile", "testbed", "emulator", "collective", "mtu", "tcp",
-        "timeline",
+        "host_tcp", "timeline",
     )  # fmt: skip
-    usual = {"payload_scale": 1, "mtu": MTU}
+    usual = {"payload_scale": 1, "mtu": MTU, "host_tcp": TUNED}
     facts = []
     for name in names:
         values = dict.fromkeys(plain(line[name]) for line in lines if not absent(line[name]))
