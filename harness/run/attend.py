@@ -174,9 +174,9 @@ def held_back(row: Row) -> str | None:
     if row["host_tcp"] is None or window + queue < _HELD_BACK_PCT:
         return None
     return (
-        f"connections waited for the hosts' buffers, not for the network, in {window + queue:.0f} % of their sending time: "
-        f"{window:.0f} % for windows of receivers (at most {size(row['window_bytes'] or 0)}), {queue:.0f} % for send "
-        "buffers; larger buffers or more connections help (how-to/tcp)"
+        f"connections waited for the hosts' buffers, not for the network, in {window + queue:.0f} % of their sending "
+        f"time: {window:.0f} % for windows of receivers (at most {size(row['window_bytes'] or 0)}), {queue:.0f} % for "
+        "send buffers; larger buffers or more connections help (how-to/tcp)"
     )
 
 

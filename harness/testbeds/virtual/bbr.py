@@ -2,6 +2,7 @@
 
 * It begins with 10 segments per round trip, and sends at 2.885 times the measured rate until the rate stops growing.
   Then it sends at that rate.
+* It sends at most the largest window of its host in a round trip, evenly.
 * A message that ends within a round trip shows a lower rate than the path has: its bytes arrive within its time of
   sending and a round trip, or in the time since the last message was acknowledged. Such a sample never lowers the
   estimate, and does not end the start. So a connection that carries only small messages spreads each over up to half a
@@ -63,10 +64,11 @@ class BbrConnections(Connections):
         begin, wait_ns, held_ns = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
         rate = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
-        slow = (load.flow_bytes > 0) & (rate < path) & (load.rtt_ns > 0)
+        fastest = np.minimum(path, self._largest / np.maximum(load.rtt_ns, 1))
+        slow = (load.flow_bytes > 0) & (np.minimum(rate, fastest) < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
             message = Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
-            stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(path[i]))
+            stall[i] += self._start(int(index[i]), message, float(load.rtt_ns[i]), float(fastest[i]), float(path[i]))
         again = np.zeros(len(index), np.int64)
         if losses is not None:
             again = _again_ns(losses[0], load) + losses[1] * self.probe_ns(load)
@@ -78,28 +80,28 @@ class BbrConnections(Connections):
         self._last.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
         return Stall(again, np.rint(drained + stall).astype(np.int64))
 
-    def _start(self, connection: int, message: Sent, rtt_ns: float, path: float) -> int:
-        """Send a message faster and faster, at most at the rate of the path. Return how much longer it takes.
+    def _start(self, connection: int, message: Sent, rtt_ns: float, fastest: float, path: float) -> int:
+        """Send a message faster and faster. Return how much longer it takes than at the rate of the path.
 
         Args:
-            path: its rate in bytes/ns.
+            fastest: the largest rate in bytes/ns, that of the path or of one window in a round trip. path: its rate.
         """
         rate = float(self._rate[connection]) or INITIAL_WINDOW / rtt_ns
         unsent, took_ns = message.nbytes, 0.0
         while True:
-            pace = min(rate * (1.0 if self._filled[connection] else _STARTUP_GAIN), path)
+            pace = min(rate * (1.0 if self._filled[connection] else _STARTUP_GAIN), fastest)
             if unsent <= pace * rtt_ns:
                 break
             took_ns, unsent, rate = took_ns + rtt_ns, unsent - pace * rtt_ns, max(rate, pace)
-            if pace >= path or self._filled[connection]:
+            if pace >= fastest or self._filled[connection]:
                 if self._filled[connection]:
-                    rate = max(rate, min(path, _PROBE_GAIN * pace))
+                    rate = max(rate, min(fastest, _PROBE_GAIN * pace))
                 self._filled[connection] = True
                 break
         message = replace(message, end_ns=message.begin_ns + took_ns + unsent / pace)
         earlier = self._sent.setdefault(connection, [])
         if took_ns == 0.0:
-            rate = max(rate, min(_measured(message, earlier, rtt_ns), path))
+            rate = max(rate, min(_measured(message, earlier, rtt_ns), fastest))
         self._sent[connection] = [*earlier[1 - _REMEMBERED :], message]
         self._rate[connection] = rate
         return max(0, round(message.end_ns - message.begin_ns - message.nbytes / path))
