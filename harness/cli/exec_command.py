@@ -214,8 +214,8 @@ def _tcp(cell: Cell) -> str:
 
     tcp, network = cell.tcp, cell.emulated_network
     limit = size(host_tcp(tcp, network.socket_buffer_bytes, cell.rate_scale).in_flight)
-    most = "" if tcp.host == TUNED else f" (a connection has at most {limit} in flight)"
-    return f"TCP {tcp.congestion} on {tcp.host} hosts{most}"
+    most = "" if tcp.host == TUNED else f" (at most {limit} in flight)"
+    return f"TCP {tcp.congestion}, {tcp.host}{most}"
 
 
 def _timeout(text: str | None) -> float | None:

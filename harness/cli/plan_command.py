@@ -58,6 +58,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     from wanbench.harness.plan.load import makespan, slots_for
     from wanbench.harness.results.store import RunFolder
     from wanbench.harness.run.host import ThisHost, scale_explained
+    from wanbench.harness.spec.tables import TUNED
     from wanbench.workloads.comm.blocks import MTU
 
     spec = plan.spec
@@ -74,7 +75,9 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
         click.echo(json.dumps({"run": str(folder.path), **scale, "cells": lines, "predicted_s": seconds}, indent=1))
         return
     packets = [f"network.mtu: packets have up to {mtu} bytes" for mtu in sorted({cell.mtu for cell in cells} - {MTU})]
-    notes = [*scale_explained(plan), *packets, *filter(None, [plan.unequal_steps])]
+    stock = sorted({cell.tcp.host for cell in cells if not cell.is_baseline} - {TUNED})
+    hosts = [f"network.tcp: hosts have the buffers of {host}, so a window can limit a connection" for host in stock]
+    notes = [*scale_explained(plan), *packets, *hosts, *filter(None, [plan.unequal_steps])]
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds, notes)
 
 

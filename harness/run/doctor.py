@@ -21,13 +21,17 @@ from typing import Any, Literal
 
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError
+from wanbench.harness.plan.host_tcp import HostTcp
 from wanbench.harness.process import child
 from wanbench.harness.run.manifest import content
 from wanbench.harness.testbeds.docker import daemon
 from wanbench.harness.testbeds.docker.testbed import image_name
+from wanbench.harness.text import rate
+from wanbench.workloads.process.namespace import window_share
 
 State = Literal["ok", "missing", "note"]
 _GOVERNORS = Path("/sys/devices/system/cpu")
+_ROUND_TRIPS_MS = (50, 150, 300)
 _SYSTEMD = Path("/run/systemd/system")
 _MODULES = Path("/lib/modules")
 _SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"  # of a clone; an installed package has none
@@ -84,7 +88,7 @@ class HostCheck:
 def examine() -> list[HostCheck]:
     """Run every check. This takes about two seconds and leaves nothing behind."""
     tried = _tried()
-    checks = (_software, _namespaces, _tun, _netem, _tcp, _docker, _image, _processors, _governor, _priority)
+    checks = (_software, _namespaces, _tun, _netem, _tcp, _stream, _docker, _image, _processors, _governor, _priority)
     findings = [finding for check in checks if (finding := check(tried)) is not None]
     if can_run(findings):
         return findings
@@ -225,6 +229,17 @@ def _tcp(tried: dict[str, Any]) -> HostCheck | None:
     return HostCheck(
         "TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion"
     )
+
+
+def _stream(_: dict[str, Any]) -> HostCheck | None:
+    """What the buffers of this host let one connection carry, outside of wanbench's own namespaces."""
+    sizes = [(content(f"/proc/sys/net/ipv4/tcp_{name}") or "").split() for name in ("rmem", "wmem")]
+    if not all(len(size) == 3 for size in sizes):
+        return None
+    receive, send = (int(largest) for *_, largest in sizes)
+    host = HostTcp(receive, send, window_share=window_share(platform.release()))
+    rates = [f"{rate(8e-3 * host.in_flight / ms)} at {ms} ms" for ms in _ROUND_TRIPS_MS]
+    return HostCheck("one stream", "ok", f"this host's buffers let one TCP connection carry {', '.join(rates)}")
 
 
 def _docker(_: dict[str, Any]) -> HostCheck:

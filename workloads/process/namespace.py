@@ -242,12 +242,12 @@ def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
     if (share := given.pop("window_share", None)) is not None:
         *sizes, largest = given["receive"].split()
         given["receive"] = " ".join(
-            [*sizes, str(round(int(largest) * float(share) / _window_share(os.uname().release)))]
+            [*sizes, str(round(int(largest) * float(share) / window_share(os.uname().release)))]
         )
     return _PINNED | {_SETTINGS[key]: value for key, value in given.items()}
 
 
-def _window_share(release: str) -> float:
+def window_share(release: str) -> float:
     """The share of a receive buffer that a kernel advertises as its window."""
     version = tuple(map(int, re.findall(r"[0-9]+", release)[:2]))
     return WINDOW_SHARE if version >= (6, 6) else _OLD_WINDOW_SHARE

@@ -97,6 +97,12 @@ def test_plan_tells_an_unusual_size_of_packets():
     assert "network.mtu: packets have up to 9001 bytes" in wanbench("plan", "smoke", "--set", "network.mtu=9001").stdout
 
 
+def test_plan_tells_stock_hosts():
+    assert "hosts have" not in wanbench("plan", "smoke").stdout
+    stock = wanbench("plan", "smoke", "--set", "network.tcp.preset=stock").stdout
+    assert "network.tcp: hosts have the buffers of stock-6.1, so a window can limit a connection" in stock
+
+
 def test_plan_as_json_holds_the_values_of_the_table():
     plan = data("plan", "smoke")
     assert plan["run"] == "results/smoke"

@@ -299,6 +299,16 @@ def test_slow_processors_and_a_single_one_are_notes(monkeypatch, tmp_path):
     assert can_run(examine())
 
 
+def test_one_stream_of_this_host_carries_a_window_in_a_round_trip(monkeypatch):
+    buffers = {"rmem": "4096 131072 6291456\n", "wmem": "4096 16384 4194304\n"}
+    monkeypatch.setattr(doctor, "content", lambda path: buffers.get(path.rpartition("_")[2]))
+    monkeypatch.setattr(platform, "release", lambda: "6.1.0")
+    assert finding("one stream").found == (
+        "this host's buffers let one TCP connection carry 503.3 Mbit/s at 50 ms, 167.8 Mbit/s at 150 ms, 83.89 Mbit/s "
+        "at 300 ms"
+    )
+
+
 def test_every_fix_is_printed_below_its_finding(monkeypatch):
     monkeypatch.setattr(choice, "why_no_netem", lambda testbed="netns": "netem: none (OPTION): sudo modprobe it")
     lines = wanbench("doctor").stdout.splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from virtual_world import ends, star
 
 from wanbench.harness.plan.pacing import room
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
@@ -85,3 +86,12 @@ def test_no_message_overtakes_another_on_a_connection():
     assert connection.in_order(index, second, np.array([50])).tolist() == [50]
     assert connection.in_order(index, third, np.array([40])).tolist() == [50]
     assert connection.in_order(index, first, np.array([40])).tolist() == [40]  # it began before both
+
+
+@pytest.mark.parametrize("congestion", ["reno", "cubic", "bbr"])
+def test_a_host_limits_a_connection_to_a_window_in_a_round_trip(congestion):
+    window, rtt_s, rate = 3 << 20, 0.1, 250e6
+    tcp = Tcp(congestion=congestion, largest_window=window)
+    network = star([1, 1], 1e3 * rtt_s, rate)
+    shorter, longer = (ends(network, "direct", nbytes, tcp=tcp)[0][0] for nbytes in (40_000_000, 80_000_000))
+    assert longer - shorter == pytest.approx(40e6 / window * rtt_s, rel=0.03)

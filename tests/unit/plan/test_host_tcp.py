@@ -1,0 +1,66 @@
+"""What the TCP of a host lets a connection have in flight, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+from small_spec import edited, swept
+
+from wanbench.harness.plan.host_tcp import KERNELS, HostTcp, host_tcp
+from wanbench.harness.spec.tables import TcpTable
+from wanbench.netprofiles import Size
+from wanbench.workloads.process.namespace import tcp_sysctls
+
+MIB = 1 << 20
+UNBINDING = 64 * MIB
+FAST_AND_FAR = [
+    ("params = 1000\n", "params = 10_000_000\n"),
+    ('rate = "1Gbit"', 'rate = "2Gbit"\ntcp = { preset = "TUNED", slow_start_after_idle = false }'),
+    ('rtt = ["10ms"]', 'rtt = ["100ms"]'),
+]
+
+
+def test_linux_before_6_6_advertises_half_of_its_receive_buffer():
+    assert KERNELS["stock-6.1"].window == 3 * MIB
+    assert KERNELS["stock-6.1"].in_flight == 3 * MIB
+
+
+def test_the_send_buffer_limits_a_host_whose_receive_buffer_is_large():
+    """Programs wake up when a third of it is free, so five sixths of its 4 MiB are full on average."""
+    host = KERNELS["stock-6.18"]
+    assert host.window > 20 * MIB
+    assert host.in_flight == pytest.approx(4 * MIB * 5 / 6, rel=0.03)
+
+
+@pytest.mark.parametrize("preset", ["stock", "stock-6.1", "stock-6.18"])
+def test_a_stock_host_has_cubic_unless_the_spec_says_otherwise(preset):
+    assert TcpTable(preset=preset).congestion == "cubic"
+    assert TcpTable(preset=preset, congestion="bbr").congestion == "bbr"
+    assert TcpTable().congestion == "reno"
+
+
+def test_single_keys_refine_a_preset():
+    refined = TcpTable(preset="stock", receive_buffer=Size(16 * MIB))
+    assert host_tcp(refined, UNBINDING) == HostTcp(16 * MIB, 4 * MIB, window_share=0.5)
+    assert refined.host == "stock-6.1 receive=16MiB"
+    assert host_tcp(TcpTable(send_buffer=Size(MIB)), UNBINDING).send == MIB
+
+
+def test_buffers_shrink_with_scaled_messages_and_those_of_tuned_hosts_limit_nothing():
+    assert host_tcp(TcpTable(preset="stock"), UNBINDING, 0.01).window == pytest.approx(0.03 * MIB, rel=1e-3)
+    assert host_tcp(TcpTable(), UNBINDING, 0.01).receive == UNBINDING
+
+
+@pytest.mark.parametrize(("release", "largest"), [("6.1.0-18-amd64", 6 * MIB), ("6.18.44", 4_737_096)])
+def test_each_kernel_gets_the_buffer_whose_window_is_that_of_the_preset(monkeypatch, release, largest):
+    monkeypatch.setattr("os.uname", lambda: type("Uname", (), {"release": release}))
+    sysctls = tcp_sysctls(KERNELS["stock-6.1"].settings())
+    assert sysctls["tcp_rmem"] == f"4096 131072 {largest}"
+    assert sysctls["tcp_wmem"] == f"4096 16384 {4 * MIB}"
+
+
+def test_the_law_predicts_nothing_where_the_window_of_a_host_binds():
+    stock, tuned = (cell for preset in ("stock", "tuned") for cell in swept(edited(*FAST_AND_FAR, ("TUNED", preset))))
+    assert stock.law_gap == "TCP's window"
+    assert tuned.law_gap is None
+    assert (stock.columns(0)["host_tcp"], tuned.columns(0)["host_tcp"]) == ("stock-6.1", None)
+    assert stock.key != tuned.key
