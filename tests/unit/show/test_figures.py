@@ -169,7 +169,7 @@ def test_the_caption_states_the_conditions(sweep):
     assert caption(sweep, "latency-sweep", "thin lines: step-time law", "14 of 43 cells") == (
         "latency-sweep: 14 of 43 cells; network emulated by relay (testbed netns); 4 workers; resnet50-v100 with "
         "messages and rates × 0.01 (1.0 MB per message); profile uniform at 100 Mbit/s per worker; direct all-reduce; "
-        "TCP reno; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
+        "TCP reno on tuned hosts; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
     )
 
 
