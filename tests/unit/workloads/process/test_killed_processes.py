@@ -25,7 +25,7 @@ from wanbench.workloads.process.control import Channel
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 def work():
     try:
-        program.run(channel, channel.recv(), dict)
+        program.run(channel, channel.recv(), dict, lambda: None)
     except SystemExit:
         pass
     return 0
