@@ -80,9 +80,10 @@ def tests() -> dict[str, int]:
     return dict(Counter(re.findall(r"^(\S+?::\w+)", listed, re.MULTILINE)))
 
 
-def about() -> str:
-    """Return the date and the commit, as cells of a table."""
-    changed = " with changes" if git("status", "--porcelain", "--untracked-files=no", cwd=ROOT) else ""
+def about(page: Path) -> str:
+    """Return the date and the commit, as cells of a table. The page itself may have changed."""
+    others = ("--", ".", f":!{page}")
+    changed = " with changes" if git("status", "--porcelain", "--untracked-files=no", *others, cwd=ROOT) else ""
     return f"{datetime.now(UTC):%Y-%m-%d} | `{git('rev-parse', '--short=12', 'HEAD', cwd=ROOT)}`{changed}"
 
 
@@ -104,7 +105,7 @@ def main() -> int:
     wanted = [name for name in os.environ.get("LANES", "").split(",") if name] or [*LANES]
     if unknown := [name for name in wanted if name not in LANES]:
         sys.exit(f"LANES: no lane {unknown[0]!r}; expected some of {', '.join(LANES)}")
-    lanes, commit, failed = lines(target), about(), False
+    lanes, commit, failed = lines(target), about(target), False
     for name in wanted:
         outcome = run([*LANES[name], *arguments])
         failed = failed or bool(outcome.status)
