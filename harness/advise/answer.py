@@ -20,13 +20,15 @@ from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, wi
 from wanbench.harness.advise.reproduce import ADVICE, emulation_spec, snippet, trial
 from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.host_tcp import KERNELS, Bottleneck, bottleneck
 from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.tables import objects_as_csv
-from wanbench.harness.text import size
+from wanbench.harness.text import rate, size
 from wanbench.netprofiles.toml_text import document
 
 _DAY_S = 86_400
+_STOCK = "stock-6.1"
 _BINDS = {
     "compute": "compute: messages are hidden behind it",
     "latency": "the round trip",
@@ -62,6 +64,11 @@ class Answer:
     proposal: Proposal | None = None
     compression_s: float | None = None
     uplinks: Uplinks | None = None
+
+    @property
+    def window(self) -> Bottleneck | None:
+        """Where one connection of a stock host takes the smallest share of a path."""
+        return bottleneck(self.result.question.reference.emulated_network, KERNELS[_STOCK])
 
 
 def answer(result: SearchResult, minutes: float) -> Answer:
@@ -211,6 +218,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "runner_up": _plain(answer.runner_up, result),
         "faster_but_less_accurate": _plain(answer.faster, result),
         "faster_but_unknown": _plain(answer.unknown, result),
+        "window": None if answer.window is None else asdict(answer.window),
         "flips": None if answer.flips is None else [asdict(flip) for flip in answer.flips],
         "uplinks": None if answer.uplinks is None else asdict(answer.uplinks),
         "compression_s_on_this_host": answer.compression_s,
@@ -267,6 +275,8 @@ def text(answer: Answer, files: Sequence[str], width: int = 110) -> str:
 
 def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from _asked(answer.result)
+    if answer.window is not None:
+        yield "window", _window(answer.window)
     yield from _chosen(answer)
     if answer.runner_up is not None:
         yield "runner-up", _setting(answer.runner_up, answer.result)
@@ -297,6 +307,16 @@ def _asked(result: SearchResult) -> Iterator[tuple[str, str]]:
     times = result.baseline.step_time_s / cell.workload.step_time_s
     whose = "the slowest worker's" if cell.step_times else "its"
     yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {whose} compute"
+
+
+def _window(path: Bottleneck) -> str:
+    """What stock hosts would do to these step times, which are of tuned ones."""
+    carried, whole = rate(path.carried_bps / 1e6), rate(path.rate_bps / 1e6)
+    return (
+        f"step times are of hosts with large buffers; with those of Linux as installed ({_STOCK}) one connection "
+        f"carries {carried} of {whole} from {path.src} to {path.dst} ({path.rtt_ms:.0f} ms). Set the last numbers of "
+        f"the sysctls net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to {path.buffer_bytes} (how-to/tcp)"
+    )
 
 
 def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from wanbench.harness.emulators.plan import EmulatedNetwork, buffer_that_holds
 from wanbench.harness.spec.tables import TcpTable
 from wanbench.workloads.process.namespace import WINDOW_SHARE
 
@@ -64,6 +65,41 @@ KERNELS: Mapping[str, HostTcp] = {
     "stock-6.18": HostTcp(32 << 20, 4 << 20, window_share=WINDOW_SHARE),
 }
 """Hosts with Linux as it is installed, by preset; before 6.16 a receiver has 6 MiB."""
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """A path of which one connection takes less than its rate, because of the buffers of its hosts.
+
+    Attributes:
+        src, dst: sites. rtt_ms: the round trip. rate_bps, carried_bps: of the path, and of one connection.
+        connections: the number that fills the path. buffer_bytes: of hosts on which one does.
+    """
+
+    src: str
+    dst: str
+    rtt_ms: float
+    rate_bps: float
+    carried_bps: float
+
+    @property
+    def connections(self) -> int:
+        return math.ceil(self.rate_bps / self.carried_bps)
+
+    @property
+    def buffer_bytes(self) -> int:
+        return buffer_that_holds(self.rate_bps / 8 * self.rtt_ms / 1e3)
+
+
+def bottleneck(network: EmulatedNetwork, host: HostTcp) -> Bottleneck | None:
+    """Return the path of which one connection takes the smallest share; None if it fills all that have a rate."""
+    limited = []
+    for (src, dst), link in network.links.items():
+        rtt_s, rate = (link.delay_ns + network.links[dst, src].delay_ns) / 1e9, network.rate(src, dst)
+        if rate is not None and rate * rtt_s > host.in_flight:
+            carried = 8 * host.in_flight / rtt_s
+            limited.append(Bottleneck(network.sites[src], network.sites[dst], 1e3 * rtt_s, 8 * rate, carried))
+    return max(limited, key=lambda path: path.rate_bps / path.carried_bps, default=None)
 
 
 def host_tcp(tcp: TcpTable, unbinding: int, scale: float = 1.0) -> HostTcp:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from small_spec import edited, swept
 
-from wanbench.harness.plan.host_tcp import KERNELS, HostTcp, host_tcp
+from wanbench.harness.emulators.plan import build
+from wanbench.harness.plan.host_tcp import KERNELS, HostTcp, bottleneck, host_tcp
 from wanbench.harness.spec.tables import TcpTable
-from wanbench.netprofiles import Size
+from wanbench.netprofiles import Size, load
 from wanbench.workloads.process.namespace import tcp_sysctls
 
 MIB = 1 << 20
@@ -64,3 +67,17 @@ def test_the_law_predicts_nothing_where_the_window_of_a_host_binds():
     assert tuned.law_gap is None
     assert (stock.columns(0)["host_tcp"], tuned.columns(0)["host_tcp"]) == ("stock-6.1", None)
     assert stock.key != tuned.key
+
+
+def test_the_path_of_which_a_connection_takes_the_smallest_share_is_the_bottleneck():
+    network = build(load("world4"), ["oregon", "ohio", "london", "tokyo"])
+    path = bottleneck(network, KERNELS["stock-6.1"])
+    shares = {
+        (network.sites[a], network.sites[b]): KERNELS["stock-6.1"].in_flight
+        / (network.rate(a, b) * (network.links[a, b].delay_ns + network.links[b, a].delay_ns) / 1e9)
+        for a, b in network.links
+    }
+    assert (path.src, path.dst) in {pair for pair, share in shares.items() if share == min(shares.values())}
+    assert path.carried_bps / path.rate_bps == pytest.approx(min(shares.values()))
+    assert path.connections == math.ceil(1 / min(shares.values()))
+    assert bottleneck(build(load("world4").scaled(1e-3), ["oregon", "tokyo"]), KERNELS["stock-6.1"]) is None
