@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Answer:
     compression_s: float | None = None
     uplinks: Uplinks | None = None
 
-    @property
+    @cached_property
     def window(self) -> Bottleneck | None:
         """Where one connection of a stock host takes the smallest share of a path."""
         return bottleneck(self.result.question.reference.emulated_network, KERNELS[_STOCK])

@@ -208,13 +208,11 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
 
 
 def _tcp(cell: Cell) -> str:
-    from wanbench.harness.plan.host_tcp import host_tcp
     from wanbench.harness.spec.tables import TUNED
     from wanbench.harness.text import size
 
-    tcp, network = cell.tcp, cell.emulated_network
-    limit = size(host_tcp(tcp, network.socket_buffer_bytes, cell.rate_scale).in_flight)
-    most = "" if tcp.host == TUNED else f" (at most {limit} in flight)"
+    tcp = cell.tcp
+    most = "" if tcp.host == TUNED else f" (at most {size(cell.repetition(0).host_tcp.in_flight)} in flight)"
     return f"TCP {tcp.congestion}, {tcp.host}{most}"
 
 

@@ -29,7 +29,8 @@ class HostTcp:
 
     Attributes:
         receive, send: bytes of the largest buffer. first_send: bytes of a sender's first buffer.
-        window_share: the share of a receive buffer that is the window, of the imitated kernel; None: this one's.
+        window_share: the share of a receive buffer that is the window, of the imitated kernel. None imitates none; then
+            the window is counted as half, the least of all kernels.
     """
 
     receive: int
@@ -73,7 +74,7 @@ class Bottleneck:
 
     Attributes:
         src, dst: sites. rtt_ms: the round trip. rate_bps, carried_bps: of the path, and of one connection.
-        connections: the number that fills the path. buffer_bytes: of hosts on which one does.
+        buffer_bytes: of hosts on which one connection fills the path.
     """
 
     src: str
@@ -81,10 +82,6 @@ class Bottleneck:
     rtt_ms: float
     rate_bps: float
     carried_bps: float
-
-    @property
-    def connections(self) -> int:
-        return math.ceil(self.rate_bps / self.carried_bps)
 
     @property
     def buffer_bytes(self) -> int:
@@ -109,7 +106,7 @@ def host_tcp(tcp: TcpTable, unbinding: int, scale: float = 1.0) -> HostTcp:
         unbinding: bytes of a buffer that limits no connection of the network, of a tuned host.
         scale: of messages and rates, by which windows shrink too, so that everything takes the same time.
     """
-    kernel = KERNELS.get(tcp.kernel)
+    kernel = KERNELS.get(tcp.preset)
     host = HostTcp(unbinding, unbinding, _FIRST_SEND_TUNED) if kernel is None else kernel.scaled(scale)
     stated = {"receive": tcp.receive_buffer, "send": tcp.send_buffer}
     return replace(host, **{name: math.ceil(scale * size.bytes) for name, size in stated.items() if size is not None})

@@ -166,7 +166,7 @@ class TcpTable(Table):
     preset: Literal["tuned", "stock", "stock-6.1", "stock-6.18"] = Field(
         default="tuned",
         description="What hosts have: buffers that limit no connection (tuned), or those of Linux as it is installed: "
-        "6.1 (stock), the kernels before 6.16, or 6.18. The keys below refine it.",
+        "6.1 (stock; the kernels before 6.6) or 6.18. The keys below refine it.",
     )
     congestion: str = Field(
         default="reno",
@@ -186,21 +186,18 @@ class TcpTable(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _cubic_is_stock(cls, data: Any) -> Any:
+    def _with_kernel(cls, data: Any) -> Any:
+        """Name the kernel of `stock`, so that it is part of a cell's identity, and its congestion control."""
         if isinstance(data, dict) and str(data.get("preset", "")).startswith("stock"):
-            return {"congestion": "cubic", **data}
+            kernel = "stock-6.1" if data["preset"] == "stock" else data["preset"]
+            return {"congestion": "cubic", **data, "preset": kernel}
         return data
 
     @property
     def host(self) -> str:
         """The buffers of the hosts in words: the kernel, and the keys that refine it."""
         stated = {"receive": self.receive_buffer, "send": self.send_buffer}
-        return " ".join([self.kernel, *(f"{name}={size}" for name, size in stated.items() if size is not None)])
-
-    @property
-    def kernel(self) -> str:
-        """The preset, with the kernel that `stock` stands for."""
-        return "stock-6.1" if self.preset == "stock" else self.preset
+        return " ".join([self.preset, *(f"{name}={size}" for name, size in stated.items() if size is not None)])
 
 
 class _Ends(Table):
