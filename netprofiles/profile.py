@@ -29,9 +29,9 @@ class Profile:
     """Sites and the directed paths between them; `paths` is keyed by (source name, destination name).
 
     Raises:
-        ProfileError: a name that cannot be printed; no site; a name or region used twice; a site whose
-            buffer holds nothing; a path that is missing,
-            stored under another pair, or between sites that the profile does not have.
+        ProfileError: a name that cannot be printed; no site; a name or region used twice; a site whose buffer
+            holds nothing; a path that is missing, stored under another pair, or between sites that the profile does not
+            have.
     """
 
     name: str
