@@ -269,7 +269,7 @@ class Row(TypedDict):
     ]
     in_flight_bytes: Annotated[
         int | None,
-        Column("The most that a connection had in flight, of what was seen: of programs every 0.5 s.", unit="bytes"),
+        Column("The most that a connection of a program had in flight, looked at every 0.5 s.", unit="bytes"),
     ]
     window_limited_pct: Annotated[
         float | None,

@@ -61,7 +61,7 @@ def measured_row(
         "reason": "; ".join(verdict) or None,
         "wire_bytes": _wire_bytes(measured, stats) if repetition.workers > 1 else 0,
         "retransmits": sum(after.get("RetransSegs", 0) - before.get("RetransSegs", 0) for before, after in tcp),
-        **_windows(tcp),
+        **_windows(tcp, watched=not isinstance(measured, MeasuredTraining)),
         "tcp_window_change_pct": _window_change_pct(measured),
         "one_way_error_ms": report["one_way_error_ms"] if report else None,
         "lateness_p99_ms": stats.lateness_p99_ms if repetition.workers > 1 else None,
@@ -160,13 +160,22 @@ def _wire_bytes(measured: Measured, stats: EmulatorStats) -> int:
     )
 
 
-def _windows(tcp: Sequence[tuple[Mapping[str, int], Mapping[str, int]]]) -> dict[str, float | int | None]:
-    """What limited the connections, from the counters of each worker at the beginning and at the end."""
+def _windows(
+    tcp: Sequence[tuple[Mapping[str, int], Mapping[str, int]]], *, watched: bool
+) -> dict[str, float | int | None]:
+    """What limited the connections, from the counters of each worker at the beginning and at the end.
+
+    Args:
+        watched: whether they were looked at in between, when bytes were in flight.
+    """
     spent = {key: sum(after.get(key, 0) - before.get(key, 0) for before, after in tcp) for key in TIMES_US}
     busy, waited, queued = spent.values()
+    window, in_flight = (
+        max((after.get(key, 0) for _, after in tcp), default=0) for key in ("WindowBytes", "InFlightBytes")
+    )
     return {
-        "window_bytes": max((after["WindowBytes"] for _, after in tcp if "WindowBytes" in after), default=None),
-        "in_flight_bytes": max((after["InFlightBytes"] for _, after in tcp if "InFlightBytes" in after), default=None),
+        "window_bytes": window or None,
+        "in_flight_bytes": in_flight if window and watched else None,
         "window_limited_pct": round(100.0 * waited / busy, 1) if busy else None,
         "buffer_limited_pct": round(100.0 * queued / busy, 1) if busy else None,
     }

@@ -6,6 +6,7 @@ import pytest
 from on_relay import expand
 
 from wanbench.harness.plan.cell import Cell
+from wanbench.harness.results import row
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.spec.experiment import Spec
@@ -141,3 +142,20 @@ def test_a_repetition_without_a_valid_step_time_has_no_scalability(fields):
 
 def test_invalid_one_worker_repetitions_do_not_count():
     assert one_worker_step_times([*ALONE, measured(1, 9.0, status="invalid")]) == {("t", "w1", None): 0.31}
+
+
+def test_the_times_in_which_connections_waited_are_shares_of_their_sending_time_since_the_beginning():
+    before = {"BusyUs": 1000, "WindowLimitedUs": 500, "BufferLimitedUs": 0, "WindowBytes": 9, "InFlightBytes": 9}
+    after = {
+        "BusyUs": 5000,
+        "WindowLimitedUs": 1500,
+        "BufferLimitedUs": 400,
+        "WindowBytes": 3000,
+        "InFlightBytes": 2000,
+    }
+    quiet = {"BusyUs": 0, "WindowLimitedUs": 0, "BufferLimitedUs": 0, "WindowBytes": 0, "InFlightBytes": 0}
+    expected = {"window_bytes": 3000, "window_limited_pct": 25.0, "buffer_limited_pct": 10.0}
+    assert row._windows([(before, after), (quiet, quiet)], watched=True) == {**expected, "in_flight_bytes": 2000}
+    assert row._windows([(before, after)], watched=False) == {**expected, "in_flight_bytes": None}
+    for unseen in ({}, quiet):
+        assert set(row._windows([(unseen, unseen)], watched=True).values()) == {None}
