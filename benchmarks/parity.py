@@ -1,17 +1,19 @@
 """Draw networks and workloads at random, and compare step times: emulated, simulated and by the law.
 
-    python benchmarks/parity.py [--out build/parity] [--cells 80] [--only 17,18]
+    python benchmarks/parity.py [--grid hosts] [--out build/parity] [--cells 80] [--only 17,18]
 
-Cell number i is always the same. A cell that varies by chance, with packet loss, small buffers or stragglers, has three
-repetitions, or nine if these differ by more than 10 %, and its median is compared, as in all figures. What is emulated
-is kept, so the same command continues where it stopped, and repeats what was not valid; the simulation runs anew.
-Points are also in parity.csv, and drawn in the folders simulated and law.
+The grid `all` draws loss, buffers and stragglers on tuned hosts; `hosts` draws the buffers of hosts, on faster networks
+that lose nothing. Cell number i of a grid is always the same. A cell that varies by chance, with packet loss, small
+buffers or stragglers, has three repetitions, or nine if these differ by more than 10 %, and its median is compared, as
+in all figures. What is emulated is kept, so the same command continues where it stopped, and repeats what was not
+valid; the simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated and law.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -34,6 +36,8 @@ from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _LONGEST_STEP_S = 1.6
 _MOST_MBIT = 1500  # of all workers together
+_LONG_STEP_S = 2.5  # of hosts whose buffers bind
+_LEAST_IN_FLIGHT = 2.6e6  # bytes of a connection of the stock hosts
 _LARGEST_SPREAD = 0.1  # of repetitions, relative to their median
 _MANY = 9
 _LOOKS = {"direct": "ssgd", "gloo": "delayed", "hierarchical": "sparse", "ring": "dts"}  # colours of these algorithms
@@ -43,8 +47,54 @@ _ALGORITHMS: tuple[tuple[str, dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def point(number: int) -> dict[str, Any]:
+def point(grid: str, number: int) -> dict[str, Any]:
     """The values of a cell, drawn again until a step is short enough and the relay can carry the rates."""
+    return _host_point(number) if grid == "hosts" else _point(number)
+
+
+def _host_point(number: int) -> dict[str, Any]:
+    """A cell of the grid `hosts`, whose steps last as long as buffers let them."""
+    random = Random(f"hosts {number}")
+    while True:
+        drawn = _drawn_host(random)
+        period = drawn["algorithm"][1].get("period", 1)
+        pieces_s = 2 * drawn["mb"] * 8 / drawn["mbit"] / period
+        window_mbit = math.inf if drawn["preset"] == "tuned" else 8e-3 * _LEAST_IN_FLIGHT / drawn["rtt_ms"]
+        connections = 1 if drawn["collective"] in ("gloo", "ring") else drawn["workers"] - 1
+        mbit = min(drawn["mbit"], connections * window_mbit)
+        rounds = gloo_rounds(drawn["workers"], int(drawn["mb"] * 1e6)) if drawn["collective"] == "gloo" else 1
+        step_s = drawn["step_ms"] / 1e3 + pieces_s * drawn["mbit"] / mbit + rounds * drawn["rtt_ms"] / 1e3
+        if step_s <= _LONG_STEP_S and drawn["workers"] * mbit <= _MOST_MBIT:
+            return drawn
+
+
+def _drawn_host(random: Random) -> dict[str, Any]:
+    workers = random.randint(2, 6)
+    return {
+        "workers": workers,
+        "sites": workers,
+        "collective": random.choice(["direct", "gloo", "hierarchical", "ring"]),
+        "mb": _between(random, 1, 100),
+        "rtt_ms": _between(random, 20, 300),
+        "mbit": _between(random, 100, 2000),
+        "buffer_ms": None,
+        "loss": 0,
+        "after_idle": True,
+        "preset": random.choice(["tuned", "stock-6.1", "stock-6.1", "stock-6.18", "stock-6.18"]),
+        "tcp": random.choice(["cubic", "cubic", "reno", "bbr"]),
+        "uneven": random.random() < 0.3,
+        "step_ms": _between(random, 20, 300),
+        "step_cv": random.choice([0.0, 0.02]),
+        "algorithm": random.choice(_ALGORITHMS),
+        "seed": random.randint(1, 1 << 20),
+    }
+
+
+def _between(random: Random, low: float, high: float) -> float:
+    return float(f"{low * (high / low) ** random.random():.3g}")
+
+
+def _point(number: int) -> dict[str, Any]:
     random = Random(f"parity {number}")
     while True:
         drawn = _drawn(random)
@@ -56,22 +106,21 @@ def point(number: int) -> dict[str, Any]:
 
 
 def _drawn(random: Random) -> dict[str, Any]:
-    def between(low: float, high: float) -> float:
-        return float(f"{low * (high / low) ** random.random():.3g}")
-
     workers = random.randint(2, 8)
     return {
         "workers": workers,
         "sites": random.choice([workers, workers, workers, max(2, workers // 2)]),
         "collective": random.choice(["direct", "direct", "gloo", "gloo", "hierarchical", "ring"]),
-        "mb": between(0.01, 100),
-        "rtt_ms": between(10, 300),
-        "mbit": between(10, 1000),
+        "mb": _between(random, 0.01, 100),
+        "rtt_ms": _between(random, 10, 300),
+        "mbit": _between(random, 10, 1000),
         "buffer_ms": random.choice([None, None, 5, 50, 200]),
         "loss": random.choice([0, 0, 0, 0, 0.01, 0.1]),
+        "after_idle": False,
+        "preset": "tuned",
         "tcp": random.choice(["reno", "reno", "cubic", "bbr"]),
         "uneven": random.random() < 0.3,
-        "step_ms": between(20, 300),
+        "step_ms": _between(random, 20, 300),
         "step_cv": random.choice([0.0, 0.02, 0.02, 0.3, 0.8]),
         "algorithm": random.choice(_ALGORITHMS),
         "seed": random.randint(1, 1 << 20),
@@ -115,7 +164,11 @@ def spec_of(number: int, cell: Mapping[str, Any], out: Path, count: int) -> Spec
             "network": {
                 "profile": profile_of(cell, out / "networks" / f"{number:03d}.csv"),
                 "place": "blocked",
-                "tcp": {"congestion": cell["tcp"], "slow_start_after_idle": False},
+                "tcp": {
+                    "preset": cell["preset"],
+                    "congestion": cell["tcp"],
+                    "slow_start_after_idle": cell["after_idle"],
+                },
             },
             "comm": {"collective": cell["collective"]},
             "algorithms": {"a": {"kind": kind, **params}},
@@ -125,9 +178,9 @@ def spec_of(number: int, cell: Mapping[str, Any], out: Path, count: int) -> Spec
     )
 
 
-def measured(number: int, out: Path, testbed: str) -> tuple[list[Mapping[str, Any]], str]:
+def measured(number: int, cell: Mapping[str, Any], out: Path, testbed: str) -> tuple[list[Mapping[str, Any]], str]:
     """The rows of a cell on a testbed, and why there are none."""
-    cell, emulated = point(number), testbed == "netns"
+    emulated = testbed == "netns"
     rows, why = _repeated(spec_of(number, cell, out, repeats(cell)), out / testbed, testbed, fresh=not emulated)
     if repeats(cell) > 1 and rows and _spread(rows) > _LARGEST_SPREAD:
         return _repeated(spec_of(number, cell, out, _MANY), out / testbed, testbed, fresh=False)
@@ -159,7 +212,8 @@ def title(cell: Mapping[str, Any]) -> str:
     extra += ["uneven"] if cell["uneven"] else []
     at = f"N={cell['workers']}" + (f"/{cell['sites']}" if cell["sites"] < cell["workers"] else "")
     return (
-        f"{at} {cell['collective']} {cell['mb']:g}MB {cell['rtt_ms']:g}ms {cell['mbit']:g}Mbit {cell['tcp']} "
+        f"{at} {cell['collective']} {cell['mb']:g}MB {cell['rtt_ms']:g}ms {cell['mbit']:g}Mbit "
+        f"{cell['preset']} {cell['tcp']} "
         f"{label} step {cell['step_ms']:g}ms cv{cell['step_cv']} {' '.join(extra)}"
     )
 
@@ -171,16 +225,17 @@ def before(number: int, out: Path) -> tuple[list[Mapping[str, Any]], str]:
     return [row for row in rows if row["workers"] > 1], "" if rows else "not emulated"
 
 
-def lines(numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, Any]]:
+def lines(grid: str, numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, Any]]:
     """Simulate the cells one after another, and emulate them, or not if `kept`. Yield a line each."""
     for number in numbers:
-        emulated, why = before(number, out) if kept else measured(number, out, "netns")
-        simulated, refused = measured(number, out, "virtual")
+        cell = point(grid, number)
+        emulated, why = before(number, out) if kept else measured(number, cell, out, "netns")
+        simulated, refused = measured(number, cell, out, "virtual")
         valid = [row for row in emulated if row["status"] == "ok"]
         line = {
             "cell": number,
-            "collective": point(number)["collective"],
-            "what": title(point(number)),
+            "collective": cell["collective"],
+            "what": title(cell),
             "status": "ok" if valid else emulated[0]["status"] if emulated else "failed",
             "repetitions": len(valid),
             **_of("emulated_s", valid or emulated),
@@ -215,6 +270,7 @@ def _text(line: Mapping[str, Any]) -> str:
 def main() -> None:
     """Measure the cells, and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--grid", choices=("all", "hosts"), default="all", help="what is drawn")
     parser.add_argument("--out", default=str(ROOT / "build/parity"), help="folder of the measurements")
     parser.add_argument("--cells", type=int, default=80, help="number of cells")
     parser.add_argument("--only", default="", help="numbers of cells, separated by commas")
@@ -224,7 +280,7 @@ def main() -> None:
     out = Path(asked.out)
     if asked.kept and not any(before(number, out)[0] for number in numbers):
         parser.error(f"--kept: none of these cells is in {out / 'netns'}; leave --kept out to emulate them")
-    done = list(lines(numbers, out, kept=asked.kept))
+    done = list(lines(asked.grid, numbers, out, kept=asked.kept))
     with (out / "parity.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, list(done[0]))
         table.writeheader()
