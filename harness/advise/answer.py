@@ -10,18 +10,17 @@ import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.advise.evidence import Source, Tier
 from wanbench.harness.advise.flips import Flip, Uplinks, flips, shared
+from wanbench.harness.advise.hosts import Hosts
 from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
 from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
 from wanbench.harness.advise.reproduce import ADVICE, emulation_spec, snippet, trial
 from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
-from wanbench.harness.plan.host_tcp import KERNELS, Bottleneck, bottleneck
 from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.tables import objects_as_csv
@@ -29,7 +28,6 @@ from wanbench.harness.text import rate, size
 from wanbench.netprofiles.toml_text import document
 
 _DAY_S = 86_400
-_STOCK = "stock-6.1"
 _BINDS = {
     "compute": "compute: messages are hidden behind it",
     "latency": "the round trip",
@@ -65,11 +63,6 @@ class Answer:
     proposal: Proposal | None = None
     compression_s: float | None = None
     uplinks: Uplinks | None = None
-
-    @cached_property
-    def window(self) -> Bottleneck | None:
-        """Where one connection of a stock host takes the smallest share of a path."""
-        return bottleneck(self.result.question.reference.emulated_network, KERNELS[_STOCK])
 
 
 def answer(result: SearchResult, minutes: float) -> Answer:
@@ -219,7 +212,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "runner_up": _plain(answer.runner_up, result),
         "faster_but_less_accurate": _plain(answer.faster, result),
         "faster_but_unknown": _plain(answer.unknown, result),
-        "window": None if answer.window is None else asdict(answer.window),
+        "hosts": _hosts_plain(answer),
         "flips": None if answer.flips is None else [asdict(flip) for flip in answer.flips],
         "uplinks": None if answer.uplinks is None else asdict(answer.uplinks),
         "compression_s_on_this_host": answer.compression_s,
@@ -229,6 +222,22 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "recordings_trained_otherwise": list(result.library.trained_otherwise),
         "considered": len(result.candidates),
         "simulated": len(result.simulated),
+    }
+
+
+def _hosts_plain(answer: Answer) -> dict[str, Any] | None:
+    hosts = answer.result.hosts
+    if hosts is None:
+        return None
+    compared = {"baseline": answer.result.baseline, "no_risk": answer.no_risk, "advised": answer.advised}
+    keys = {name: measured.candidate.cell.key for name, measured in compared.items()}
+    return {
+        "preset": hosts.asked,
+        "limits": {"preset": hosts.kernel, **asdict(hosts.path), "buffer_bytes": hosts.path.buffer_bytes},
+        "other_preset": hosts.other,
+        "step_time_s": {name: hosts.step_s.get(key) for name, key in keys.items()},
+        "connections": hosts.connections,
+        "step_time_s_on_connections": {name: hosts.shared_s.get(key) for name, key in keys.items()},
     }
 
 
@@ -276,8 +285,8 @@ def text(answer: Answer, files: Sequence[str], width: int = 110) -> str:
 
 def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from _asked(answer.result)
-    if answer.window is not None:
-        yield "window", _window(answer.window)
+    if answer.result.hosts is not None:
+        yield "window", _window(answer, answer.result.hosts)
     yield from _chosen(answer)
     if answer.runner_up is not None:
         yield "runner-up", _setting(answer.runner_up, answer.result)
@@ -310,13 +319,25 @@ def _asked(result: SearchResult) -> Iterator[tuple[str, str]]:
     yield "binds", f"{_BINDS[bound]}; {ddp}, {times:.1f} times {whose} compute"
 
 
-def _window(path: Bottleneck) -> str:
-    """What stock hosts would do to these step times, which are of tuned ones."""
-    carried, whole = rate(path.carried_bps / 1e6), rate(path.rate_bps / 1e6)
+def _window(answer: Answer, hosts: Hosts) -> str:
+    """What buffers do to these step times, and the remedy."""
+    path = hosts.path
+    said = {hosts.kernel: f"Linux as installed ({hosts.kernel})", "tuned": "large buffers"}
+    compared = {"DDP on gloo": answer.result.baseline, "the advised setting": answer.advised}
+    elsewhere = [
+        f"{name} {_seconds(hosts.step_s[key])}"
+        for name, measured in compared.items()
+        if (key := measured.candidate.cell.key) in hosts.step_s
+    ]
+    several = hosts.shared_s.get(answer.advised.candidate.cell.key)
+    opened = f"or open {hosts.connections} connections to each peer, as the group wan does by itself"
     return (
-        f"step times are of hosts with large buffers; with those of Linux as installed ({_STOCK}) one connection "
-        f"carries {carried} of {whole} from {path.src} to {path.dst} ({path.rtt_ms:.0f} ms). Set the last numbers of "
-        f"the sysctls net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to {path.buffer_bytes} (how-to/tcp)"
+        f"one connection of {said[hosts.kernel]} carries {rate(path.carried_bps / 1e6)} of {rate(path.rate_bps / 1e6)} "
+        f"from {path.src} to {path.dst} ({path.rtt_ms:.0f} ms). All other times are of hosts with {said[hosts.asked]}; "
+        f"with {said[hosts.other]}: {', '.join(elsewhere)} a step (simulated). Set the last numbers of the sysctls "
+        f"net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to {path.buffer_bytes}"
+        + ("" if several is None else f", {opened}: {_seconds(several)} for the advised setting")
+        + " (how-to/tcp)"
     )
 
 

@@ -9,6 +9,7 @@ from statistics import median
 
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
+from wanbench.harness.advise.hosts import Comparison, Hosts
 from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.advise.ranking import (
     Candidate,
@@ -60,6 +61,8 @@ class SearchResult:
         library: the recordings that accuracies are known from.
         candidates: all. left_out: those that the workload or a limit does not allow.
         baseline: `ssgd` on gloo, simulated. simulated: the shortlist, in no order.
+        hosts: the times of `baseline`, of the setting advised and of the fastest without risk on other hosts; None
+            where the buffers of a stock host limit nothing.
     """
 
     question: Question
@@ -69,6 +72,7 @@ class SearchResult:
     baseline: Measured
     simulated: Sequence[Measured]
     emulated: Emulated
+    hosts: Hosts | None = None
 
     @property
     def advisable(self) -> list[Measured]:
@@ -102,7 +106,18 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
     if options.emulate:
         fastest = one_of_each(advisable(simulated))[: options.emulate]
         emulated = emulate(question, fastest, without_risk(simulated)[0], options)
-    return SearchResult(question, library, every, left_out, baseline, simulated, emulated)
+    result = SearchResult(question, library, every, left_out, baseline, simulated, emulated)
+    return replace(result, hosts=_elsewhere(result, options))
+
+
+def _elsewhere(result: SearchResult, options: Options) -> Hosts | None:
+    """Simulate what people compare on hosts with other buffers."""
+    settings = [result.baseline, result.advisable[0], without_risk(result.simulated)[0]]
+    comparison = Comparison(result.question, settings)
+    if comparison.path is None:
+        return None
+    plan = comparison.plan()
+    return comparison.hosts(rows_of_plan(plan, RunFolder(options.out / plan.spec.name), options))
 
 
 def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:

@@ -17,6 +17,7 @@ from wanbench.harness.cli.options import (
     FiniteRange,
     interruptible,
     json_option,
+    preset_option,
     question_options,
     uniform_options,
 )
@@ -48,6 +49,7 @@ from wanbench.harness.errors import SpecError
     metavar="MINUTES",
     help="Time on this host for learn.toml, which measures the accuracy of the fastest settings with your own model.",
 )
+@preset_option("tuned")
 @json_option
 @question_options
 def command(profile: str, workload: str, workers: int | None, out: Path, as_json: bool, **options: Any) -> None:
@@ -86,7 +88,7 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
 
 def _network(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The table `network` of a spec. Raises: SpecError."""
-    network: dict[str, Any] = {"profile": profile, "tcp": {"congestion": options["congestion"]}}
+    network: dict[str, Any] = {"profile": profile, "tcp": {key: options[key] for key in ("preset", "congestion")}}
     network |= {key: options[key] for key in ("rtt", "rate") if options[key] is not None}
     if options["place"] is not None:
         network["place"] = _placement(options["place"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wanbench.harness.cli import completion_command
-from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, uniform_options
+from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, preset_option, uniform_options
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
@@ -105,13 +105,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
     show_default=True,
     help="cuda: one NVIDIA GPU per process, shared if there are too few.",
 )
-@click.option(
-    "--preset",
-    type=click.Choice(["stock", "stock-6.1", "stock-6.18", "tuned"]),
-    default="stock",
-    show_default=True,
-    help="TCP buffers of the hosts: of Linux as it is installed (stock: 6.1), or tuned, which limit no connection.",
-)
+@preset_option("stock")
 @congestion_option
 @click.option(
     "--collective",

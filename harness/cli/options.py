@@ -68,6 +68,19 @@ across_hosts_option = click.option(
          "3 %.",
 )  # fmt: skip
 congestion_option = click.option("--congestion", default="cubic", show_default=True, help="TCP congestion control.")
+
+
+def preset_option(default: str) -> Callable[[F], F]:
+    """The option --preset with this default."""
+    return click.option(
+        "--preset",
+        type=click.Choice(["stock", "stock-6.1", "stock-6.18", "tuned"]),
+        default=default,
+        show_default=True,
+        help="TCP buffers of the hosts: of Linux as it is installed (stock: 6.1), or tuned, which limit no connection.",
+    )
+
+
 uniform_options = _group(
     click.option("--rtt", help="Uniform only: round-trip time, e.g. 100ms."),
     click.option("--rate", help="Uniform only: rate of each worker's link, e.g. 100Mbit."),

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, buffer_that_holds, build, payload_share
 from wanbench.harness.plan import registry, repetition
-from wanbench.harness.plan.conditions import effective_conditions, why_unknown
+from wanbench.harness.plan.conditions import connections_of, effective_conditions, why_unknown, windows_bytes
 from wanbench.harness.plan.host_tcp import host_tcp
 from wanbench.harness.plan.law import (
     Collective,
@@ -64,6 +64,8 @@ from wanbench.harness.spec.tables import (
 from wanbench.harness.timeline.changes import Change, described, planned_outage_s
 from wanbench.netprofiles import Delay, Profile, place
 from wanbench.workloads.comm.blocks import MTU
+from wanbench.workloads.comm.mesh import UNSENT_S
+from wanbench.workloads.comm.windows import in_turns
 from wanbench.workloads.registry import WorkloadInfo
 
 BASELINE = "one-worker"
@@ -390,7 +392,17 @@ class TrainingCell(Cell):
             step_cv=workload.step_cv,
             chunked=self.collective in ("direct", "hierarchical", "ring"),
         )
+        inputs = replace(inputs, windows_bytes=windows_bytes(inputs, self.profile, sites, self._window_bytes(inputs)))
         return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
+
+    def _window_bytes(self, inputs: PredictInputs) -> float:
+        """What a connection has in flight at most."""
+        full = (inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s
+        host = host_tcp(self.tcp, buffer_that_holds(full), self.rate_scale)
+        each = full / max(1, connections_of(inputs))
+        if each and each * (1 + UNSENT_S / inputs.rtt_s) > host.queue:
+            return min(host.in_flight, in_turns(each, host.queue))
+        return host.in_flight
 
     @cached_property
     def law_gap(self) -> str | None:
@@ -407,13 +419,13 @@ class TrainingCell(Cell):
         compressor = self.algorithm().compressor
         if compressor is not None and compressor.ns_per_byte:
             return "compression takes time"
-        filled = buffer_that_holds((self.law_inputs.rate_bytes_per_s or 0.0) * self.law_inputs.rtt_s)
         return why_unknown(
             self.law_inputs,
             self.profile,
             self.placement,
             self.mtu,
-            window_bytes=host_tcp(self.tcp, filled, self.rate_scale).in_flight,
+            window_bytes=self._window_bytes(self.law_inputs),
+            congestion=self.tcp.congestion,
             slow_start_after_idle=self.tcp.slow_start_after_idle,
         )
 

@@ -169,6 +169,27 @@ def one_way_s(profile: Profile, src: str, dst: str) -> float:
     return profile.path(src, dst).delay.seconds
 
 
+def windows_bytes(inputs: PredictInputs, profile: Profile, ranks: Sequence[str], window_bytes: float) -> float | None:
+    """What the connections of a worker have in flight together at most; None where this limits nothing.
+
+    Of `ring`, the longest hop limits all, but the round trip of the law is that of mean hops.
+
+    Args:
+        inputs: of the law, without windows. profile: sites and directed paths. ranks: the site of each, as they send.
+        window_bytes: what a connection has in flight at most.
+    """
+    if inputs.workers == 1 or inputs.collective == "gloo":  # gloo waits after each segment
+        return None
+    together = connections_of(inputs) * window_bytes
+    if inputs.collective == "hierarchical":  # one worker of each site sends, 2 (S-1)/S of a vector, to the S - 1 others
+        together = (inputs.workers - 1) / inputs.workers * len(set(ranks)) * window_bytes
+    if inputs.collective == "ring" and inputs.rtt_s:
+        hops = zip(ranks, [*ranks[1:], ranks[0]], strict=True)
+        together *= inputs.rtt_s / max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
+    binds = (inputs.rate_bytes_per_s or math.inf) * inputs.rtt_s > together and _flying_bytes(inputs) > window_bytes
+    return together if binds else None
+
+
 def why_unknown(
     inputs: PredictInputs,
     profile: Profile,
@@ -176,16 +197,19 @@ def why_unknown(
     mtu: int,
     *,
     window_bytes: float,
+    congestion: str,
     slow_start_after_idle: bool,
 ) -> str | None:
     """Why the law does not predict a step on this network within about 10 %; None if it does.
 
     Args:
         inputs: of the law. profile: sites and directed paths. ranks: the site of each. mtu: bytes of a packet.
-        window_bytes: what a connection has in flight at most. slow_start_after_idle: the setting of TCP.
+        window_bytes: what a connection has in flight at most. congestion, slow_start_after_idle: the settings of TCP.
     """
     if inputs.workers == 1 or not inputs.message_bytes:
         return None
+    if inputs.windows_bytes is not None and congestion == "bbr":  # behind a pause it sends no window at once
+        return "TCP's window"
     for reason, mild, worse in _doubts(inputs, profile, ranks, mtu, window_bytes, idle=slow_start_after_idle):
         if predict(worse).step_time_s > _CLOSE * predict(mild).step_time_s:
             return reason
@@ -199,8 +223,7 @@ def _doubts(
     loss = _worst_loss(profile, ranks)
     if loss:
         yield "packet loss", inputs, _with_losses(inputs, loss, payload_bytes(mtu))
-    flying_bytes = _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)  # of the messages on a connection
-    if inputs.rtt_s and flying_bytes > window_bytes:
+    if inputs.collective == "gloo" and inputs.rtt_s and _flying_bytes(inputs) > window_bytes:
         yield "TCP's window", inputs, _capped(inputs, window_bytes)
     if idle:
         yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs, payload_bytes(mtu))
@@ -234,14 +257,19 @@ def _piece_bytes(inputs: PredictInputs) -> float:
     return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
 
 
-def _connections(inputs: PredictInputs) -> int:
+def _flying_bytes(inputs: PredictInputs) -> float:
+    """The bytes of the messages that are on a connection at a time."""
+    return _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)
+
+
+def connections_of(inputs: PredictInputs) -> int:
     """The number of connections to which a worker sends at a time."""
     return inputs.workers - 1 if inputs.collective in ("direct", "hierarchical") else 1
 
 
 def _capped(inputs: PredictInputs, window_bytes: float) -> PredictInputs:
     """With connections that send one window in a round trip."""
-    limit = _connections(inputs) * window_bytes / inputs.rtt_s
+    limit = connections_of(inputs) * window_bytes / inputs.rtt_s
     rate = inputs.rate_bytes_per_s
     return replace(inputs, rate_bytes_per_s=limit if rate is None else min(rate, limit))
 
@@ -259,7 +287,7 @@ def _with_losses(inputs: PredictInputs, loss: float, packet_bytes: int) -> Predi
     """With a retransmission in every round that loses a packet, and the window of Mathis et al. (1997)."""
     pieces = max(1.0, _piece_bytes(inputs) / packet_bytes)
     rounds = 2 * round_trips(inputs.collective, inputs.workers, inputs.message_bytes)
-    sent = max(_connections(inputs), sent_bytes(inputs, inputs.message_bytes) / packet_bytes / rounds)
+    sent = max(connections_of(inputs), sent_bytes(inputs, inputs.message_bytes) / packet_bytes / rounds)
     notes = 1 if inputs.collective == "gloo" else 0  # the receiver's, in packets of their own
     lossy_share = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
     repair_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)

@@ -1,11 +1,4 @@
-"""What the TCP of a host lets a connection have in flight: the buffers of kernels by name, and windows from them.
-
-A receiver advertises a share of its buffer, which grows with what arrives. Before Linux 6.6 the share is half
-(`tcp_adv_win_scale` = 1). Since then it follows what packets occupy in memory; with the long segments of an emulated
-network it is `namespace.WINDOW_SHARE`. A sender wakes up a program when a third of its buffer is free, so a full
-buffer has five sixths of its size in flight on average. Sources: Documentation/networking/ip-sysctl.rst of each kernel,
-net/ipv4/tcp_input.c (`tcp_rcv_space_adjust`) and include/net/sock.h (`sk_stream_min_wspace`).
-"""
+"""The TCP of hosts: the buffers of kernels by name, and what they let a connection carry (`workloads.comm.windows`)."""
 
 from __future__ import annotations
 
@@ -15,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from wanbench.harness.emulators.plan import EmulatedNetwork, buffer_that_holds
 from wanbench.harness.spec.tables import TcpTable
-from wanbench.workloads.process.namespace import WINDOW_SHARE
+from wanbench.workloads.comm.windows import PAYLOAD_OF_QUEUE, WINDOW_SHARE, in_flight
 
 _FIRST_RECEIVE, _FIRST_SEND = 131_072, 16_384
 _FIRST_SEND_TUNED = 65_536
-_IN_FLIGHT = 5 / 6
-_PAYLOAD_OF_QUEUE = 0.98  # of what a sender's queue occupies in memory
+_LEAST_SHARE = 0.5  # of all kernels
 
 
 @dataclass(frozen=True)
@@ -30,7 +22,7 @@ class HostTcp:
     Attributes:
         receive, send: bytes of the largest buffer. first_send: bytes of a sender's first buffer.
         window_share: the share of a receive buffer that is the window, of the imitated kernel. None imitates none; then
-            the window is counted as half, the least of all kernels.
+            the window is counted as the least of all kernels.
     """
 
     receive: int
@@ -39,14 +31,14 @@ class HostTcp:
     window_share: float | None = None
 
     @property
-    def window(self) -> float:
-        """The largest number of bytes that a receiver lets a sender have in flight."""
-        return self.receive * (self.window_share or 0.5)
-
-    @property
     def in_flight(self) -> float:
         """The most payload that one connection has in flight, on average, while it sends without end."""
-        return min(self.window, _IN_FLIGHT * _PAYLOAD_OF_QUEUE * self.send)
+        return in_flight(self.receive, self.send, self.window_share or _LEAST_SHARE)
+
+    @property
+    def queue(self) -> float:
+        """The payload that the send buffer of a connection holds."""
+        return PAYLOAD_OF_QUEUE * self.send
 
     def scaled(self, factor: float) -> HostTcp:
         return replace(self, receive=math.ceil(factor * self.receive), send=math.ceil(factor * self.send))

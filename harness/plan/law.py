@@ -16,8 +16,11 @@ Workers that differ step at the pace of the slowest, because every average needs
 Stragglers: a synchronous step takes as long as that of the slowest worker; with p > 1 or a delay, a simulation tells
 how much of this remains (`staleness`), unless it is too little to matter.
 
-The law is an alpha-beta model of the steady state. It ignores jitter, loss, TCP's window and the host's CPU. Where they
-can matter, cells have no prediction (`conditions.why_unknown`).
+Where the buffers of hosts limit connections to w bytes in flight together, S bytes take S RTT / w of the wire; behind a
+pause w of them leave at once, at the rate r of the link: S RTT / w - (RTT - w / r).
+
+The law is an alpha-beta model of the steady state. It ignores jitter, loss, how TCP's window opens and the host's CPU.
+Where they can matter, cells have no prediction (`conditions.why_unknown`).
 
 Pure arithmetic: standard library only, so that planning and the command line start fast.
 """
@@ -70,6 +73,8 @@ class PredictInputs:
         one_shot_bytes: the largest vector that `direct` sends whole to every worker (`one_shot_bytes`).
         chunked: whether pieces travel in chunks, so that the halves or hops of an all-reduce overlap. Runs that were
             recorded before `direct` and `ring` did so lack it.
+        windows_bytes: payload that the connections of a worker have in flight together at most, where that is less than
+            fills its link; None elsewhere, and for gloo.
 
     Raises:
         PredictError: a value is outside its domain.
@@ -90,6 +95,7 @@ class PredictInputs:
     one_shot_bytes: int = 0
     chunked: bool = False
     step_times_s: tuple[float, ...] = ()
+    windows_bytes: float | None = None
 
     @property
     def base_step_time_s(self) -> float:
@@ -142,8 +148,8 @@ class PredictInputs:
         fields = asdict(self)
         if self.buckets is not None:
             fields["buckets"] = [list(bucket) for bucket in self.buckets]
-        times_s = fields.pop("step_times_s")
-        return fields | ({"step_times_s": list(times_s)} if times_s else {})
+        given = {"step_times_s": list(fields.pop("step_times_s")), "windows_bytes": fields.pop("windows_bytes")}
+        return fields | {name: value for name, value in given.items() if value}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PredictInputs:
@@ -204,18 +210,27 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     n, rtt_s = inputs.workers, inputs.rtt_s
     if n == 1 or nbytes == 0:
         return 0.0, 0.0
-    rate = math.inf if inputs.rate_bytes_per_s is None else inputs.rate_bytes_per_s
-    wire_s = sent_bytes(inputs, nbytes) / rate
+    wire_s, alone_s = _wire_s(inputs, nbytes)
     if nbytes <= inputs.one_shot_bytes:
-        return max(rtt_s / 2 - inputs.lead_s, -wire_s), wire_s
-    latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
-    if not inputs.chunked:
-        return latency_s, wire_s
-    if inputs.delay:
-        return max(latency_s - wire_s / 2, latency_s - inputs.lead_s), wire_s
-    if inputs.collective == "ring":
-        return ring_latency_s(n, nbytes, rtt_s, wire_s), wire_s
-    return max(latency_s - wire_s / 2, latency_s - rtt_s / 2 - inputs.lead_s), wire_s
+        latency_s = max(rtt_s / 2 - inputs.lead_s, -alone_s)
+    elif not inputs.chunked:
+        latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
+    elif inputs.collective == "ring" and not inputs.delay:
+        latency_s = ring_latency_s(n, nbytes, rtt_s, alone_s)
+    else:
+        latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
+        overlapped_s = 0.0 if inputs.delay else rtt_s / 2
+        latency_s = max(latency_s - alone_s / 2, latency_s - overlapped_s - inputs.lead_s)
+    return latency_s + alone_s - wire_s, wire_s
+
+
+def _wire_s(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
+    """The bandwidth part of an all-reduce of `nbytes` in seconds, behind others and behind a pause."""
+    sent, rate = sent_bytes(inputs, nbytes), inputs.rate_bytes_per_s or math.inf
+    if inputs.windows_bytes is None:
+        return sent / rate, sent / rate
+    windows_s = sent * inputs.rtt_s / inputs.windows_bytes
+    return max(sent / rate, windows_s), max(sent / rate, windows_s - inputs.rtt_s + inputs.windows_bytes / rate)
 
 
 def ring_latency_s(workers: int, nbytes: int, rtt_s: float, wire_s: float) -> float:

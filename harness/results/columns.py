@@ -271,6 +271,9 @@ class Row(TypedDict):
         int | None,
         Column("The most that a connection of a program had in flight, looked at every 0.5 s.", unit="bytes"),
     ]
+    connections_to_a_peer: Annotated[
+        int | None, Column("The most TCP connections of a worker to another one.", minimum=0, shown=False)
+    ]
     window_limited_pct: Annotated[
         float | None,
         Column("Share of their sending time in which connections waited for the receiver's window.", unit="%"),

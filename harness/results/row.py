@@ -170,12 +170,13 @@ def _windows(
     """
     spent = {key: sum(after.get(key, 0) - before.get(key, 0) for before, after in tcp) for key in TIMES_US}
     busy, waited, queued = spent.values()
-    window, in_flight = (
-        max((after.get(key, 0) for _, after in tcp), default=0) for key in ("WindowBytes", "InFlightBytes")
+    window, in_flight, to_a_peer = (
+        max((after.get(key, 0) for _, after in tcp), default=0) for key in ("WindowBytes", "InFlightBytes", "ToAPeer")
     )
     return {
         "window_bytes": window or None,
         "in_flight_bytes": in_flight if window and watched else None,
+        "connections_to_a_peer": to_a_peer or None,
         "window_limited_pct": round(100.0 * waited / busy, 1) if busy else None,
         "buffer_limited_pct": round(100.0 * queued / busy, 1) if busy else None,
     }

@@ -21,13 +21,12 @@ from typing import Any, Literal
 
 from wanbench.harness.emulators import choice
 from wanbench.harness.errors import HostError
-from wanbench.harness.plan.host_tcp import HostTcp
 from wanbench.harness.process import child
 from wanbench.harness.run.manifest import content
 from wanbench.harness.testbeds.docker import daemon
 from wanbench.harness.testbeds.docker.testbed import image_name
 from wanbench.harness.text import rate
-from wanbench.workloads.process.namespace import window_share
+from wanbench.workloads.comm.windows import in_flight_here
 
 State = Literal["ok", "missing", "note"]
 _GOVERNORS = Path("/sys/devices/system/cpu")
@@ -233,12 +232,10 @@ def _tcp(tried: dict[str, Any]) -> HostCheck | None:
 
 def _stream(_: dict[str, Any]) -> HostCheck | None:
     """What the buffers of this host let one connection carry, outside of wanbench's own namespaces."""
-    sizes = [(content(f"/proc/sys/net/ipv4/tcp_{name}") or "").split() for name in ("rmem", "wmem")]
-    if not all(len(size) == 3 for size in sizes):
+    carried = in_flight_here()
+    if carried is None:
         return None
-    receive, send = (int(largest) for *_, largest in sizes)
-    host = HostTcp(receive, send, window_share=window_share(platform.release()))
-    rates = [f"{rate(8e-3 * host.in_flight / ms)} at {ms} ms" for ms in _ROUND_TRIPS_MS]
+    rates = [f"{rate(8e-3 * carried / ms)} at {ms} ms" for ms in _ROUND_TRIPS_MS]
     return HostCheck("one stream", "ok", f"this host's buffers let one TCP connection carry {', '.join(rates)}")
 
 

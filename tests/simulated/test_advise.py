@@ -23,7 +23,7 @@ def test_advice_is_the_fastest_setting_of_known_accuracy_and_comes_with_what_one
     assert all(source["proxy"] and source["difference"] >= -0.01 for source in advised["sources"])
     assert advice["simulated"] >= 50
     assert advice["considered"] > 1000
-    assert advice["window"] is None  # 100 kB fill the path
+    assert advice["hosts"] is None  # 100 kB fill the path
     folder = bench.folder / "results" / "advise-40ms-20Mbit-20000"
     lines = list(csv.DictReader((folder / "candidates.csv").read_text().splitlines()))
     assert len(lines) > advice["considered"]

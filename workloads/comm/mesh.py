@@ -15,7 +15,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -32,6 +32,7 @@ _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names f
 UNSENT_S, UNSENT_BYTES = 0.02, 64 << 10
 """The kernel holds so much of a connection's pace, and at least so many bytes, that it has not sent."""
 _ANY_UNSENT = (1 << 31) - 1
+_RTT_AT, _RTT_US = 68, struct.Struct("I")  # in struct tcp_info
 _GOODBYE_POLL_S = 0.005
 _GOODBYE_S = 2.0  # for the reason of a failure to reach the peers
 _UNPACED, _UNPACED_SEGMENTS = (1 << 64) - 1, 10
@@ -442,6 +443,18 @@ def connect(
         for sock in links.values():
             notice_silence(sock, silence_s)
     return Mesh(rank, len(addresses), links, connections, paces, names)
+
+
+def round_trips_s(addresses: Sequence[tuple[str, int]], timeout_s: float) -> Iterator[tuple[int, float]]:
+    """Connect to listeners, and yield the number of each and the round trip that its handshake took.
+
+    Raises: OSError: one refuses, or does not answer in time.
+    """
+    with contextlib.closing(_dialled(addresses, time.monotonic() + timeout_s)) as dialled:
+        for number, sock in dialled:
+            with sock:
+                info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT_US.size + _RTT_AT)
+                yield number, _RTT_US.unpack_from(info, _RTT_AT)[0] / 1e6
 
 
 def _link(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -15,11 +15,13 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from wanbench.workloads.comm import hierarchical, mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
+from wanbench.workloads.comm.windows import connections_that_fill
 from wanbench.workloads.group.settings import Settings
 
 _TOKEN, _ROSTER = "token", "roster"
 _LIFE = "TORCHELASTIC_RESTART_COUNT"
 _POLL_S = 0.02
+_UNKNOWN_RATE = 125e6  # bytes/s of a path without WAN_PACES
 
 
 def agreed(store: Store, rank: int, world: Sequence[int], timeout_s: float) -> Store:
@@ -96,29 +98,56 @@ def _connect(
     """Connect to the other members, of which this rank is one, and which agree on the role.
 
     Args:
-        store, rank, world, settings, timeout_s: as for `join`. Ranks publish there at which address they listen.
+        store, rank, world, settings, timeout_s: as for `join`. Ranks publish there at which address they listen, and
+            how many connections they need.
     """
+    names, index = [world[member] for member in members], members.index(rank)
+
+    def shared(what: str, value: str) -> list[str]:
+        store.set(f"{role}/{what}/{rank}", value)
+        return _read_all(store, [f"{role}/{what}/{member}" for member in members], names, timeout_s)
+
     with mesh.listen(settings.address) as listener:
         host, port = listener.getsockname()[:2]
-        store.set(f"{role}/{rank}", f"{host}:{port}")
-        keys = [_TOKEN, *(f"{role}/{member}" for member in members)]
-        try:
-            store.wait(keys, timedelta(seconds=timeout_s))
-        except RuntimeError as error:
-            absent = [key for key in keys if not store.check([key])]
-            ranks = sorted({world[int(key.rpartition("/")[2])] for key in absent if key != _TOKEN} or {0})
-            raise CommError(f"wan: ranks {ranks} did not join the group within {timeout_s:g} s") from error
-        token, *texts = [store.get(key).decode() for key in keys]
-        addresses = [(host, int(port)) for host, _, port in (text.rpartition(":") for text in texts)]
-        names = [world[member] for member in members]
-        paces = settings.paces
+        texts = [text.rpartition(":") for text in shared("address", f"{host}:{port}")]
+        addresses = [(host, int(port)) for host, _, port in texts]
+        paces = {peer: mesh.Pace(*settings.paces[name]) for peer, name in enumerate(names)} if settings.paces else None
+        connections = settings.streams
+        if connections is None:
+            own = _connections(addresses[:index], paces or {}, names, timeout_s)
+            connections = max(map(int, shared("connections", str(own))))
+        (token,) = _read_all(store, [_TOKEN], world[:1], timeout_s)
         return mesh.connect(
             listener,
-            members.index(rank),
+            index,
             addresses,
-            connections=settings.streams,
+            connections=connections,
             timeout_s=timeout_s,
-            paces={index: mesh.Pace(*paces[name]) for index, name in enumerate(names)} if paces else None,
+            paces=paces,
             names=names,
             token=token.encode(),
         )
+
+
+def _read_all(store: Store, keys: Sequence[str], names: Sequence[int], timeout_s: float) -> list[str]:
+    """Read keys, one of each rank. Raises: CommError: names the ranks that have not written theirs in time."""
+    try:
+        store.wait(list(keys), timedelta(seconds=timeout_s))
+    except RuntimeError as error:
+        ranks = sorted(name for name, key in zip(names, keys, strict=True) if not store.check([key]))
+        raise CommError(f"wan: ranks {ranks} did not join the group within {timeout_s:g} s") from error
+    return [store.get(key).decode() for key in keys]
+
+
+def _connections(
+    addresses: Sequence[tuple[str, int]], paces: Mapping[int, mesh.Pace], names: Sequence[int], timeout_s: float
+) -> int:
+    """The number of connections that fill the path to each of these peers. The other ranks look at the other paths."""
+    needed = 1
+    try:
+        for peer, rtt_s in mesh.round_trips_s(addresses, timeout_s):
+            pace = paces[peer].together if peer in paces else None
+            needed = max(needed, connections_that_fill(rtt_s, _UNKNOWN_RATE if pace is None else pace))
+    except OSError as error:
+        raise CommError(f"wan: one of ranks {list(names[: len(addresses)])} cannot be reached: {error}") from error
+    return needed

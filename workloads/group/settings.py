@@ -19,6 +19,7 @@ COLLECTIVE, STREAMS, PACES, ONE_SHOT = "WAN_COLLECTIVE", "WAN_STREAMS", "WAN_PAC
 SITES, REPLACES_GLOO = "WAN_SITES", "WAN_REPLACES_GLOO"
 _SIOCGIFADDR = 0x8915
 _ONE_SHOT_BYTES = 16 << 10
+AUTO = "auto"
 _EXAMPLE = '["paris", "paris", "tokyo"]'
 
 
@@ -29,7 +30,7 @@ class Settings:
     Attributes:
         address: where it listens.
         collective: direct or hierarchical.
-        streams: connections per pair of ranks.
+        streams: connections per pair of ranks; None is as many as fill the path.
         paces: by rank of the whole program, payload bytes/s of a collective and of a message; None is unlimited.
         one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
         sites: by rank of the whole program, its site; empty if unknown.
@@ -37,7 +38,7 @@ class Settings:
 
     address: str
     collective: str = "direct"
-    streams: int = 1
+    streams: int | None = None
     paces: tuple[tuple[float | None, float | None], ...] = ()
     one_shot_bytes: int = _ONE_SHOT_BYTES
     sites: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
     return Settings(
         _own_address(environment),
         collective,
-        _number(environment, STREAMS, 1, least=1),
+        None if environment.get(STREAMS, AUTO) == AUTO else _number(environment, STREAMS, 1, least=1),
         _paces(environment),
         _number(environment, ONE_SHOT, _ONE_SHOT_BYTES, least=0),
         sites,

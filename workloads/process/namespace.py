@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import re
 import signal
 import socket
 import struct
@@ -20,6 +19,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from wanbench.workloads.comm.windows import window_share
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_TIMERSLACK, _PR_SET_NO_NEW_PRIVS = 1, 24, 29, 38
@@ -30,12 +31,6 @@ _THREAD_END_S = 5.0
 _IPV4 = Path("/proc/sys/net/ipv4")
 BUFFER_BYTES = 64 << 20
 """The largest socket buffer. Linux's own limits one flow to about 150 Mbit/s on a path of 150 ms."""
-WINDOW_SHARE = 170 / 256
-"""The share of its receive buffer that Linux advertises since 6.6, if segments are as long as on an emulated network.
-
-Measured on 6.18: 0.66 with the relay's segments of 64 kB, 0.62 with single packets.
-"""
-_OLD_WINDOW_SHARE = 0.5  # tcp_adv_win_scale = 1
 # Metrics cached from an earlier connection would make a repetition depend on the previous one.
 _PINNED = {"tcp_no_metrics_save": "1"}
 _SETTINGS = {
@@ -245,12 +240,6 @@ def tcp_sysctls(settings: Mapping[str, object]) -> dict[str, str]:
             [*sizes, str(round(int(largest) * float(share) / window_share(os.uname().release)))]
         )
     return _PINNED | {_SETTINGS[key]: value for key, value in given.items()}
-
-
-def window_share(release: str) -> float:
-    """The share of a receive buffer that a kernel advertises as its window."""
-    version = tuple(map(int, re.findall(r"[0-9]+", release)[:2]))
-    return WINDOW_SHARE if version >= (6, 6) else _OLD_WINDOW_SHARE
 
 
 def _in_force(name: str) -> str:

@@ -35,6 +35,7 @@ from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, L
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
 _REMEMBERED = 4  # messages of a connection
+_BUSY = 16  # periods of a connection
 _VALID_NS = 10e9
 _HOLD_NS = 200e6
 _HELD_BYTES = 4.0 * SEGMENT_BYTES
@@ -56,6 +57,7 @@ class BbrConnections(Connections):
         self._rate = np.zeros(count)  # measured, in bytes/ns; 0 before the first message
         self._filled = np.zeros(count, np.bool_)  # the start has ended
         self._sent: dict[int, list[Sent]] = {}  # the last messages of a connection
+        self._busy: dict[int, list[tuple[float, float]]] = {}  # when those that a window limits send
         self._round_trips = RoundTrips(count, self._seed, self._name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
@@ -64,7 +66,7 @@ class BbrConnections(Connections):
         begin, wait_ns, held_ns = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
         rate = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
-        fastest = np.minimum(path, self._largest / np.maximum(load.rtt_ns, 1))
+        fastest = np.minimum(path, self._most(load) / np.maximum(load.rtt_ns, 1))
         slow = (load.flow_bytes > 0) & (np.minimum(rate, fastest) < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
             message = Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
@@ -98,13 +100,33 @@ class BbrConnections(Connections):
                     rate = max(rate, min(fastest, _PROBE_GAIN * pace))
                 self._filled[connection] = True
                 break
-        message = replace(message, end_ns=message.begin_ns + took_ns + unsent / pace)
+        end_ns = message.begin_ns + took_ns + unsent / pace
+        if pace < path:
+            end_ns = self._in_turn(connection, message.begin_ns, end_ns)
+        message = replace(message, end_ns=end_ns)
         earlier = self._sent.setdefault(connection, [])
         if took_ns == 0.0:
             rate = max(rate, min(_measured(message, earlier, rtt_ns), fastest))
         self._sent[connection] = [*earlier[1 - _REMEMBERED :], message]
         self._rate[connection] = rate
         return max(0, round(message.end_ns - message.begin_ns - message.nbytes / path))
+
+    def _in_turn(self, connection: int, begin_ns: float, end_ns: float) -> float:
+        """When a message ends that would send from `begin_ns` to `end_ns`, were the connection free.
+
+        Rounds come in any order. One that begins before others uses the time that they leave.
+        """
+        others = self._busy.get(connection, [])
+        now, left_ns, apart = begin_ns, end_ns - begin_ns, []
+        for begin, end in others:
+            if end <= begin_ns or begin - now > left_ns:
+                apart.append((begin, end))
+            else:
+                left_ns -= max(0.0, begin - now)
+                now = max(now, end)
+        last_ns = now + left_ns
+        self._busy[connection] = sorted([*apart, (begin_ns, last_ns)])[-_BUSY:]
+        return last_ns
 
 
 def _again_ns(losses: Ints, load: Load) -> Ints:

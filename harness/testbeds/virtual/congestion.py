@@ -131,12 +131,13 @@ _STEPS = 4  # of a round trip
 
 
 def pass_rounds(
-    rules: Rules, window: float, limits: tuple[float, float], nbytes: float, now: float, rtt_ns: float
+    rules: Rules | None, window: float, limits: tuple[float, float], nbytes: float, now: float, rtt_ns: float
 ) -> tuple[float, int, float]:
     """Let round trips of congestion avoidance pass. Return (the window, their number, the bytes that they sent).
 
     Args:
-        window: at `now`. limits: of the windows of these round trips, and of every window.
+        rules: None keeps the window as it is. window: at `now`.
+        limits: of the windows of these round trips, and of every window.
         nbytes: at most so many are sent.
     """
     number, sent = 0, 0.0
@@ -144,6 +145,7 @@ def pass_rounds(
     while 1.5 * window <= most and sent + 1.5 * window <= nbytes:  # no window grows by more in a round trip
         acked = whole(window)
         for step in range(_STEPS):
-            window = min(rules.avoid(window, acked / _STEPS, now + (number + step / _STEPS) * rtt_ns, rtt_ns), largest)
+            at_ns = now + (number + step / _STEPS) * rtt_ns
+            window = window if rules is None else min(rules.avoid(window, acked / _STEPS, at_ns, rtt_ns), largest)
         number, sent = number + 1, sent + whole(window)
     return window, number, sent

