@@ -42,6 +42,27 @@ def test_the_same_question_simulates_nothing_again(bench):
     assert [line.split()[0] for line in again.out.splitlines()][:2] == ["question", "binds"]
 
 
+def test_advice_says_what_the_buffers_of_stock_hosts_cost_and_both_remedies(bench):
+    fast_and_far = ("uniform", "--rtt", "200ms", "--rate", "2Gbit", "--workers", "2")
+    large = ("--workload", "params=5000000,tensors=2,step_time=20ms", "--emulate", "0", *FEW)
+    answers = {}
+    for preset in ("tuned", "stock"):
+        run = bench.run("advise", *fast_and_far, *large, "--preset", preset, "--out", preset, "--json")
+        assert run.code == 0, run.err
+        answers[preset] = json.loads(run.out)
+    tuned, stock = answers["tuned"]["hosts"], answers["stock"]["hosts"]
+    assert (tuned["preset"], tuned["other_preset"]) == ("tuned", "stock-6.1")
+    assert (stock["preset"], stock["other_preset"]) == ("stock-6.1", "tuned")
+    assert tuned["limits"]["carried_bps"] == 8 * (3 << 20) / 0.2
+    assert tuned["limits"]["buffer_bytes"] >= 2e9 / 8 * 0.2
+    no_risk = answers["tuned"]["no_risk"]["step_time_s"]
+    assert tuned["step_time_s"]["no_risk"] > 1.5 * no_risk
+    assert tuned["step_time_s_on_connections"]["no_risk"] == pytest.approx(no_risk, rel=0.1)
+    # Each answer's speed-ups are those of its own hosts, and what it says of the others is what they say.
+    assert answers["stock"]["no_risk"]["step_time_s"] == pytest.approx(tuned["step_time_s"]["no_risk"], rel=0.05)
+    assert stock["step_time_s"]["baseline"] == pytest.approx(answers["tuned"]["baseline"]["step_time_s"], rel=0.05)
+
+
 MODEL = """
 import torch
 

@@ -24,7 +24,6 @@ from typing import NamedTuple, cast
 from wanbench.workloads.comm.base import CommError
 
 SCATTER, GATHER, MESSAGE, ABORT, SHARE, WHOLE, LEAVE, HOP = range(8)
-_LAST = 1 << 62  # the order of a frame behind all others
 _HEADER = struct.Struct("<B?BIIQ")  # see Head
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25  # Linux; Python has no names for them
 # What the kernel holds of a connection beyond its window, so that frames of older operations can still pass others. It
@@ -102,7 +101,8 @@ class Frame:
 class _Connection:
     peer: int
     sock: socket.socket
-    waiting: list[tuple[int, int, Frame]] = field(default_factory=list)  # a heap
+    waiting: list[tuple[int, int, Frame]]  # a heap, which the connections to a peer share
+    goodbye: Frame | None = None
     sending: deque[memoryview] = field(default_factory=deque)  # the rest of one frame
     flushed: Callable[[], None] = lambda: None
     header: bytearray = field(default_factory=lambda: bytearray(_HEADER.size))
@@ -161,14 +161,16 @@ class Mesh:
         paces: Mapping[int, Pace] | None = None,
         names: Sequence[int] | None = None,
     ) -> None:
-        self.rank, self.world_size, self._per_peer = rank, world_size, connections
+        self.rank, self.world_size = rank, world_size
         self.names = range(world_size) if names is None else names
         self._paces = paces or {}
-        self._connections = {key: _Connection(key[0], sock) for key, sock in links.items()}
+        waiting: dict[int, list[tuple[int, int, Frame]]] = {peer: [] for peer, _ in links}
+        self._connections = {key: _Connection(key[0], sock, waiting[key[0]]) for key, sock in links.items()}
+        self._links = {peer: [self._connections[peer, index] for index in range(connections)] for peer in waiting}
         self._selector = selectors.DefaultSelector()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._serial = count()  # frames of one order keep theirs
-        self._inbox: deque[tuple[_Connection, Frame]] = deque()
+        self._inbox: deque[tuple[Sequence[_Connection], Frame]] = deque()
         self._closing = False
         self._closing_lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="mesh", daemon=True)
@@ -186,10 +188,11 @@ class Mesh:
         self._thread.start()
 
     def send_all(self, frames: Iterable[tuple[int, Frame]]) -> None:
-        """Queue frames for peers; callable from any thread, returns at once."""
-        for peer, frame in frames:
-            index = (frame.sequence + frame.chunk) % self._per_peer
-            self._inbox.append((self._connections[peer, index], frame))
+        """Queue frames for peers; callable from any thread, returns at once.
+
+        A frame leaves on the first connection to its peer that has room.
+        """
+        self._inbox.extend((self._links[peer], frame) for peer, frame in frames)
         if threading.current_thread() is self._thread:
             self._take_inbox()
         else:
@@ -207,8 +210,8 @@ class Mesh:
         deadline = time.monotonic() + timeout_s
         flushed = threading.Semaphore(0)
         for connection in self._connections.values():
-            frame = Frame(LEAVE, 0, memoryview(b""), lambda: flushed.release(), _LAST)
-            self._inbox.append((connection, frame))
+            frame = Frame(LEAVE, 0, memoryview(b""), lambda: flushed.release(), 0)
+            self._inbox.append(([connection], frame))
         self._wake_up()
         missing = len(self._connections)
         while missing and self._thread.is_alive() and time.monotonic() < deadline:
@@ -257,7 +260,7 @@ class Mesh:
             self._lost(reason)
         self._sort_inbox()
         for connection in self._connections.values():
-            connection.waiting = [item for item in connection.waiting if item[-1].kind == ABORT]
+            connection.waiting[:] = [item for item in connection.waiting if item[-1].kind == ABORT]
         self._flush(time.monotonic() + _GOODBYE_S)
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
@@ -286,9 +289,12 @@ class Mesh:
         """Let the frames of the inbox wait in their order. Return their connections, the first used first."""
         touched: dict[_Connection, None] = {}
         while self._inbox:
-            connection, frame = self._inbox.popleft()
-            heappush(connection.waiting, (frame.order, next(self._serial), frame))
-            touched[connection] = None
+            connections, frame = self._inbox.popleft()
+            if frame.kind == LEAVE:
+                connections[0].goodbye = frame
+            else:
+                heappush(connections[0].waiting, (frame.order, next(self._serial), frame))
+            touched.update(dict.fromkeys(connections))
         return touched
 
     def _set_pace(self, connection: _Connection, kind: int) -> None:
@@ -298,8 +304,8 @@ class Mesh:
             return
         rate = pace.alone if kind == MESSAGE else pace.together
         if rate is not None:
-            links = (self._connections[connection.peer, index] for index in range(self._per_peer))
-            rate /= 1 + sum(bool(link.sending or link.waiting) for link in links if link is not connection)
+            others = [bool(link.sending) for link in self._links[connection.peer] if link is not connection]
+            rate /= 1 + sum(others) + min(others.count(False), len(connection.waiting))
         if rate != connection.pace:
             connection.pace = rate
             _limit(connection.sock, rate)
@@ -310,7 +316,7 @@ class Mesh:
             return
         sending = connection.sending
         try:
-            while sending or connection.waiting:
+            while sending or connection.waiting or connection.goodbye:
                 if not sending:
                     self._take_next(connection)
                 sent = connection.sock.sendmsg(sending)
@@ -345,12 +351,17 @@ class Mesh:
         if connection.sending:
             connection.sending.clear()
             cut_off()
-        dropped, connection.waiting = connection.waiting, []
-        for _, _, frame in dropped:
+        dropped = [frame for _, _, frame in connection.waiting] + [frame for frame in [connection.goodbye] if frame]
+        connection.waiting.clear()
+        connection.goodbye = None
+        for frame in dropped:
             frame.flushed()
 
     def _take_next(self, connection: _Connection) -> None:
-        _, _, frame = heappop(connection.waiting)
+        if connection.waiting:
+            _, _, frame = heappop(connection.waiting)
+        else:
+            frame, connection.goodbye = cast(Frame, connection.goodbye), None
         self._set_pace(connection, frame.kind)
         nbytes = len(frame.body) + len(frame.about)
         head = Head(frame.kind, frame.last, len(frame.about), frame.chunk, frame.sequence, nbytes)
@@ -391,7 +402,7 @@ class Mesh:
         body, connection.body = connection.body, None
         if connection.head.kind == LEAVE:
             connection.said_goodbye = True
-            if not all(self._connections[connection.peer, index].said_goodbye for index in range(self._per_peer)):
+            if not all(link.said_goodbye for link in self._links[connection.peer]):
                 return  # its frames on other connections come before
         self._arrived(connection.head, connection.peer, body)
 

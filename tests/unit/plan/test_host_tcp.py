@@ -7,9 +7,10 @@ from small_spec import edited, swept
 
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.plan.host_tcp import KERNELS, HostTcp, bottleneck, host_tcp
+from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.spec.tables import TcpTable
 from wanbench.netprofiles import Size, load
-from wanbench.workloads.comm.windows import WINDOW_SHARE
+from wanbench.workloads.comm.windows import WINDOW_SHARE, in_turns
 from wanbench.workloads.process.namespace import tcp_sysctls
 
 MIB = 1 << 20
@@ -61,12 +62,33 @@ def test_each_kernel_gets_the_buffer_whose_window_is_that_of_the_preset(monkeypa
     assert sysctls["tcp_wmem"] == f"4096 16384 {4 * MIB}"
 
 
-def test_the_law_predicts_nothing_where_the_window_of_a_host_binds():
+def test_a_preset_is_part_of_a_cell():
     stock, tuned = (cell for preset in ("stock", "tuned") for cell in swept(edited(*FAST_AND_FAR, ("TUNED", preset))))
-    assert stock.law_gap == "TCP's window"
-    assert tuned.law_gap is None
     assert (stock.columns(0)["host_tcp"], tuned.columns(0)["host_tcp"]) == ("stock-6.1", None)
     assert stock.key != tuned.key
+
+
+def test_the_law_predicts_nothing_where_bbr_waits_for_the_window_of_a_host():
+    (cell,) = swept(edited(*FAST_AND_FAR, ("TUNED", 'stock", congestion = "bbr')))
+    assert cell.law_gap == "TCP's window"
+
+
+def test_windows_that_limit_nothing_change_no_prediction_and_no_record_of_it():
+    (tuned,) = swept(edited(*FAST_AND_FAR, ("TUNED", "tuned")))
+    assert tuned.law_inputs.windows_bytes is None
+    assert "windows_bytes" not in tuned.law_inputs.to_json()
+
+
+def test_a_recorded_window_is_read_again():
+    (stock,) = swept(edited(*FAST_AND_FAR, ("TUNED", "stock")))
+    assert stock.law_inputs.windows_bytes > 0
+    assert PredictInputs.from_json(stock.law_inputs.to_json()) == stock.law_inputs
+
+
+def test_a_paced_sender_whose_buffer_holds_a_pathful_pauses_for_a_third_of_it():
+    """It sends at the path's rate for a round trip, and then not for the time of a third of its buffer."""
+    full, queue = 3.8e6, 4.11e6
+    assert in_turns(full, queue) == pytest.approx(full * 195 / (195 + 195 * queue / full / 3))
 
 
 def test_the_path_of_which_a_connection_takes_the_smallest_share_is_the_bottleneck():

@@ -1,0 +1,51 @@
+"""The buffers of hosts on the simulated clock: the law agrees, and no connection carries more than its window."""
+
+from __future__ import annotations
+
+import pytest
+from small_spec import edited, swept
+
+from wanbench.harness.rep.train import measure
+from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
+
+FAR = [
+    ("params = 1000\n", "params = 10_000_000\n"),
+    ('rtt = ["10ms"]', 'rtt = ["100ms"]'),
+]
+
+
+def stock(collective: str, kind: str, congestion: str = "cubic", workers: int = 3):
+    tcp = f'tcp = {{ preset = "stock", congestion = "{congestion}", slow_start_after_idle = false }}'
+    (cell,) = swept(
+        edited(
+            *FAR,
+            ('rate = "1Gbit"', f'rate = "2Gbit"\n{tcp}'),
+            ("ssgd = {}", kind),
+            ("workers = [2]", f"workers = [{workers}]"),
+            ("[sweep]", f'[comm]\ncollective = "{collective}"\n\n[sweep]'),
+        )
+    )
+    return cell
+
+
+def step_time_s(cell, folder):
+    testbed = VirtualTestbed()
+    try:
+        return measure(cell.repetition(0), testbed.open_slot(None), folder, folder, None)["step_time_s"]
+    finally:
+        testbed.close()
+
+
+@pytest.mark.parametrize("collective", ["direct", "ring", "hierarchical"])
+@pytest.mark.parametrize("kind", ["ssgd = {}", "delayed = { delay = 2 }"])
+def test_the_law_knows_the_window_of_a_host_as_the_simulation_does(tmp_path, collective, kind):
+    cell = stock(collective, kind)
+    assert cell.law_inputs.windows_bytes is not None
+    assert step_time_s(cell, tmp_path) == pytest.approx(cell.predicted_step_time_s, rel=0.1)
+
+
+@pytest.mark.parametrize("congestion", ["reno", "cubic", "bbr"])
+def test_messages_that_overlap_share_the_window_of_their_connection(tmp_path, congestion):
+    """Of two all-reduces on a ring at a time, each worker sends 2 (N-1)/N of 40 MB in a step, a window a round trip."""
+    cell = stock("ring", "delayed = { delay = 1 }", congestion)
+    assert step_time_s(cell, tmp_path) == pytest.approx(4 / 3 * 40e6 / (3 << 20) * 0.1, rel=0.1)
