@@ -240,7 +240,7 @@ def lines(grid: str, numbers: list[int], out: Path, *, kept: bool) -> Iterator[d
             "repetitions": len(valid),
             **_of("emulated_s", valid or emulated),
             **_of("simulated_s", simulated),
-            "law_s": emulated[0]["predicted_step_time_s"] if emulated else None,
+            "law_s": simulated[0]["predicted_step_time_s"] if simulated else None,
             "retransmits": sum(row["retransmits"] or 0 for row in valid or emulated),
             "reason": why or refused or next((row["reason"] for row in emulated if row["reason"]), ""),
         }

@@ -392,8 +392,9 @@ class TrainingCell(Cell):
             step_cv=workload.step_cv,
             chunked=self.collective in ("direct", "hierarchical", "ring"),
         )
-        inputs = replace(inputs, windows_bytes=windows_bytes(inputs, self.profile, sites, self._window_bytes(inputs)))
-        return replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
+        inputs = replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
+        window_bytes = self._window_bytes(inputs)
+        return replace(inputs, windows_bytes=windows_bytes(inputs, self.profile, sites, window_bytes))
 
     def _window_bytes(self, inputs: PredictInputs) -> float:
         """What a connection has in flight at most."""
@@ -401,7 +402,7 @@ class TrainingCell(Cell):
         host = host_tcp(self.tcp, buffer_that_holds(full), self.rate_scale)
         each = full / max(1, connections_of(inputs))
         if each and each * (1 + UNSENT_S / inputs.rtt_s) > host.queue:
-            return min(host.in_flight, in_turns(each, host.queue))
+            return min(host.in_flight, float(in_turns(each, host.queue)))
         return host.in_flight
 
     @cached_property

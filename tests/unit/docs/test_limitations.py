@@ -60,9 +60,10 @@ def test_the_text_has_the_numbers_of_the_recorded_rows(sentences):
     assert [sentence for sentence in sentences() if sentence not in TEXT] == []
 
 
-def test_every_cell_that_is_simulated_further_off_is_named_with_its_difference():
-    table = re.findall(r"\| (\d+): [^|]*\| ([+-]\d+) % \|", TEXT)
-    with (REFERENCE / "parity" / "parity.csv").open(encoding="utf-8") as file:
+@pytest.mark.parametrize(("grid", "before"), [("parity", ""), ("hosts", "hosts ")])
+def test_every_cell_that_is_simulated_further_off_is_named_with_its_difference(grid, before):
+    table = re.findall(rf"\| {before}(\d+): [^|]*\| ([+-]\d+) % \|", TEXT)
+    with (REFERENCE / "parity" / f"{grid}.csv").open(encoding="utf-8") as file:
         ok = [row for row in csv.DictReader(file) if row["status"] == "ok"]
     apart = {row["cell"]: off(float(row["simulated_s"]), float(row["emulated_s"])) for row in ok}
     assert dict(table) == {cell: f"{percents:+.0f}" for cell, percents in apart.items() if abs(percents) > 10}

@@ -152,9 +152,11 @@ def test_the_times_in_which_connections_waited_are_shares_of_their_sending_time_
         "BufferLimitedUs": 400,
         "WindowBytes": 3000,
         "InFlightBytes": 2000,
+        "ToAPeer": 6,
     }
     quiet = {"BusyUs": 0, "WindowLimitedUs": 0, "BufferLimitedUs": 0, "WindowBytes": 0, "InFlightBytes": 0}
     expected = {"window_bytes": 3000, "window_limited_pct": 25.0, "buffer_limited_pct": 10.0}
+    expected |= {"connections_to_a_peer": 6}
     assert row._windows([(before, after), (quiet, quiet)], watched=True) == {**expected, "in_flight_bytes": 2000}
     assert row._windows([(before, after)], watched=False) == {**expected, "in_flight_bytes": None}
     for unseen in ({}, quiet):

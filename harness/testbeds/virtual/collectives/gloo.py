@@ -20,7 +20,7 @@ from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Connections
 
 _NOTE_BYTES = 48
-_REDUCING_NS = 100_000  # of two workers: a segment that a note lets go meanwhile leaves before the next note
+_REDUCED_BYTES_PER_NS = 10  # a segment that a note lets go meanwhile leaves before the next note of two workers
 
 
 class Gloo(Plan):
@@ -31,6 +31,7 @@ class Gloo(Plan):
         super().__init__(network, nbytes)
         count = len(self.ranks)
         self._hops, segment = self._cut(count)
+        self._reducing_ns = segment // _REDUCED_BYTES_PER_NS if count == 2 else 0
         self._data = Route(network, self.ranks, np.roll(network.site_of, -1), np.full(count, segment))
         self._notes = Route(network, self.ranks, np.roll(network.site_of, 1), np.full(count, _NOTE_BYTES))
 
@@ -55,7 +56,7 @@ class Gloo(Plan):
             noted = yield Round(self._notes, posted, notes)
             begin = np.maximum(posted, np.roll(noted, -1))
             arrival = yield Round(self._data, begin, data)
-            posted = np.maximum(begin, np.roll(arrival, 1)) + (_REDUCING_NS if data is notes else 0)
+            posted = np.maximum(begin, np.roll(arrival, 1)) + self._reducing_ns
         return posted
 
 
