@@ -160,6 +160,7 @@ def spec_of(number: int, cell: Mapping[str, Any], out: Path, count: int) -> Spec
                 "tensors": 2,
                 "step_time": f"{cell['step_ms']}ms",
                 "step_cv": cell["step_cv"],
+                "payload_scale": cell.get("scale", 1.0),
             },
             "network": {
                 "profile": profile_of(cell, out / "networks" / f"{number:03d}.csv"),
@@ -225,10 +226,10 @@ def before(number: int, out: Path) -> tuple[list[Mapping[str, Any]], str]:
     return [row for row in rows if row["workers"] > 1], "" if rows else "not emulated"
 
 
-def lines(grid: str, numbers: list[int], out: Path, *, kept: bool) -> Iterator[dict[str, Any]]:
+def lines(grid: str, numbers: list[int], out: Path, *, scale: float, kept: bool) -> Iterator[dict[str, Any]]:
     """Simulate the cells one after another, and emulate them, or not if `kept`. Yield a line each."""
     for number in numbers:
-        cell = point(grid, number)
+        cell = {**point(grid, number), "scale": scale}
         emulated, why = before(number, out) if kept else measured(number, cell, out, "netns")
         simulated, refused = measured(number, cell, out, "virtual")
         valid = [row for row in emulated if row["status"] == "ok"]
@@ -271,6 +272,7 @@ def main() -> None:
     """Measure the cells, and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=("all", "hosts"), default="all", help="what is drawn")
+    parser.add_argument("--scale", type=float, default=1.0, help="payload_scale, for a host that is too small")
     parser.add_argument("--out", default=str(ROOT / "build/parity"), help="folder of the measurements")
     parser.add_argument("--cells", type=int, default=80, help="number of cells")
     parser.add_argument("--only", default="", help="numbers of cells, separated by commas")
@@ -280,7 +282,7 @@ def main() -> None:
     out = Path(asked.out)
     if asked.kept and not any(before(number, out)[0] for number in numbers):
         parser.error(f"--kept: none of these cells is in {out / 'netns'}; leave --kept out to emulate them")
-    done = list(lines(asked.grid, numbers, out, kept=asked.kept))
+    done = list(lines(asked.grid, numbers, out, scale=asked.scale, kept=asked.kept))
     with (out / "parity.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, list(done[0]))
         table.writeheader()

@@ -225,4 +225,23 @@ def collectives():
     yield f"agree within 10 %; the others are simulated up to {-min(apart):.0f} % shorter"
 
 
-SUBJECTS = (parity, sweep, world, poster, recipe, advice, old, delays, collectives)
+def hosts():
+    with (REFERENCE / "parity" / "hosts.csv").open(encoding="utf-8") as file:
+        every = list(csv.DictReader(file))
+    ok = [row for row in every if row["status"] == "ok"]
+    apart = {row["cell"]: off(float(row["simulated_s"]), float(row["emulated_s"])) for row in ok}
+    law = [abs(off(float(row["law_s"]), float(row["emulated_s"]))) for row in ok if row["law_s"]]
+    near, lawful = sum(abs(one) <= 10 for one in apart.values()), sum(one <= 10 for one in law)
+    yield f"Of its {len(every)} cells this host emulated {len(ok)} faithfully, and {near} of these"
+    yield f"and {near} of these are simulated within 10 %"
+    yield f"of the {len(law)} that the law predicts, {lawful} (`results/reference/parity/hosts.csv`)"
+    *first, last = (row["cell"] for row in every if row["status"] != "ok")
+    yield f"Cells {', '.join(first)} and {last},"
+    for row in ok:
+        if abs(apart[row["cell"]]) > 10:
+            yield f"| hosts {row['cell']}: "
+            yield f"| {apart[row['cell']]:+.0f} % |"
+            yield f"{re.search(r'N=(.+?) ', row['what'])[1]} workers"
+
+
+SUBJECTS = (parity, hosts, sweep, world, poster, recipe, advice, old, delays, collectives)

@@ -45,6 +45,7 @@ LIMITATIONS = (ROOT / "LIMITATIONS.md").read_text(encoding="utf-8")
 BY_HAND = {
     "relay` carries 5 to 10 Gbit/s": "benchmarks/relay_fidelity.py",
     "was within 10 % of the simulated one": "benchmarks/kills.py",
+    "they are valid and agree within 3 %": "benchmarks/parity.py",
 }
 NAMES = (
     "T(1)", "rank 0", "Rank 0", "torch 2.13", "torch 2.4", "Linux 6.12", "BBR (version 1)", "DTS Fig. 3", "a scale",
