@@ -330,13 +330,13 @@ def _window(answer: Answer, hosts: Hosts) -> str:
         if (key := measured.candidate.cell.key) in hosts.step_s
     ]
     several = hosts.shared_s.get(answer.advised.candidate.cell.key)
-    opened = f"or open {hosts.connections} connections to each peer, as the group wan does by itself"
+    opened = f", or open {hosts.connections} connections to each peer (WAN_STREAMS of the group wan)"
+    others = f"; with {said[hosts.other]}: {', '.join(elsewhere)} a step (simulated)" if elsewhere else ""
     return (
         f"one connection of {said[hosts.kernel]} carries {rate(path.carried_bps / 1e6)} of {rate(path.rate_bps / 1e6)} "
-        f"from {path.src} to {path.dst} ({path.rtt_ms:.0f} ms). All other times are of hosts with {said[hosts.asked]}; "
-        f"with {said[hosts.other]}: {', '.join(elsewhere)} a step (simulated). Set the last numbers of the sysctls "
-        f"net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to {path.buffer_bytes}"
-        + ("" if several is None else f", {opened}: {_seconds(several)} for the advised setting")
+        f"from {path.src} to {path.dst} ({path.rtt_ms:.0f} ms). All other times are of hosts with {said[hosts.asked]}"
+        f"{others}. Set the last numbers of the sysctls net.ipv4.tcp_rmem and net.ipv4.tcp_wmem to {path.buffer_bytes}"
+        + ("" if several is None else f"{opened}: {_seconds(several)} for the advised setting")
         + " (how-to/tcp)"
     )
 

@@ -204,7 +204,8 @@ def _name(network: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     if where == "uniform":
         where = "-".join(str(network[key]) for key in ("rtt", "rate") if key in network) or where
     what = task.get("name") or task.get("model", "").replace(":", "-") or f"{task.get('params', '')}"
-    text = f"advise-{where}-{what}"
+    preset = network.get("tcp", {}).get("preset", "tuned")
+    text = f"advise-{where}-{what}{'' if preset == 'tuned' else f'-{preset}'}"
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:80]
     # Two networks whose names are written alike have folders of their own.
     return name if name == text else f"{name[:71]}-{zlib.crc32(text.encode()):08x}"

@@ -398,11 +398,12 @@ class TrainingCell(Cell):
 
     def _window_bytes(self, inputs: PredictInputs) -> float:
         """What a connection has in flight at most."""
-        full = (inputs.rate_bytes_per_s or 0.0) * inputs.rtt_s
-        host = host_tcp(self.tcp, buffer_that_holds(full), self.rate_scale)
-        each = full / max(1, connections_of(inputs))
-        if each and each * (1 + UNSENT_S / inputs.rtt_s) > host.queue:
-            return min(host.in_flight, float(in_turns(each, host.queue)))
+        rate = inputs.rate_bytes_per_s or 0.0
+        host = host_tcp(self.tcp, buffer_that_holds(rate * inputs.rtt_s), self.rate_scale)
+        each = rate / max(1, connections_of(inputs, self.placement))
+        full, unsent = each * inputs.rtt_s, each * UNSENT_S
+        if inputs.collective != "gloo" and full and full + unsent > host.queue:  # gloo is not paced
+            return min(host.in_flight, float(in_turns(full, host.queue, unsent)))
         return host.in_flight
 
     @cached_property

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import chain, permutations
 
 from wanbench.harness.emulators.plan import payload_bytes
 from wanbench.harness.plan.law import (
@@ -180,14 +180,14 @@ def windows_bytes(inputs: PredictInputs, profile: Profile, ranks: Sequence[str],
     """
     if inputs.workers == 1 or inputs.collective == "gloo":  # gloo waits after each segment
         return None
-    together = connections_of(inputs) * window_bytes
-    if inputs.collective == "hierarchical":  # one worker of each site sends, 2 (S-1)/S of a vector, to the S - 1 others
+    together = connections_of(inputs, ranks) * window_bytes
+    if inputs.collective == "hierarchical":  # 2 (S-1)/S of a vector over S - 1 connections; the law counts 2 (N-1)/N
         together = (inputs.workers - 1) / inputs.workers * len(set(ranks)) * window_bytes
     if inputs.collective == "ring" and inputs.rtt_s:
         hops = zip(ranks, [*ranks[1:], ranks[0]], strict=True)
         together *= inputs.rtt_s / max(one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops)
-    binds = (inputs.rate_bytes_per_s or math.inf) * inputs.rtt_s > together and _flying_bytes(inputs) > window_bytes
-    return together if binds else None
+    fills = _flying_bytes(inputs, ranks) > window_bytes
+    return together if fills and (inputs.rate_bytes_per_s or math.inf) * inputs.rtt_s > together else None
 
 
 def why_unknown(
@@ -208,9 +208,11 @@ def why_unknown(
     """
     if inputs.workers == 1 or not inputs.message_bytes:
         return None
-    if inputs.windows_bytes is not None and congestion == "bbr":  # behind a pause it sends no window at once
-        return "TCP's window"
-    for reason, mild, worse in _doubts(inputs, profile, ranks, mtu, window_bytes, idle=slow_start_after_idle):
+    doubts = _doubts(inputs, profile, ranks, mtu, window_bytes, idle=slow_start_after_idle)
+    if inputs.windows_bytes is not None and (congestion == "bbr" or inputs.channels > 1):
+        # Behind a pause, BBR sends no window at once. Connections share what a collective sends, or take turns.
+        doubts = chain([("TCP's window", replace(inputs, windows_bytes=None), inputs)], doubts)
+    for reason, mild, worse in doubts:
         if predict(worse).step_time_s > _CLOSE * predict(mild).step_time_s:
             return reason
     return None
@@ -222,9 +224,9 @@ def _doubts(
     """Reasons to distrust the law, each with the inputs between which the truth lies: milder and worse ones."""
     loss = _worst_loss(profile, ranks)
     if loss:
-        yield "packet loss", inputs, _with_losses(inputs, loss, payload_bytes(mtu))
-    if inputs.collective == "gloo" and inputs.rtt_s and _flying_bytes(inputs) > window_bytes:
-        yield "TCP's window", inputs, _capped(inputs, window_bytes)
+        yield "packet loss", inputs, _with_losses(inputs, ranks, loss, payload_bytes(mtu))
+    if inputs.collective == "gloo" and inputs.rtt_s and _flying_bytes(inputs, ranks) > window_bytes:
+        yield "TCP's window", inputs, _capped(inputs, ranks, window_bytes)
     if idle:
         yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs, payload_bytes(mtu))
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
@@ -257,19 +259,24 @@ def _piece_bytes(inputs: PredictInputs) -> float:
     return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
 
 
-def _flying_bytes(inputs: PredictInputs) -> float:
+def _flying_bytes(inputs: PredictInputs, ranks: Sequence[str]) -> float:
     """The bytes of the messages that are on a connection at a time."""
-    return _piece_bytes(inputs) * (inputs.delay // inputs.period + 1)
+    piece = _piece_bytes(inputs)
+    if inputs.collective == "hierarchical":
+        piece *= inputs.workers / len(set(ranks))
+    return piece * (inputs.delay // inputs.period + 1)
 
 
-def connections_of(inputs: PredictInputs) -> int:
-    """The number of connections to which a worker sends at a time."""
-    return inputs.workers - 1 if inputs.collective in ("direct", "hierarchical") else 1
+def connections_of(inputs: PredictInputs, ranks: Sequence[str]) -> int:
+    """The number of connections to which a worker sends at a time. `ranks`: the site of each."""
+    if inputs.collective == "hierarchical":
+        return len(set(ranks)) - 1
+    return inputs.workers - 1 if inputs.collective == "direct" else 1
 
 
-def _capped(inputs: PredictInputs, window_bytes: float) -> PredictInputs:
+def _capped(inputs: PredictInputs, ranks: Sequence[str], window_bytes: float) -> PredictInputs:
     """With connections that send one window in a round trip."""
-    limit = connections_of(inputs) * window_bytes / inputs.rtt_s
+    limit = connections_of(inputs, ranks) * window_bytes / inputs.rtt_s
     rate = inputs.rate_bytes_per_s
     return replace(inputs, rate_bytes_per_s=limit if rate is None else min(rate, limit))
 
@@ -280,21 +287,28 @@ def _from_slow_start(inputs: PredictInputs, packet_bytes: int) -> PredictInputs:
     pause_s = max(0.0, law.step_time_s * inputs.period * inputs.channels - law.wire_s)  # each channel has its own
     window = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
     short = max(0.0, math.log2(_piece_bytes(inputs) / max(window, _INITIAL_WINDOW * packet_bytes)))
-    return replace(inputs, rtt_s=inputs.rtt_s * (1 + math.ceil(short)))
+    return _farther(inputs, 1 + math.ceil(short))
 
 
-def _with_losses(inputs: PredictInputs, loss: float, packet_bytes: int) -> PredictInputs:
+def _farther(inputs: PredictInputs, factor: float) -> PredictInputs:
+    """With round trips so many times as long, and windows that carry as much as before."""
+    windows = None if inputs.windows_bytes is None else inputs.windows_bytes * factor
+    return replace(inputs, rtt_s=inputs.rtt_s * factor, windows_bytes=windows)
+
+
+def _with_losses(inputs: PredictInputs, ranks: Sequence[str], loss: float, packet_bytes: int) -> PredictInputs:
     """With a retransmission in every round that loses a packet, and the window of Mathis et al. (1997)."""
     pieces = max(1.0, _piece_bytes(inputs) / packet_bytes)
     rounds = 2 * round_trips(inputs.collective, inputs.workers, inputs.message_bytes)
-    sent = max(connections_of(inputs), sent_bytes(inputs, inputs.message_bytes) / packet_bytes / rounds)
+    sent = max(connections_of(inputs, ranks), sent_bytes(inputs, inputs.message_bytes) / packet_bytes / rounds)
     notes = 1 if inputs.collective == "gloo" else 0  # the receiver's, in packets of their own
     lossy_share = 1 - (1 - loss) ** (inputs.workers * (sent + notes))
     repair_s = inputs.rtt_s + (_TIMEOUT_S if pieces <= 1 or notes else 0.0)
-    slower = replace(inputs, rtt_s=inputs.rtt_s + 2 * (lossy_share + loss * pieces) * repair_s)
+    again_s = 2 * (lossy_share + loss * pieces) * repair_s
+    slower = _farther(inputs, 1 + again_s / inputs.rtt_s) if inputs.rtt_s else replace(inputs, rtt_s=again_s)
     if not inputs.rtt_s or loss * pieces * _MESSAGES_IN_A_REP < 0.5:
         return slower
-    return _capped(slower, math.sqrt(1.5 / loss) * packet_bytes * slower.rtt_s / inputs.rtt_s)
+    return _capped(slower, ranks, math.sqrt(1.5 / loss) * packet_bytes * slower.rtt_s / inputs.rtt_s)
 
 
 def _worst_loss(profile: Profile, ranks: Sequence[str]) -> float:

@@ -102,7 +102,7 @@ class _Connection:
     peer: int
     sock: socket.socket
     waiting: list[tuple[int, int, Frame]]  # a heap, which the connections to a peer share
-    goodbye: Frame | None = None
+    own: deque[Frame] = field(default_factory=deque)  # ABORT, before those that wait, or LEAVE, behind them
     sending: deque[memoryview] = field(default_factory=deque)  # the rest of one frame
     flushed: Callable[[], None] = lambda: None
     header: bytearray = field(default_factory=lambda: bytearray(_HEADER.size))
@@ -192,7 +192,10 @@ class Mesh:
 
         A frame leaves on the first connection to its peer that has room.
         """
-        self._inbox.extend((self._links[peer], frame) for peer, frame in frames)
+        for peer, frame in frames:
+            links = self._links[peer]
+            # The reason of a failure goes on all, as the peer believes the first that ends.
+            self._inbox.extend([([link], frame) for link in links] if frame.kind == ABORT else [(links, frame)])
         if threading.current_thread() is self._thread:
             self._take_inbox()
         else:
@@ -260,7 +263,8 @@ class Mesh:
             self._lost(reason)
         self._sort_inbox()
         for connection in self._connections.values():
-            connection.waiting[:] = [item for item in connection.waiting if item[-1].kind == ABORT]
+            connection.waiting.clear()
+            connection.own = deque(frame for frame in connection.own if frame.kind == ABORT)
         self._flush(time.monotonic() + _GOODBYE_S)
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
@@ -290,8 +294,8 @@ class Mesh:
         touched: dict[_Connection, None] = {}
         while self._inbox:
             connections, frame = self._inbox.popleft()
-            if frame.kind == LEAVE:
-                connections[0].goodbye = frame
+            if frame.kind in (LEAVE, ABORT):
+                connections[0].own.append(frame)
             else:
                 heappush(connections[0].waiting, (frame.order, next(self._serial), frame))
             touched.update(dict.fromkeys(connections))
@@ -316,7 +320,7 @@ class Mesh:
             return
         sending = connection.sending
         try:
-            while sending or connection.waiting or connection.goodbye:
+            while sending or connection.waiting or connection.own:
                 if not sending:
                     self._take_next(connection)
                 sent = connection.sock.sendmsg(sending)
@@ -351,17 +355,16 @@ class Mesh:
         if connection.sending:
             connection.sending.clear()
             cut_off()
-        dropped = [frame for _, _, frame in connection.waiting] + [frame for frame in [connection.goodbye] if frame]
+        dropped = [*(frame for _, _, frame in connection.waiting), *connection.own]
         connection.waiting.clear()
-        connection.goodbye = None
+        connection.own.clear()
         for frame in dropped:
             frame.flushed()
 
     def _take_next(self, connection: _Connection) -> None:
-        if connection.waiting:
-            _, _, frame = heappop(connection.waiting)
-        else:
-            frame, connection.goodbye = cast(Frame, connection.goodbye), None
+        own = connection.own
+        at_once = own and (own[0].kind == ABORT or not connection.waiting)
+        frame = own.popleft() if at_once else heappop(connection.waiting)[-1]
         self._set_pace(connection, frame.kind)
         nbytes = len(frame.body) + len(frame.about)
         head = Head(frame.kind, frame.last, len(frame.about), frame.chunk, frame.sequence, nbytes)

@@ -24,6 +24,7 @@ _OLD_WINDOW_SHARE = 0.5  # tcp_adv_win_scale = 1
 _IN_FLIGHT = 5 / 6
 PAYLOAD_OF_QUEUE = 0.98  # of what a sender's queue occupies in memory
 MOST_CONNECTIONS = 16  # a piece of a vector has few chunks to spread
+_MOST_OF_A_RANK = 256  # many systems let a process open 1024 files
 
 
 def window_share(release: str) -> float:
@@ -41,17 +42,19 @@ def in_flight(receive: float, send: float, share: float) -> float:
     return min(receive * share, _IN_FLIGHT * PAYLOAD_OF_QUEUE * send)
 
 
-def in_turns(full: Any, queue: float) -> Any:
-    """What a sender that keeps to the rate of its path has in flight on average, if its buffer holds about a pathful.
+def in_turns(full: Any, queue: float, unsent: Any) -> Any:
+    """What a sender that keeps to the rate of its path has in flight on average, if that fills its buffer.
 
-    It fills the buffer, pauses until a third of it is acknowledged, and sends on at the rate of the path. That does not
+    It fills the buffer, waits until a third of it is acknowledged, and sends on at the rate of the path. That does not
     fill the buffer again before the pause has come back with the acknowledgements, a round trip later. So it sends for
-    a round trip, and pauses for the time of a third of the buffer.
+    a round trip, and pauses for the time of that third, less what the kernel still had to send.
 
     Args:
         full: bytes that fill the path, or an array of them. queue: payload that the buffer holds.
+        unsent: bytes that the kernel holds of the connection and has not sent, with the shape of `full`.
     """
-    return full / (1 + queue / full / 3)
+    idle = queue / 3 - unsent
+    return full / (1 + (idle + abs(idle)) / 2 / full)
 
 
 def in_flight_here() -> float | None:
@@ -64,7 +67,11 @@ def in_flight_here() -> float | None:
     return in_flight(receive, send, window_share(os.uname().release))
 
 
-def connections_that_fill(rtt_s: float, rate: float) -> int:
-    """The number of connections from this host that fill a path of `rate` bytes/s, at most 16."""
-    carried = in_flight_here()
-    return 1 if carried is None else min(MOST_CONNECTIONS, max(1, math.ceil(rate * rtt_s / carried)))
+def connections_that_fill(rtt_s: float, rate: float, carried: float, ranks: int) -> int:
+    """The number of connections that fill a path of `rate` bytes/s, at most 16, and fewer if there are many ranks.
+
+    Args:
+        carried: what one has in flight at most, in bytes.
+    """
+    most = min(MOST_CONNECTIONS, _MOST_OF_A_RANK // max(1, ranks - 1))
+    return max(1, min(most, math.ceil(rate * rtt_s / carried)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import secrets
 import time
@@ -15,13 +17,13 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from wanbench.workloads.comm import hierarchical, mesh
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.windows import connections_that_fill
+from wanbench.workloads.comm.windows import connections_that_fill, in_flight_here
 from wanbench.workloads.group.settings import Settings
 
 _TOKEN, _ROSTER = "token", "roster"
 _LIFE = "TORCHELASTIC_RESTART_COUNT"
 _POLL_S = 0.02
-_UNKNOWN_RATE = 125e6  # bytes/s of a path without WAN_PACES
+_UNKNOWN_RATE = 125e6  # bytes/s of a rank without WAN_PACES
 
 
 def agreed(store: Store, rank: int, world: Sequence[int], timeout_s: float) -> Store:
@@ -95,13 +97,14 @@ def _connect(
     role: str,
     members: Sequence[int],
 ) -> mesh.Mesh:
-    """Connect to the other members, of which this rank is one, and which agree on the role.
+    """Connect to the other members, of which this rank is one, and which agree on the role and the most connections.
 
     Args:
-        store, rank, world, settings, timeout_s: as for `join`. Ranks publish there at which address they listen, and
-            how many connections they need.
+        store, rank, world, settings, timeout_s: as for `join`. Ranks publish there where they listen, and what one
+            connection of theirs carries.
     """
     names, index = [world[member] for member in members], members.index(rank)
+    paces = {peer: mesh.Pace(*settings.paces[name]) for peer, name in enumerate(names)} if settings.paces else None
 
     def shared(what: str, value: str) -> list[str]:
         store.set(f"{role}/{what}/{rank}", value)
@@ -109,13 +112,10 @@ def _connect(
 
     with mesh.listen(settings.address) as listener:
         host, port = listener.getsockname()[:2]
-        texts = [text.rpartition(":") for text in shared("address", f"{host}:{port}")]
-        addresses = [(host, int(port)) for host, _, port in texts]
-        paces = {peer: mesh.Pace(*settings.paces[name]) for peer, name in enumerate(names)} if settings.paces else None
-        connections = settings.streams
-        if connections is None:
-            own = _connections(addresses[:index], paces or {}, names, timeout_s)
-            connections = max(map(int, shared("connections", str(own))))
+        texts = [text.split() for text in shared("address", f"{host} {port} {in_flight_here() or math.inf}")]
+        addresses, carried = [(host, int(port)) for host, port, _ in texts], [float(text) for *_, text in texts]
+        own = settings.streams or _connections(addresses[:index], carried, carried[index], paces or {}, timeout_s)
+        connections = max(map(int, shared("connections", str(own))))
         (token,) = _read_all(store, [_TOKEN], world[:1], timeout_s)
         return mesh.connect(
             listener,
@@ -140,14 +140,22 @@ def _read_all(store: Store, keys: Sequence[str], names: Sequence[int], timeout_s
 
 
 def _connections(
-    addresses: Sequence[tuple[str, int]], paces: Mapping[int, mesh.Pace], names: Sequence[int], timeout_s: float
+    addresses: Sequence[tuple[str, int]],
+    carried: Sequence[float],
+    own: float,
+    paces: Mapping[int, mesh.Pace],
+    timeout_s: float,
 ) -> int:
-    """The number of connections that fill the path to each of these peers. The other ranks look at the other paths."""
-    needed = 1
-    try:
+    """The number of connections that fill the path to each of these peers. The other ranks look at the other paths.
+
+    Args:
+        carried: by rank, the bytes that one of its connections has in flight at most; `own`: of this rank.
+    """
+    needed, ranks = 1, len(carried)
+    # A peer that cannot be reached is named when all connect.
+    with contextlib.suppress(OSError):
         for peer, rtt_s in mesh.round_trips_s(addresses, timeout_s):
             pace = paces[peer].together if peer in paces else None
-            needed = max(needed, connections_that_fill(rtt_s, _UNKNOWN_RATE if pace is None else pace))
-    except OSError as error:
-        raise CommError(f"wan: one of ranks {list(names[: len(addresses)])} cannot be reached: {error}") from error
+            rate = _UNKNOWN_RATE / (ranks - 1) if pace is None else pace
+            needed = max(needed, connections_that_fill(rtt_s, rate, min(own, carried[peer]), ranks))
     return needed

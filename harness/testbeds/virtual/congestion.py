@@ -142,6 +142,8 @@ def pass_rounds(
     """
     number, sent = 0, 0.0
     most, largest = limits
+    if window < SEGMENT_BYTES:  # it sends nothing
+        return window, 0, 0.0
     while 1.5 * window <= most and sent + 1.5 * window <= nbytes:  # no window grows by more in a round trip
         acked = whole(window)
         for step in range(_STEPS):

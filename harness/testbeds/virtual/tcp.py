@@ -157,7 +157,7 @@ class Connections:
     ) -> None:
         self._tcp, self.paced = tcp, paced
         self._seed, self._name = seed, name
-        self._room, self._largest = room(mtu), in_units(tcp.largest_window, mtu)
+        self._room, self._largest = room(mtu), max(MIN_WINDOW, in_units(tcp.largest_window, mtu))
         self._queue = in_units(tcp.send_queue, mtu)
         self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
@@ -213,8 +213,9 @@ class Connections:
         if not self.paced or self._queue == math.inf:
             return np.full(len(load.rtt_ns), self._largest)
         full = np.maximum(_full(load), 1.0)
-        fills = full * (1 + UNSENT_S * 1e9 / np.maximum(load.rtt_ns, 1)) > self._queue
-        most: Floats = np.where(fills, np.minimum(self._largest, in_turns(full, self._queue)), self._largest)
+        unsent = full * UNSENT_S * 1e9 / np.maximum(load.rtt_ns, 1)
+        averages = np.minimum(self._largest, in_turns(full, self._queue, unsent))
+        most: Floats = np.where(full + unsent > self._queue, averages, self._largest)
         return most
 
     def _covers(self, window: Floats, threshold: Floats, load: Load) -> Bools:

@@ -12,8 +12,9 @@ import pytest
 import torch.distributed as dist
 from wan_groups import all_reduce_of, on_every_rank
 
-from wanbench.workloads.comm import mesh, windows
+from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.windows import connections_that_fill
 from wanbench.workloads.group import joining
 from wanbench.workloads.group.group import WanGroup
 from wanbench.workloads.group.joining import join
@@ -95,7 +96,7 @@ class BrokenStore:
 
 def test_ranks_open_as_many_connections_as_the_path_that_needs_most_and_reduce_over_all(group, monkeypatch):
     needs = iter([2, 5, 3])
-    monkeypatch.setattr(joining, "connections_that_fill", lambda rtt_s, rate: next(needs))
+    monkeypatch.setattr(joining, "connections_that_fill", lambda *path: next(needs))
     groups = group(3)  # rank 1 looks at one path, rank 2 at two
     assert {len(wan._comm._mesh._links[(wan.rank() + 1) % wan.size()]) for wan in groups} == {5}
     adds_up(groups)
@@ -103,7 +104,7 @@ def test_ranks_open_as_many_connections_as_the_path_that_needs_most_and_reduce_o
 
 def test_the_number_of_connections_follows_the_pace_and_can_be_set(group, monkeypatch):
     rates = []
-    monkeypatch.setattr(joining, "connections_that_fill", lambda rtt_s, rate: rates.append(rate) or 1)
+    monkeypatch.setattr(joining, "connections_that_fill", lambda rtt_s, rate, carried, ranks: rates.append(rate) or 1)
     group(2)
     group(2, WAN_PACES="[[1e6, 2e6], [3e6, 4e6]]")
     assert rates == [125e6, 1e6]
@@ -111,10 +112,12 @@ def test_the_number_of_connections_follows_the_pace_and_can_be_set(group, monkey
     assert len(rates) == 2
 
 
-@pytest.mark.parametrize(("rtt_s", "rate", "connections"), [(0.136, 125e6, 6), (1e-3, 125e6, 1), (0.3, 1.25e9, 16)])
-def test_connections_fill_a_path_and_are_at_most_16(monkeypatch, rtt_s, rate, connections):
-    monkeypatch.setattr(windows, "in_flight_here", lambda: 3.0 * (1 << 20))
-    assert windows.connections_that_fill(rtt_s, rate) == connections
+@pytest.mark.parametrize(
+    ("rtt_s", "rate", "ranks", "connections"),
+    [(0.136, 125e6, 2, 6), (1e-3, 125e6, 2, 1), (0.3, 1.25e9, 4, 16), (0.3, 1.25e9, 65, 4), (0.3, 1.25e9, 1000, 1)],
+)
+def test_connections_fill_a_path_and_are_not_too_many(rtt_s, rate, ranks, connections):
+    assert connections_that_fill(rtt_s, rate, 3.0 * (1 << 20), ranks) == connections
 
 
 @pytest.mark.parametrize("method", ["set", "wait", "get"])
