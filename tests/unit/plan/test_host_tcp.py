@@ -85,10 +85,29 @@ def test_a_recorded_window_is_read_again():
     assert PredictInputs.from_json(stock.law_inputs.to_json()) == stock.law_inputs
 
 
-def test_a_paced_sender_whose_buffer_holds_a_pathful_pauses_for_a_third_of_it():
-    """It sends at the path's rate for a round trip, and then not for the time of a third of its buffer."""
-    full, queue = 3.8e6, 4.11e6
-    assert in_turns(full, queue) == pytest.approx(full * 195 / (195 + 195 * queue / full / 3))
+def carried(rate, rtt_s, queue, unsent, step_s=2e-4):
+    """Bytes/s of a program that writes until its buffer is full, and again when a third of it is free."""
+    sent, written, acknowledged, blocked = [0.0], 0.0, 0.0, False
+    for now in range(1, round(60 * rtt_s / step_s)):
+        acknowledged = sent[max(0, now - round(rtt_s / step_s))]
+        blocked = written - acknowledged > (2 / 3 * queue if blocked else queue)
+        if not blocked:
+            written = min(sent[-1] + unsent, acknowledged + queue + 1)
+        sent.append(min(sent[-1] + rate * step_s, written))
+    return sent[-1] / (len(sent) * step_s)
+
+
+@pytest.mark.parametrize("full", [3.8e6, 3.95e6, 4.05e6])
+def test_a_paced_sender_whose_buffer_holds_about_a_pathful_pauses_for_a_part_of_it(full):
+    queue, rtt_s = 4.11e6, 0.195
+    rate, unsent = full / rtt_s, 0.02 * full / rtt_s
+    assert full + unsent > queue
+    assert carried(rate, rtt_s, queue, unsent) < 0.9 * rate
+    assert in_turns(full, queue, unsent) / rtt_s == pytest.approx(carried(rate, rtt_s, queue, unsent), rel=0.07)
+
+
+def test_a_sender_whose_kernel_still_has_bytes_to_send_does_not_pause():
+    assert in_turns(2.5e6, 4.11e6, 5e6) == 2.5e6
 
 
 def test_the_path_of_which_a_connection_takes_the_smallest_share_is_the_bottleneck():
