@@ -68,6 +68,7 @@ from wanbench.workloads.process.namespace import BUFFER_BYTES
 
 INITIAL_WINDOW = 10.0 * SEGMENT_BYTES
 NEVER = 1 << 60  # nanoseconds: an event at this time does not happen
+_ANY_BYTES = 1e18
 _LAST = 8  # messages of a connection that can be on their way
 
 
@@ -212,7 +213,7 @@ class Connections:
         """The largest window of each message's connection."""
         if not self.paced or self._queue == math.inf:
             return np.full(len(load.rtt_ns), self._largest)
-        full = np.maximum(_full(load), 1.0)
+        full = np.clip(_full(load), 1.0, _ANY_BYTES)
         unsent = full * UNSENT_S * 1e9 / np.maximum(load.rtt_ns, 1)
         averages = np.minimum(self._largest, in_turns(full, self._queue, unsent))
         most: Floats = np.where(full + unsent > self._queue, averages, self._largest)
