@@ -112,6 +112,18 @@ def test_the_number_of_connections_follows_the_pace_and_can_be_set(group, monkey
     assert len(rates) == 2
 
 
+def test_the_reason_of_a_failure_arrives_whatever_connection_ends_first(group):
+    groups = group(3, WAN_STREAMS="4")
+
+    def failure(wan: WanGroup) -> str:
+        with pytest.raises(CommError) as caught:
+            all_reduce_of()(wan).wait()
+        return str(caught.value)
+
+    groups[0].abort()
+    assert all("rank 0 aborted the group" in message for message in on_every_rank(groups[1:], failure))
+
+
 @pytest.mark.parametrize(
     ("rtt_s", "rate", "ranks", "connections"),
     [(0.136, 125e6, 2, 6), (1e-3, 125e6, 2, 1), (0.3, 1.25e9, 4, 16), (0.3, 1.25e9, 65, 4), (0.3, 1.25e9, 1000, 1)],
