@@ -112,8 +112,16 @@ def test_the_number_of_connections_follows_the_pace_and_can_be_set(group, monkey
     assert len(rates) == 2
 
 
-def test_the_reason_of_a_failure_arrives_whatever_connection_ends_first(group):
+@pytest.mark.parametrize("late", range(4))
+def test_the_reason_of_a_failure_arrives_whatever_connection_is_late(group, monkeypatch, late):
+    read = mesh.Mesh._read
+
+    def all_but_one(self, connection):
+        if connection.peer != 0 or connection is not self._links[0][late]:
+            read(self, connection)
+
     groups = group(3, WAN_STREAMS="4")
+    monkeypatch.setattr(mesh.Mesh, "_read", all_but_one)
 
     def failure(wan: WanGroup) -> str:
         with pytest.raises(CommError) as caught:
