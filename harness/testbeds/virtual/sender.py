@@ -107,7 +107,7 @@ class Sender:
 
     Args:
         rules: its congestion control.
-        window: in bytes. threshold: window at which slow start ends. largest: window that TCP allows.
+        window: in bytes. threshold: window at which slow start ends. largest: what the buffers of hosts let it use.
         random: decides which packets are lost, of a message that loses some, and of those sent again.
     """
 
@@ -143,6 +143,11 @@ class Sender:
         other.flying, other.again, other._unsent = deque(self.flying), deque(self.again), deque(self._unsent)
         other.missing = [replace(sent) for sent in self.missing]
         return other
+
+    @property
+    def usable(self) -> float:
+        """The window, or what the buffers of hosts leave of it."""
+        return min(self.window, self._largest)
 
     @property
     def quiet(self) -> bool:
@@ -226,23 +231,24 @@ class Sender:
         Each acknowledgement then lets go what it acknowledges and what the window grows. So what is on its way is the
         same after a round trip, but larger. Return whether any passed.
         """
-        opens = self.window < self.threshold  # slow start, unless the host's buffers stop it
-        if not self._unsent or (opens and self.window < self._largest) or self._unsent[0][0] < 3 * self.window:
+        opens = self.window < self.threshold and self.window < 2 * self._most  # slow start
+        if not self._unsent or opens or self._unsent[0][0] < 3 * self.usable:
             return False
         if not (self.calm and self.flying and self._blocked()):
             return False
-        path, before, (nbytes, lost) = self._path, self.window, self._unsent[0]
+        path, before, (nbytes, lost) = self._path, self.usable, self._unsent[0]
         period_ns = path.rtt_ns + self.flying[0].nbytes * path.ns_per_byte
         if self.flying[-1].acked_ns - self.flying[0].acked_ns > path.rtt_ns or self.queue_ns > self.now + path.rtt_ns:
             return False
         most = min(path.full, math.inf if path.paced else path.room)
         limits = most, self._largest
-        rules = None if opens else self.rules
-        self.window, count, sent = pass_rounds(rules, before, limits, nbytes - before, self.now, period_ns)
+        rules = self.rules if self.window <= self._largest else None
+        window, count, sent = pass_rounds(rules, before, limits, nbytes - before, self.now, period_ns)
         if not count:
             return False
+        self.window = max(self.window, window)
         self._unsent[0] = nbytes - sent, lost
-        self._shift(count * period_ns, whole(self.window) / self._pipe)
+        self._shift(count * period_ns, whole(window) / self._pipe)
         self._smoothed_ns = period_ns
         return True
 
@@ -253,20 +259,20 @@ class Sender:
         self.now, self._heard_ns, self.sent_ns = self.now + by_ns, self._heard_ns + by_ns, self.sent_ns + by_ns
         self.queue_ns, self._paced_ns = self.queue_ns + by_ns, self._paced_ns + by_ns
         self.latest_ns += by_ns
-        self._note_use(limited=True)
+        self._note_use(limited=self.window <= self._largest)
 
     def _may_send(self) -> bool:
         if not (self.again or self._unsent):
             return False
         if self._blocked():
-            self._note_use(limited=True)
+            self._note_use(limited=self.window <= self._largest)
             return False
         return self.now >= self._paced_ns
 
     def _blocked(self) -> bool:
         """Whether the window has no room for the next packet."""
         least = self.again[0].nbytes if self.again else min(self._unsent[0][0], float(SEGMENT_BYTES))
-        return self._pipe > 0 and self._pipe + least > self.window + 1
+        return self._pipe > 0 and self._pipe + least > self.usable + 1
 
     def _note_use(self, *, limited: bool) -> None:
         """Remember whether the window limited the sender, as `tcp_cwnd_validate` of Linux does."""
@@ -283,8 +289,8 @@ class Sender:
         if lost:
             self._put(nbytes, again=False, lost=True)
             return
-        fits = self.window - self._pipe
-        most = self.window / PARTS
+        fits = self.usable - self._pipe
+        most = self.usable / PARTS
         if self._path.paced and self._path.ns_per_byte:
             nbytes -= self._skip(nbytes)
             most = max(most, BURST_BYTES, BURST_NS / self._pace())
@@ -305,7 +311,7 @@ class Sender:
         skipped = nbytes - 2 * full
         if (
             skipped <= full
-            or self.window < full + self.window / PARTS + SEGMENT_BYTES
+            or self.usable < full + self.usable / PARTS + SEGMENT_BYTES
             or self.missing
             or self._recovery is not None
         ):
@@ -459,9 +465,9 @@ class Sender:
             if self.rules.slow_start_ends(self.window, acked, self.now, rtt_ns, paced=self._path.paced):
                 self.threshold = self.window
             elif self.window < 2 * self._most:
-                self.window = min(self.window + acked, max(self.threshold, self.window), self._largest)
+                self.window = min(self.window + acked, max(self.threshold, self.window))
         elif self._limited:
-            self.window = min(self.rules.avoid(self.window, acked, self.now, rtt_ns), self._largest)
+            self.window = self.rules.avoid(self.window, acked, self.now, rtt_ns)
 
 
 def cut(random: Stream, nbytes: float, losses: int, tail_lost: bool) -> Iterator[tuple[float, bool]]:

@@ -4,8 +4,8 @@ The model of each connection under Reno or CUBIC (`virtual.congestion`; BBR has 
 
 * It begins with 10 segments and doubles the window each round trip (slow start) until its first loss, or
   with CUBIC until acknowledgements show a full path. After that the window grows as the congestion control says.
-* The window grows to at most twice the bytes last in flight, as in Linux, and to at most half of the buffers that
-  workers pin (tcp_rmem, tcp_wmem).
+* The window grows to at most twice the bytes last in flight, as in Linux: also beyond what the buffers of hosts
+  (tcp_rmem, tcp_wmem) let through of it.
 * A message that its window lets through at once takes the time of its bytes; if its sender is paced, also the time in
   which Linux's pacing spreads them over a part of a round trip.
 * A message that must wait for its window, loses packets or overflows a buffer is followed packet by packet
@@ -80,7 +80,7 @@ class Tcp:
         ramp: windows. Without them only rates limit a message, and a loss costs only its round trip.
         slow_start_after_idle: the Linux setting of that name.
         congestion: "reno", "cubic" or "bbr".
-        largest_window: in bytes.
+        largest_window: what the buffers of hosts let a connection have in flight, in bytes.
         send_queue: payload that a sender's largest buffer holds, in bytes.
     """
 
@@ -183,23 +183,24 @@ class Connections:
         load = self._at_pace(load)
         messages = self._told_apart(index, ready, load, losses)
         groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
-        window = self._after_idle(index, ready, load)
+        opened, most = self._after_idle(index, ready, load), self._most(load)
+        window = np.minimum(opened, most)
         free, room, wait_ns, held_ns = self._last.bursts(index, ready, window, load)
         waits = load.flow_bytes > np.minimum(free, room)
         slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
             slow |= losses[0] > 0
-        flying = np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes
-        grown = np.minimum(np.maximum(window, 2 * flying), window + load.flow_bytes)
-        opened = np.minimum(grown, np.maximum(self._threshold[index], window))
-        after = np.minimum(opened, self._most(load))
+        flying = np.minimum(np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes, most)
+        grown = np.minimum(np.maximum(opened, 2 * flying), opened + load.flow_bytes)
+        after = np.minimum(grown, np.maximum(self._threshold[index], opened))
         stall = np.rint(held_ns + self._paced_ns(index, window, load)).astype(np.int64)
         drained = ready + wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
-        groups += self._begin(slow, messages, index, window, ready, load)
-        last_ns = np.minimum(after / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns.astype(np.float64)
+        groups += self._begin(slow, messages, index, opened, ready, load)
+        share = np.minimum(np.minimum(after, most) / np.maximum(load.flow_bytes, 1.0), 1.0)
+        last_ns = share * load.drain_ns.astype(np.float64)
         self._window[index] = after
-        self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - window, last_ns)
+        self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - opened, last_ns)
         left_ns = np.rint(drained + stall).astype(np.int64)
         sent = self._follow(groups, index, ready, load, losses, left_ns)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
@@ -267,7 +268,7 @@ class Connections:
             sender, begin = group.followed.sender, float(ready[group.first])
             if begin >= group.followed.last_ready_ns:
                 sender.advance(begin)
-                window[group.first] = np.inf if sender.quiet else sender.window * sender.calm
+                window[group.first] = np.inf if sender.quiet else sender.usable * sender.calm
                 threshold[group.first] = sender.threshold
         covered = self._covers(window, threshold, load) if groups else window
         followed = []

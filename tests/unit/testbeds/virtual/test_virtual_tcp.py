@@ -65,6 +65,16 @@ def test_the_window_has_a_maximum():
     assert stalls([long, long, long], at=[0, 100, 200])[1:] == [3 * RTT_MS] * 2
 
 
+def test_a_window_opens_to_twice_what_the_buffers_of_hosts_let_through_and_idle_time_halves_that():
+    """Linux asks whether the window is less than twice the bytes in flight (`tcp_is_cwnd_limited`)."""
+    buffers = Tcp(largest_window=40 * S, slow_start_after_idle=True)
+    timeout_s = RTT_MS / 1e3 + MIN_TIMEOUT_NS / 1e9
+    assert stalls([70 * S, 41 * S], tcp=buffers) == [2 * RTT_MS, RTT_MS]  # no more than 40 segments at once
+    at = [0, 2 * RTT_MS / 1e3 + 1.5 * timeout_s]
+    assert stalls([70 * S, 40 * S], at=at, tcp=buffers) == [2 * RTT_MS, 0]  # half of 80
+    assert stalls([70 * S, 41 * S], at=at, tcp=buffers) == [2 * RTT_MS, RTT_MS]
+
+
 def test_idle_connections_keep_their_window_unless_slow_start_after_idle_is_set():
     assert stalls([70 * S] * 2, at=[0, 3600])[1] == 0
     after_idle = Tcp(slow_start_after_idle=True)
