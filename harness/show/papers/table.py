@@ -20,13 +20,17 @@ from wanbench.harness.text import shown
 def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     """One line per algorithm: several columns at one value of the swept axis, or one column at every value.
 
+    If several axes are swept, one line per combination of their values, and a column per algorithm.
+
     Raises:
         AnalysisError: an unknown column, several columns at several values, or a published value without an entry.
     """
     for name in figure.columns:
         if name not in _COLUMNS:
             raise AnalysisError(f"column {name!r}: expected one of {', '.join(_COLUMNS)}")
-    (pivot,) = pivots(frame(rows))
+    pivot, *more = pivots(frame(rows))
+    if more:
+        return _of_conditions(figure, [pivot, *more], run_name)
     if len(pivot.columns) > 1 and len(figure.columns) != 1:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
     reference = {column: pivot.lines.get(("ssgd", column)) for column in pivot.columns}
@@ -47,6 +51,30 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     ]
     grid = markdown(["algorithm", *titles], body, numbers=True)
     marks = "in parentheses: minimum to maximum" + ("; in brackets: published" if published else "")
+    return _with_caption(figure, grid, pivot, run_name, marks)
+
+
+def _of_conditions(figure: PaperFigure, several: Sequence[Pivot], run_name: str) -> str:
+    """One column at every combination of the swept axes."""
+    if len(figure.columns) != 1:
+        raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
+    (name,), first = figure.columns, several[0]
+    algorithms = list(dict.fromkeys(label for pivot in several for label in pivot.algorithms))
+    body = [
+        [shown(column), *map(shown, pivot.fixed.values())]
+        + [_entry(name, pivot.lines.get((label, column)), None) for label in algorithms]
+        for column in first.columns
+        for pivot in several
+        if column in pivot.columns
+    ]
+    axes = [AXIS_TITLES.get(axis, axis) for axis in (first.column_axis, *first.fixed)]
+    lines = {(f"{place} {label}", at): line for place, p in enumerate(several) for (label, at), line in p.lines.items()}
+    whole = replace(first, lines=lines)
+    grid = markdown([*axes, *algorithms], body, numbers=True)
+    return _with_caption(figure, grid, whole, run_name, _COLUMNS[name][0])
+
+
+def _with_caption(figure: PaperFigure, grid: str, pivot: Pivot, run_name: str, marks: str) -> str:
     about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
     return f"**{figure.title or figure.name}**\n\n{grid}\n{about}\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -285,6 +286,24 @@ def test_published_values_are_in_a_table_beside_ours(run):
     elsewhere = figure.model_copy(update={"published": [values[0].model_copy(update={"at": "30"})]})
     with pytest.raises(AnalysisError, match=r"^published ssgd at 30: no such entry in a table of one column$"):
         table(elsewhere, run.rows(), "t")
+
+
+def test_every_combination_of_several_axes_is_a_line_with_a_column_for_each_algorithm(tmp_path):
+    from wanbench.harness.api import run
+    from wanbench.harness.spec.experiment import Spec
+
+    swept = SPEC.replace("rtt = [", 'collective = ["direct", "ring"], rtt = [')
+    rows = run(Spec.from_toml(swept, "t"), out=tmp_path, figures=False).rows()
+    figure = papers.PaperFigure(name="f", kind="table", run="t", columns=["step_time_s"])
+    lines = table(figure, rows, "t").splitlines()
+    times = {(row["rtt_ms"], row["collective"], row["algorithm"]): row["step_time_s"] for row in rows}
+    assert lines[2] == "| RTT (ms) | collective | ssgd | dts-d4-p2 |"
+    assert lines[4:8] == [
+        f"| {rtt:g} | {by} | {times[rtt, by, 'ssgd']:.3f} | {times[rtt, by, 'dts-d4-p2']:.3f} |"
+        for rtt, by in itertools.product((10.0, 40.0), ("direct", "ring"))
+    ]
+    with pytest.raises(AnalysisError, match="several columns at several places"):
+        table(figure.model_copy(update={"columns": ["step_time_s", "scalability"]}), rows, "t")
 
 
 def test_the_published_values_of_another_figure_are_those_of_its_own_algorithms():
