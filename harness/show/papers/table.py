@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, Pivot, frame, pivots
+from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, Pivot, cells, frame, pivots
 from wanbench.harness.show.figures.caption import caption
 from wanbench.harness.show.grid import markdown
 from wanbench.harness.show.papers import PaperFigure
@@ -30,7 +31,7 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
             raise AnalysisError(f"column {name!r}: expected one of {', '.join(_COLUMNS)}")
     pivot, *more = pivots(frame(rows))
     if more:
-        return _of_conditions(figure, [pivot, *more], run_name)
+        return _of_conditions(figure, rows, run_name)
     if len(pivot.columns) > 1 and len(figure.columns) != 1:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
     reference = {column: pivot.lines.get(("ssgd", column)) for column in pivot.columns}
@@ -54,24 +55,29 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     return _with_caption(figure, grid, pivot, run_name, marks)
 
 
-def _of_conditions(figure: PaperFigure, several: Sequence[Pivot], run_name: str) -> str:
-    """One column at every combination of the swept axes."""
+def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
+    """One column at every combination of the keys that the spec sweeps."""
     if len(figure.columns) != 1:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
-    (name,), first = figure.columns, several[0]
-    algorithms = list(dict.fromkeys(label for pivot in several for label in pivot.algorithms))
+    (name,), labels = figure.columns, {row["cell"]: str(row["algorithm"]) for row in rows}  # without swept values
+    lines = [line for line in cells(frame(rows)) if line["workers"] != 1]
+    swept = [key for key in lines[0]["axes"] if key != "algorithm"]
+    keys = [key for key in swept if len({str(line["axes"][key]) for line in lines}) > 1]
+    at = {(labels[line["cell"]], *(line["axes"][key] for key in keys)): line for line in lines}
+    algorithms = list(dict.fromkeys(label for label, *_ in at))
     body = [
-        [shown(column), *map(shown, pivot.fixed.values())]
-        + [_entry(name, pivot.lines.get((label, column)), None) for label in algorithms]
-        for column in first.columns
-        for pivot in several
-        if column in pivot.columns
+        [*map(str, values), *(_entry(name, at.get((label, *values)), None) for label in algorithms)]
+        for values in sorted({tuple(values) for _, *values in at}, key=lambda values: [*map(_by_number, values)])
     ]
-    axes = [AXIS_TITLES.get(axis, axis) for axis in (first.column_axis, *first.fixed)]
-    lines = {(f"{place} {label}", at): line for place, p in enumerate(several) for (label, at), line in p.lines.items()}
-    whole = replace(first, lines=lines)
-    grid = markdown([*axes, *algorithms], body, numbers=True)
+    grid = markdown([*(key.rpartition(".")[2] for key in keys), *algorithms], body, numbers=True)
+    whole = Pivot({}, "", (), (), {(str(place), 0): line for place, line in enumerate(lines)})
     return _with_caption(figure, grid, whole, run_name, _COLUMNS[name][0])
+
+
+def _by_number(value: object) -> tuple[float, str]:
+    """Sort key of a swept value, such as "6MiB": by the number that it begins with."""
+    number = re.match(r"[0-9.]+", str(value))
+    return float(number[0]) if number else 0.0, str(value)
 
 
 def _with_caption(figure: PaperFigure, grid: str, pivot: Pivot, run_name: str, marks: str) -> str:
