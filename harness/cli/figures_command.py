@@ -87,8 +87,7 @@ def _beside(source: str, out: Path, *, across_hosts: bool) -> tuple[str, list[di
 def _paper(name: str, to: Path | None, *, check: bool) -> int:
     """Draw or check the figures of a paper, or of all. Return the exit code."""
     from wanbench.harness.show import papers
-    from wanbench.harness.show.papers.claims import refusals
-    from wanbench.harness.show.papers.drawing import check_paper, draw_paper
+    from wanbench.harness.show.papers.drawing import check_paper, draw_paper, refusals
 
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")

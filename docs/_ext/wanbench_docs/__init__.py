@@ -4,7 +4,7 @@ commands.py   the help of every command, as data
 markdown.py   text and docstrings as Markdown
 pages.py      the generated parts of docs/reference/
 costs.py      the cost of an algorithm, whose formulas are in its page
-claims.py     the claims of the papers and what recorded runs say, as tables
+claims.py     the claims of the papers, read, and answered from recorded runs, as tables
 curves.py     the recorded curve of every algorithm, as SVG
 learned.py    the recordings of the learning library, as tables
 manual.py     the man page

@@ -11,7 +11,6 @@ from typing import Any
 
 from wanbench.harness.cli.init_command import STARTER
 from wanbench.harness.results import columns
-from wanbench.harness.show import papers
 from wanbench.harness.spec import experiment
 from wanbench.harness.spec.axes import SHORT_AXES
 from wanbench.harness.spec.experiment import Spec
@@ -23,6 +22,7 @@ from wanbench.workloads.algorithms import registry as algorithms
 from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
+from wanbench_docs.claims import names as claimed
 from wanbench_docs.claims import of_claims, of_recordings
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.costs import shown
@@ -208,7 +208,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "published": of_published,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
-    **{f"claims {name}": partial(of_claims, name) for name in papers.names() if papers.load(name).claims},
+    **{f"claims {name}": partial(of_claims, name) for name in claimed()},
     **{f"learned {name}": partial(of_learned, name) for name in recorded()},
 }
 

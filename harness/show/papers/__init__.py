@@ -1,9 +1,8 @@
 """Figure sets of papers: one declarative file per paper names the recorded runs from which its figures are drawn.
 
-    <name>.toml     title, citation, runs (experiments), figures, published values, claims
+    <name>.toml     title, citation, runs (experiments), figures, published values
     load(name)      as typed data, or one clear line
-    drawing.py      draws and compares
-    claims.py       answers the paper's claims from recorded rows
+    drawing.py      draws and compares, and says what may not be published
 
 Published values are those that a paper prints as text. Values that exist only in a picture are left out.
 """
@@ -94,38 +93,6 @@ class PaperFigure(_Table):
     series: str = "algorithm"
 
 
-class Claim(_Table):
-    """A figure, a table or a claim of the paper, and the recorded value that answers it (`claims.answers`).
-
-    Attributes:
-        place: in the paper. text: what it says. theirs: its value as text; "picture" if it is not printed.
-        run: the recorded run; without one, `why` says why there is none.
-        value: a column, divided by column `per`, if given. where: selects the cell, by column.
-        over, minus: the value is divided by that of another cell, or that is subtracted; columns that differ.
-        scale, unit: for display. published: the value to compare with. least, most: or its bounds.
-        fitted: the network was fitted to this value. why: why it is simulated, if not because of the load.
-        pooled: `where` selects several cells, which differ in the number of workers; all repetitions count.
-    """
-
-    place: str
-    text: str
-    theirs: str
-    run: str | None = None
-    value: str | None = None
-    per: str | None = None
-    where: dict[str, float | int | str] = {}
-    over: dict[str, float | int | str] | None = None
-    minus: dict[str, float | int | str] | None = None
-    scale: float = 1.0
-    unit: str = ""
-    published: float | None = None
-    least: float | None = None
-    most: float | None = None
-    fitted: bool = False
-    why: str | None = None
-    pooled: bool = False
-
-
 class Paper(_Table):
     """A paper's figure set: the whole file.
 
@@ -139,7 +106,6 @@ class Paper(_Table):
     citation: str
     runs: list[str] = Field(alias="run")
     figures: list[PaperFigure] = Field(alias="figure")
-    claims: list[Claim] = Field(alias="claim", default=[])
 
 
 def names() -> list[str]:
@@ -180,21 +146,7 @@ def parse(name: str, text: str) -> Paper:
             raise SpecError(f"{where}: beside: {figure.beside!r} is none of its runs")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
             raise SpecError(f"{where}: x and y are of a trend, which has both")
-    for claim in paper.claims:
-        _check_claim(claim, paper, f"{file}: claim {claim.place!r}")
     return paper.model_copy(update={"figures": [_with_published(figure, paper, file) for figure in paper.figures]})
-
-
-def _check_claim(claim: Claim, paper: Paper, where: str) -> None:
-    if claim.run is None:
-        if claim.why is None or claim.value is not None:
-            raise SpecError(f"{where}: expected a run with a value, or why there is none")
-        return
-    if claim.run not in paper.runs:
-        raise SpecError(f"{where}: {claim.run!r} is none of its runs")
-    judged = claim.published is not None or claim.least is not None or claim.most is not None
-    if claim.value is None or not (judged or claim.fitted):
-        raise SpecError(f"{where}: expected a value, and published, least or most")
 
 
 def _with_published(figure: PaperFigure, paper: Paper, file: str) -> PaperFigure:

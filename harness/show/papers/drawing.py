@@ -1,4 +1,4 @@
-"""Draws a paper's figures from recorded runs, and checks that the committed figures are up to date.
+"""Draws a paper's figures from recorded runs, and checks that the committed ones are up to date and may be published.
 
 results/reference/<run>/            recordings (harness/results/record.py)
 results/reference/<paper>-<figure>/     map.json of a map
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,9 +27,11 @@ from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, Row, frame, pivots
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import BASELINE
+from wanbench.harness.results import planned
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.store import RunFolder, open_run
+from wanbench.harness.results.verify import objections, problem_lines
 from wanbench.harness.show.figures.drawing import Drawing, save, write_points
 from wanbench.harness.show.figures.gallery import gallery, scalability_drawing, step_time_drawing
 from wanbench.harness.show.figures.map import read_map
@@ -44,6 +46,8 @@ from wanbench.harness.text import listed
 INDEX = "index.json"
 _DRAWN = (".svg", ".png", ".pdf", ".csv", ".md")
 _OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}
+_ACCURACY = "accuracy"
+_LEARNED = {_ACCURACY, "final_loss"}
 _EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
 
 
@@ -144,6 +148,28 @@ def _check(
                 Difference(path.name, why if comparable else f"not comparable: drawn with {other}", comparable)
             )
     return differences
+
+
+def refusals(paper: Paper, reference: Path) -> Iterator[str]:
+    """Yield one line for each reason why a figure of this paper may not be published.
+
+    The rule on accuracy refuses speeds that cost accuracy. A figure that shows this accuracy may have them.
+
+    Raises:
+        SpecError: a run is not recorded.
+    """
+    hiding_figures = [
+        figure
+        for figure in paper.figures
+        if figure.kind not in {"learning", "pareto"} and not _LEARNED & {*figure.columns, *figure.y}
+    ]
+    for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
+        folder = recorded(reference, run)
+        rows = folder.rows()
+        broken = objections(rows, planned.read(folder.path).names)
+        hiding = {row["cell"] for figure in hiding_figures if figure.run == run for row in select(figure, rows)}
+        kept = [objection for objection in broken if objection.rule != _ACCURACY or objection.cell in hiding]
+        yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
 
 
 def drawing(figure: PaperFigure, paper: Paper, reference: Path) -> Drawing:

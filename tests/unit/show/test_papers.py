@@ -20,7 +20,6 @@ from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show import papers
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import drawing
-from wanbench.harness.show.papers.claims import refusals
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.spec.library import builtin_names
 
@@ -220,13 +219,13 @@ def test_the_check_refuses_figures_of_a_run_that_verify_refuses(reference):
 
 
 def test_a_less_accurate_cell_is_refused_only_where_its_accuracy_is_not_shown(reference):
-    assert list(refusals(papers.parse("p", SET), reference)) == []
+    assert list(drawing.refusals(papers.parse("p", SET), reference)) == []
     rewrite(reference, steps_total=30, accuracy=lambda row: 0.95 if row["kind"] == "dts" else 0.98)
-    (line,) = refusals(papers.parse("p", SET), reference)
+    (line,) = drawing.refusals(papers.parse("p", SET), reference)
     assert line.endswith(": accuracy 0.950; the limit is 0.02 below that of ssgd (0.980)")
     table_alone = SET[: SET.index("[[figure]]")] + SET[SET.rindex("[[figure]]") :]
     shown = papers.parse("p", table_alone.replace('["scalability"]', '["accuracy", "scalability"]'))
-    assert list(refusals(shown, reference)) == []
+    assert list(drawing.refusals(shown, reference)) == []
 
 
 def test_a_published_value_must_have_a_bar(reference):

@@ -8,14 +8,14 @@ import statistics
 from pathlib import Path
 
 import pytest
+from wanbench_docs import claims
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results.record import record
 from wanbench.harness.show import papers
-from wanbench.harness.show.papers.claims import answers
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
-HEAD = 'schema = 1\ntitle = "T"\ncitation = "C"\nrun = ["t"]\nfigure = []\n'
+PAPER = papers.parse("p", 'schema = 1\ntitle = "T"\ncitation = "C"\nrun = ["t"]\nfigure = []\n')
 CLAIM = '[[claim]]\nplace = "Fig. 1"\ntext = "x"\ntheirs = "y"\nrun = "t"\nvalue = "scalability"\n'
 SPEC = """
 schema = 1
@@ -45,7 +45,7 @@ def rows(reference):
 
 
 def answer(reference, *lines):
-    (found,) = answers(papers.parse("p", HEAD + CLAIM + "".join(lines)), reference)
+    (found,) = claims.answers(claims.parse(PAPER, CLAIM + "".join(lines)), reference)
     return found
 
 
@@ -90,7 +90,7 @@ def test_a_simulated_claim_has_the_load_of_its_emulation(reference):
 
 def test_a_claim_without_a_run_is_open(reference):
     text = '[[claim]]\nplace = "a"\ntext = "x"\ntheirs = "y"\nwhy = "z"\n'
-    (found,) = answers(papers.parse("p", HEAD + text), reference)
+    (found,) = claims.answers(claims.parse(PAPER, text), reference)
     assert (found.value, found.how, found.verdict) == ("-", "not at all: z", "open")
 
 
@@ -109,20 +109,27 @@ def test_a_claim_selects_one_cell(reference):
 )
 def test_an_incomplete_claim_is_refused(text, message):
     with pytest.raises(SpecError) as caught:
-        papers.parse("p", HEAD + text)
-    assert str(caught.value) == f"papers/p.toml: claim 'Fig. 1': {message}"
+        claims.parse(PAPER, text)
+    assert str(caught.value) == f"p.toml: claim 'Fig. 1': {message}"
 
 
-@pytest.mark.parametrize("name", [name for name in papers.names() if papers.load(name).claims])
+def test_a_misspelled_key_is_refused():
+    with pytest.raises(ValueError, match=r"leest\n.*[Ee]xtra"):
+        claims.parse(PAPER, CLAIM + "leest = 1.0\n")
+
+
+@pytest.mark.parametrize("name", claims.names())
 def test_every_claim_of_the_papers_has_an_answer(name):
-    found = answers(papers.load(name), REFERENCE)
+    found = claims.answers(claims.load(papers.load(name)), REFERENCE)
     assert len(found) >= 5
     assert [one for one in found if "emulation is possible" in one.how] == []
 
 
 def test_pooled_cells_are_paired_by_workers_and_seed():
     (found,) = [
-        one for one in answers(papers.load("dts"), REFERENCE) if one.claim.pooled and "delayed" in str(one.claim.where)
+        one
+        for one in claims.answers(claims.load(papers.load("dts")), REFERENCE)
+        if one.claim.pooled and "delayed" in str(one.claim.where)
     ]
     rows = [json.loads(line) for line in (REFERENCE / "dts-accuracy" / "rows.jsonl").read_text().splitlines()]
     by = {(row["algorithm"], row["workers"], row["seed"]): row["accuracy"] for row in rows}
@@ -150,7 +157,7 @@ def learned():
 @pytest.mark.parametrize("name", ["dts", "rps"])
 def test_claims_of_accuracy_cite_every_recording_that_bears_on_them_and_its_least_favourable_cell(name):
     known, cited = learned(), {}
-    for claim in papers.load(name).claims:
+    for claim in claims.load(papers.load(name)):
         if claim.run is not None and claim.value == "accuracy" and claim.least is not None:
             rows = [json.loads(line) for line in (REFERENCE / claim.run / "rows.jsonl").read_text().splitlines()]
             for row in rows:
@@ -169,7 +176,7 @@ def test_every_published_value_of_a_figure_is_claimed():
     paper = papers.load("sgp")
     claimed = {
         (claim.where["algorithm"], str(claim.where["workers"])): claim.theirs
-        for claim in paper.claims
+        for claim in claims.load(paper)
         if claim.run is not None and claim.value == "step_time_s" and claim.over is None
         if claim.where["algorithm"] != "osgp"
     }
