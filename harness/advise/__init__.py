@@ -9,6 +9,6 @@ Layout
     flips.py       which other networks and step times have another answer, by the law; unknown uplinks
     own_evidence.py   a design that measures the accuracy of the fastest settings with one's own model
     answer.py      Answer: plain data, the lines that people read, and the files beside it
-    reproduce.py   a spec, a snippet and a trial, and what the trial measured beside the prediction
+    reproduce.py   a spec, a snippet, and a trial on real hosts
     map.py         the best setting over round-trip time and rate
 """

@@ -18,7 +18,7 @@ from wanbench.harness.advise.flips import Flip, Uplinks, flips, shared
 from wanbench.harness.advise.hosts import Hosts
 from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
 from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
-from wanbench.harness.advise.reproduce import ADVICE, emulation_spec, snippet, trial
+from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
 from wanbench.harness.advise.search import SearchResult
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
@@ -37,7 +37,8 @@ _BINDS = {
 _HEAD = 12
 _REPEATS = 3
 _SIDE, _TIMINGS = 1024, 3
-CANDIDATES, SPEC, SNIPPET, TRIAL = "candidates.csv", "advised.toml", "train.py", "trial.py"
+ADVICE, CANDIDATES = "advice.json", "candidates.csv"
+SPEC, SNIPPET, TRIAL = "advised.toml", "train.py", "trial.py"
 
 
 @dataclass(frozen=True)

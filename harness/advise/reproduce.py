@@ -1,34 +1,20 @@
-"""An answer as things to use: a spec that measures it, a snippet that trains with it, and a trial on real hosts.
-
-`trial_result` is what a trial measured, beside what `advise` predicted, and the likely cause of a difference.
-"""
+"""An answer as things to use: a spec that measures it, a snippet that trains with it, and a trial on real hosts."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from statistics import fmean, quantiles
 from typing import Any
 
 from wanbench.harness.advise.question import Question
-from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.pacing import network_environments
-from wanbench.netprofiles import FileError
 from wanbench.netprofiles.toml_text import document
-from wanbench.netprofiles.user_file import read_text
 from wanbench.workloads.group.settings import COLLECTIVE
 
 _WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
 _TRIAL_S = 300
 _KEYS = ("workload", "network", "train")
-BAND = 0.1  # simulated and emulated times agree so well in most cells
-ADVICE = "advice.json"
-_FEWEST = 20
-_RARE = 0.1  # share of the steps that are rare
-_MOST_BYTES = 64 << 20
+_BAND = 0.1  # simulated and emulated times agree so well in most cells
 
 
 def emulation_spec(question: Question, cells: Sequence[TrainingCell], repeats: int) -> str:
@@ -126,7 +112,7 @@ def trial(cell: TrainingCell, predicted_s: float) -> str:
     Args:
         predicted_s: seconds of a step.
     """
-    low, high = predicted_s * (1 - BAND), predicted_s * (1 + BAND)
+    low, high = predicted_s * (1 - _BAND), predicted_s * (1 + _BAND)
     values: Mapping[str, Any] = {
         "SITES": list(cell.placement),
         "BACKEND": _backend(cell),
@@ -153,8 +139,7 @@ On each of {workers} hosts, with wanbench installed, with an address of the firs
 
     torchrun --nnodes {workers} --nproc-per-node 1 --node-rank RANK --master-addr FIRST_HOST trial.py
 
-Rank r is at SITES[r]. Rank 0 prints the time of a step beside the predicted one, and writes steps.jsonl for
-`wanbench compare`.
+Rank r is at SITES[r]. Rank 0 prints the time of a step beside the predicted one, and writes its steps to steps.jsonl.
 """
 
 import json
@@ -201,81 +186,7 @@ if dist.get_rank() == 0:
         for number, seconds in enumerate(times_s):
             file.write(json.dumps({{"step": number, "seconds": seconds}}) + "\\n")
     low, high = PREDICTED_S
-    verdict = "as predicted" if low <= mean_s <= high else "not as predicted"
+    verdict = "as predicted" if low <= mean_s <= high else "not as predicted; likely causes: how-to/advise"
     print(f"{{mean_s:.4f}} s a step; predicted {{low:.4f}} to {{high:.4f}}: {{verdict}}")
 dist.destroy_process_group()
 '''
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """A setting's step time in seconds, predicted and measured, and the likely cause if they differ by over 10 %."""
-
-    setting: str
-    predicted_s: float
-    measured_s: float
-    steps: int
-    cause: str
-
-    @property
-    def difference(self) -> float:
-        """Relative to the prediction."""
-        return self.measured_s / self.predicted_s - 1
-
-    def text(self) -> str:
-        """One line, and one for the cause."""
-        line = (
-            f"{self.setting}: predicted {1e3 * self.predicted_s:.4g} ms a step, measured "
-            f"{1e3 * self.measured_s:.4g} ms ({self.difference:+.1%}) in {self.steps} steps"
-        )
-        return f"{line}\nlikely cause: {self.cause}" if self.cause else f"{line}: as predicted"
-
-
-def trial_result(run: Path, steps: str) -> TrialResult:
-    """Compare the steps that `trial.py` wrote with the advice in a run's folder. Raises: SpecError."""
-    try:
-        advice = json.loads((run / ADVICE).read_text(encoding="utf-8"), parse_constant=int)  # NaN and Infinity are none
-        advised, compute_s = advice["advised"], float(advice["workload"]["step_time_s"])
-        predicted_s, setting = float(advised["step_time_s"]), f"{advised['algorithm']} on {advised['collective']}"
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise SpecError(f"{run / ADVICE}: no advice to compare with ({error}); `wanbench advise` writes it") from None
-    times_s = _read(steps)
-    measured_s = fmean(times_s)
-    return TrialResult(setting, predicted_s, measured_s, len(times_s), cause(times_s, predicted_s, compute_s))
-
-
-def cause(times_s: Sequence[float], predicted_s: float, compute_s: float) -> str:
-    """The likely cause of a difference of over 10 %, from how the times of steps are distributed; "" if there is none.
-
-    Args:
-        times_s: of each step on rank 0. compute_s: what a step computes.
-    """
-    measured_s = fmean(times_s)
-    excess_s = measured_s - predicted_s
-    if abs(excess_s) <= BAND * predicted_s:
-        return ""
-    if excess_s < 0:
-        return "the network is faster than the profile says; measure it with `wanbench measure`"
-    shortest_s = quantiles(times_s, n=10)[0]
-    some_wait_less = shortest_s < (1 - _RARE) * measured_s  # so that the shortest ones do not wait for the network
-    if some_wait_less and shortest_s - compute_s > excess_s / 2:
-        return f"the processor: the shortest steps take {1e3 * shortest_s:.4g} ms, and compute {1e3 * compute_s:.4g} ms"
-    rare = sorted(times_s)[-max(1, int(_RARE * len(times_s))) :]
-    usual_s = fmean(sorted(times_s)[: len(times_s) - len(rare)])
-    if usual_s <= (1 + BAND) * predicted_s:
-        return f"rare long steps, the longest {max(rare):.3g} s: lost packets, or other load on hosts or links"
-    return "the network is slower than the profile says, or shared; measure it with `wanbench measure`"
-
-
-def _read(path: str) -> list[float]:
-    try:
-        lines = read_text(Path(path), "JSON lines", _MOST_BYTES).splitlines()
-    except FileError as error:
-        raise SpecError(f"{path}: {error}") from None
-    try:
-        times_s = [float(json.loads(line)["seconds"]) for line in lines if line.strip()]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise SpecError(f'{path}: expected lines such as {{"step": 0, "seconds": 0.5}}, as trial.py writes') from None
-    if len(times_s) < _FEWEST or not all(0 < seconds < 1e6 for seconds in times_s):
-        raise SpecError(f"{path}: expected at least {_FEWEST} steps, each with seconds above zero; got {len(times_s)}")
-    return times_s

@@ -37,19 +37,12 @@ def command(run_source: str, head_source: str | None, form: str, out: Path, **op
     Step times are medians in seconds, with the minimum and maximum of the repetitions. With HEAD, the cells of two runs
     are compared. A parity figure is added to the figures of RUN. The exit code is 0 for any ratio: `check` is the gate.
 
-    If RUN is of `wanbench advise` and HEAD the steps.jsonl of its trial.py, the measured step time is compared with
-    the predicted one, and the likely cause of a difference is named.
-
     \b
     Example:  wanbench compare crosscheck --by testbed
-              wanbench compare advise-world4-resnet50-v100 steps.jsonl
     """
     from wanbench.harness.results.store import open_run
 
     folder = open_run(run_source, out)
-    if head_source is not None and head_source.endswith(".jsonl"):
-        _print_trial(folder.path, head_source, form == "json")
-        return
     head = None if head_source is None else open_run(head_source, out)
     comparison = _compared(folder, head, options["by"], options["across_hosts"])
     text = _text(comparison, form, options["sort"]).removesuffix("\n")
@@ -79,19 +72,6 @@ def _compared(folder: RunFolder, head: RunFolder | None, by: str | None, across_
         return compare(rows if axis == "hosts" else by_hosts(rows, across_hosts=across_hosts), axis)
     except ValueError as error:
         raise SpecError(f"{folder.path}: {error}") from None
-
-
-def _print_trial(run: Path, steps: str, as_json: bool) -> None:
-    """Print what a trial measured beside the advice."""
-    from dataclasses import asdict
-
-    from wanbench.harness.advise.reproduce import trial_result
-
-    result = trial_result(run, steps)
-    if as_json:
-        click.echo(json.dumps({**asdict(result), "difference": result.difference}, indent=1))
-    else:
-        terminal.show(result.text())
 
 
 def _specs_differ(base: Path, head: Path) -> list[str]:
