@@ -20,7 +20,7 @@ from wanbench.harness.cli.options import (
 from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
-    from wanbench.harness.plan.cell import Cell, TrainingCell
+    from wanbench.harness.plan.cell import Cell
     from wanbench.harness.plan.plan import Plan
     from wanbench.harness.results.store import RunFolder
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 @jobs_option
 @json_option
 @click.option("--tc", "as_tc", is_flag=True, help="Print only the ip and tc commands that build each network.")
-@click.option("--collectives", is_flag=True, help="Print only how long an all-reduce takes with each collective.")
-def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool, collectives: bool) -> None:
+def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool) -> None:
     """Show what `run` would do for SPEC: a TOML file, a built-in name, or - for standard input.
 
     Each cell has the step time that the step-time law predicts, and why it runs or not. The first line has the time
@@ -40,15 +39,11 @@ def command(request: SpecRequest, jobs: int | None, as_json: bool, as_tc: bool, 
     \b
     Example:  wanbench plan latency-sweep --only rtt=100ms
     """
-    from wanbench.harness.plan.cell import TrainingCell
-
-    if as_json + as_tc + collectives > 1:
-        raise SpecError("--json, --tc and --collectives: choose one")
-    source, plan, cells = planned(request, resumed=True)
+    if as_json and as_tc:
+        raise SpecError("--json and --tc: choose one")
+    _, plan, cells = planned(request, resumed=True)
     if as_tc:
         _print_tc(cells)
-    elif collectives:
-        _print_collectives([cell for cell in cells if isinstance(cell, TrainingCell)], source.where)
     else:
         _print_work(plan, cells, request.out, jobs, as_json)
 
@@ -90,31 +85,6 @@ def _print_tc(cells: list[Cell]) -> None:
         click.echo(f"# {', '.join(name for name, other in networks if other.key() == key)}")
         for line in commands(network):
             click.echo(line)
-
-
-def _print_collectives(cells: list[TrainingCell], where: str) -> None:
-    """Print the predicted seconds of an all-reduce with each collective, beside the limit."""
-    from wanbench.harness.plan import collective
-    from wanbench.harness.show.grid import aligned
-    from wanbench.harness.text import size
-
-    rows: list[tuple[TrainingCell, dict[str, float]]] = []
-    for cell in cells:
-        if cell.workers > 1 and cell.law_inputs.message_bytes:
-            alternatives = collective.alternatives(cell, where)
-            rows.append(
-                (cell, {alternative.collective: collective.all_reduce_s(alternative) for alternative in alternatives})
-            )
-    names = list(dict.fromkeys(name for _, took_s in rows for name in took_s))
-    lines = []
-    for cell, took_s in rows:
-        times = [f"{took_s[name]:.3f}" + " *"[name == cell.collective] if name in took_s else "- " for name in names]
-        lines.append([cell.slug, size(cell.law_inputs.message_bytes), f"{collective.limit_s(cell):.3f}", *times])
-    text = aligned(["cell", "message", "limit", *names], lines)
-    terminal.show(
-        f"{text}\nSeconds of an all-reduce, alone on its network, by the law. * is the cell's collective. limit: no "
-        "collective is\nfaster, because a site sends 2 (S-1)/S of a vector, whose last byte travels one way."
-    )
 
 
 def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which collective is the fastest on a cell's network, by the step-time law, and how far each is from the limit."""
+"""Which collective is the fastest on a cell's network, by the step-time law."""
 
 from __future__ import annotations
 
@@ -47,18 +47,6 @@ def alternatives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
 def all_reduce_s(cell: TrainingCell) -> float:
     """The predicted seconds of an all-reduce of the cell's messages, alone on the network."""
     return predict(replace(cell.law_inputs, delay=0)).all_reduce_s
-
-
-def limit_s(cell: TrainingCell) -> float:
-    """Seconds that any collective needs: a site sends 2 (S-1)/S of a vector, whose last byte travels one way.
-
-    A ring can avoid slow paths, so it counts where it would need less.
-    """
-    either = (
-        replace(cell, comm=cell.comm.model_copy(update={"collective": name})).law_inputs
-        for name in ("hierarchical", "ring")
-    )
-    return min(inputs.rtt_s / 2 + predict(inputs).wire_s for inputs in either)
 
 
 def _with(cell: TrainingCell, name: Collective, where: str) -> TrainingCell:

@@ -113,18 +113,6 @@ def test_plan_as_json_holds_the_values_of_the_table():
     assert {cell["to_run"] for cell in plan["cells"]} == {1}
 
 
-def test_plan_shows_each_collective_beside_the_limit_and_marks_the_chosen_one():
-    shown = wanbench("plan", "smoke", "--collectives", "--set", "comm.collective=auto").stdout.splitlines()
-    header = shown[0].split()
-    assert header == ["cell", "message", "limit", "direct", "gloo", "hierarchical", "ring"]
-    cells = [line for line in shown[2:] if line and "-w2-" in line]
-    assert len(cells) == 4
-    for line in cells:
-        limit, *times = (float(text) for text in line.replace("*", "").split()[-5:])
-        assert limit <= min(times)
-        assert f"{min(times):.3f}*" in line
-
-
 SCALED = ("smoke", "--set", "workload.payload_scale=auto", "--testbed", "netns", "--emulator", "relay")
 
 

@@ -24,4 +24,4 @@ def test_only_the_selected_cells_are_printed():
 
 
 def test_commands_and_json_exclude_each_other():
-    assert refused("plan", "smoke", "--tc", "--json") == "wanbench: --json, --tc and --collectives: choose one"
+    assert refused("plan", "smoke", "--tc", "--json") == "wanbench: --json and --tc: choose one"
