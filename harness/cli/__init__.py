@@ -51,12 +51,6 @@ COMMANDS = {
     "completion": "Print the completion script for your shell.",
     "clean": "Remove what a crashed run left on this host.",
 }
-# words that were removed -> what to use
-_MOVED = {
-    "calibrate": "is now an option; use `wanbench exec --describe -- CMD`",
-    "advise --no-emulate": "was removed; use `--emulate 0`",
-    "compare --json": "was removed; use `--format json`",
-}
 
 
 class _LazyGroup(click.Group):
@@ -78,10 +72,6 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        for words, instead in _MOVED.items():
-            command, *option = words.split()
-            if args[:1] == [command] and set(option) <= set(args):
-                raise click.UsageError(f"{words}: {instead}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from wanbench.netprofiles.errors import did_you_mean
 

@@ -38,7 +38,6 @@ def draw_all(
     run_name: str,
     outdir: Path,
     formats: Sequence[str] = FORMATS,
-    cells_total: int | None = None,
     evidence: Evidence | None = None,
     beside: tuple[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> list[Path]:
@@ -49,8 +48,7 @@ def draw_all(
 
     Args:
         rows: results, one per repetition. run_name: for the captions. outdir: made if missing.
-        formats: of `FORMATS`. cells_total: cells of the run, if it is not finished.
-        evidence: for learning curves, the timeline and the network.
+        formats: of `FORMATS`. evidence: for learning curves, the timeline and the network.
         beside: name and rows of another run, drawn dashed beside this one.
 
     Returns:
@@ -59,12 +57,7 @@ def draw_all(
     Raises:
         AnalysisError: no cell of more than one worker has a valid result, or nothing to draw beside.
     """
-    repetitions = list(rows)
-    finished = len({row["cell"] for row in repetitions if row["status"] == "ok"})
-    partial = cells_total is not None and finished < cells_total
-    drawings = gallery(
-        repetitions, run_name, evidence, f"{finished} of {cells_total} cells" if partial else None, beside
-    )
+    drawings = gallery(list(rows), run_name, evidence, beside)
     if not drawings:
         raise AnalysisError("no cell of more than one worker has a valid result yet; there is nothing to draw")
     return [path for drawing in drawings for path in save_all(drawing, outdir, formats)]

@@ -42,15 +42,15 @@ Bars = list[tuple[str, Key]]  # the name of each, and its key in the pivot
 
 
 @wanbench_style()
-def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
     """One panel per value of the column axis: workers, profile, rate ...
 
     Args:
         pivot: median, minimum and maximum of every cell. run_name: shown at the caption's beginning.
-        width_in: `PAGE_IN` or `COLUMN_IN`. progress: of a run that is not finished, "14 of 42 cells".
+        width_in: `PAGE_IN` or `COLUMN_IN`.
     """
     looks = looks_of(pivot)
-    about = caption(pivot, run_name, "black ticks: step-time law" if has_law(pivot) else None, progress)
+    about = caption(pivot, run_name, "black ticks: step-time law" if has_law(pivot) else None)
 
     def draw(axes: Axes, row: int, name: str, key: Key) -> None:
         _scalability_bar(axes, pivot, key, name, row, looks[key[0]])
@@ -63,11 +63,11 @@ def scalability_bars(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, pro
 
 
 @wanbench_style()
-def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
     """One panel per value of the column axis, one stacked bar per algorithm, in seconds per step.
 
     Args:
-        pivot, run_name, width_in, progress: as for `scalability_bars`.
+        pivot, run_name, width_in: as for `scalability_bars`.
     """
     valid = [line for line in pivot.lines.values() if line["status"] == "ok"]
     parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in valid) else PARTS
@@ -77,7 +77,7 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: 
         for name, label, colour, hatch in parts
         if any(line[name] > _SEEN * longest_s for line in valid)
     }
-    about = caption(pivot, run_name, _MARKS[parts], progress, whiskers=False)
+    about = caption(pivot, run_name, _MARKS[parts], whiskers=False)
 
     def draw(axes: Axes, row: int, name: str, key: Key) -> None:
         _mark_step(axes, pivot.lines.get(key), name, row)

@@ -150,14 +150,11 @@ def message_size(pivot: Pivot) -> str | None:
     return f"{most} B"
 
 
-def caption(
-    pivot: Pivot, run_name: str, marks: str | None, progress: str | None = None, *, whiskers: bool = True
-) -> str:
+def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = True) -> str:
     """Testbed, workload, scale, network, collective, repetitions.
 
     Args:
         pivot: what is drawn. run_name: the first word. marks: explains what is drawn, if it needs words.
-        progress: of a run that is not finished, "14 of 42 cells".
         whiskers: the figure shows the spread of repetitions, if there is one.
     """
     lines = list(pivot.lines.values())
@@ -165,7 +162,6 @@ def caption(
     lost = len(lines) - len(valid)
     lost_reps = sum(int(line["repeats_lost"]) for line in valid)
     parts = [
-        progress,
         _testbed(lines),
         f"{_distinct(lines, 'workers')} workers",
         _workload(pivot, lines),

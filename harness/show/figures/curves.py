@@ -31,19 +31,18 @@ _MARGIN = 1.25  # of the logarithmic axis of failures, on both sides
 
 
 @wanbench_style()
-def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
     """The figure of one pivot whose column axis is `rtt_ms`.
 
     Args:
         pivot: median, minimum and maximum of every cell; points without a valid repetition are left out.
         run_name: shown at the caption's beginning.
         width_in: `PAGE_IN` or `COLUMN_IN`.
-        progress: of a run that is not finished, "14 of 42 cells".
     """
     looks, names = looks_of(pivot), names_of(pivot)
     if width_in <= COLUMN_IN:
         names = {label: name.replace(" + ", "\n+ ") for label, name in names.items()}
-    text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None, progress)
+    text = caption(pivot, run_name, "thin lines: step-time law" if has_law(pivot) else None)
     ends = marked(_ends(pivot, "scalability", looks, names), "{:g} ms")
     labels = [end.text for end in ends]
     height_in = max(2.7 if width_in > COLUMN_IN else 2.1, least_in(labels))
@@ -69,17 +68,17 @@ def scalability_by_rtt(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, p
 
 
 @wanbench_style()
-def goodput_by_mtbf(pivot: Pivot, run_name: str, width_in: float = PAGE_IN, progress: str | None = None) -> Figure:
+def goodput_by_mtbf(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
     """The figure of one pivot whose column axis is `mtbf_s`: what is left of the throughput of machines that fail.
 
     Args:
         pivot: median, minimum and maximum of every cell; those without losses are the unit, and are not drawn.
-        run_name, width_in, progress: as for `scalability_by_rtt`.
+        run_name, width_in: as for `scalability_by_rtt`.
     """
     looks = looks_of(pivot)
     ends = marked(_ends(pivot, "goodput", looks, names_of(pivot)), "{:g} s")
     labels = [end.text for end in ends]
-    text = caption(pivot, run_name, "1: the same algorithm without failures", progress)
+    text = caption(pivot, run_name, "1: the same algorithm without failures")
     sheet = Sheet(
         width_in, max(2.7, least_in(labels)), titled(pivot, _kept(pivot)), text, {}, right_in=strip_in(labels)
     )

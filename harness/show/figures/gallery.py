@@ -67,7 +67,6 @@ def gallery(
     rows: Sequence[Row],
     run_name: str,
     evidence: Evidence | None = None,
-    progress: str | None = None,
     beside: tuple[str, Sequence[Row]] | None = None,
     kind: str | None = None,
 ) -> list[Drawing]:
@@ -75,7 +74,7 @@ def gallery(
 
     Args:
         rows: one per repetition. run_name: for the captions.
-        evidence: for the figures that need more than rows. progress: of a run that is not finished, "14 of 42 cells".
+        evidence: for the figures that need more than rows.
         beside: name and rows of another run, drawn dashed where scalability is drawn.
         kind: of the only figure wanted, a key of `_OF_ROWS` or `_OF_EVIDENCE`.
 
@@ -86,7 +85,7 @@ def gallery(
     table = frame(rows)
     if not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
-    run = _Run(rows, table, run_name, progress, beside)
+    run = _Run(rows, table, run_name, beside)
     drawings = [drawing for name, draw in _OF_ROWS.items() if kind in {None, name} for drawing in draw(run)]
     if evidence is not None:
         of_evidence = [draw for name, draw in _OF_EVIDENCE.items() if kind in {None, name}]
@@ -105,20 +104,14 @@ class _Run:
     """The parts of a run that several drawings need.
 
     Attributes:
-        rows: one per repetition. table: the same. name: for the captions. progress, beside: as for `gallery`.
+        rows: one per repetition. table: the same. name: for the captions. beside: as for `gallery`.
         lines: of `analysis.summary.cells`. valid: rows of valid repetitions; neither has one-worker cells.
     """
 
     def __init__(
-        self,
-        rows: Sequence[Row],
-        table: pd.DataFrame,
-        name: str,
-        progress: str | None,
-        beside: tuple[str, Sequence[Row]] | None,
+        self, rows: Sequence[Row], table: pd.DataFrame, name: str, beside: tuple[str, Sequence[Row]] | None
     ) -> None:
-        self.rows, self.table, self.name = rows, table, name
-        self.progress, self.beside = progress, beside
+        self.rows, self.table, self.name, self.beside = rows, table, name, beside
         self.lines = [line for line in cells(table) if line["workers"] != 1]
         full: list[dict[str, Any]] = [{**dict.fromkeys(SHOWN), **row} for row in rows]
         self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
@@ -167,28 +160,28 @@ def _speed(run: _Run) -> list[Drawing]:
                 f"{name}: no valid cell with an algorithm of {run.name} on the same axis; nothing to lay beside"
             )
     valid = [pivot for pivot in tables if any(line["status"] == "ok" for line in pivot.lines.values())]
-    return [draw(pivot, run.name, run.progress) for pivot in valid for draw in (scalability_drawing, step_time_drawing)]
+    return [draw(pivot, run.name) for pivot in valid for draw in (scalability_drawing, step_time_drawing)]
 
 
-def scalability_drawing(pivot: Pivot, run_name: str, progress: str | None = None) -> Drawing:
+def scalability_drawing(pivot: Pivot, run_name: str) -> Drawing:
     """Scalability as curves over the round-trip time, or as bars."""
     by_rtt = pivot.column_axis == "rtt_ms"
     speed, name = (scalability_by_rtt, "scalability-by-rtt") if by_rtt else (scalability_bars, "scalability")
     return Drawing(
         name + _slug(pivot),
         f"Scalability: {subject(pivot)}",
-        lambda width: speed(pivot, run_name, width, progress),
+        lambda width: speed(pivot, run_name, width),
         lambda: _pivot_points(pivot, run_name, _SCALABILITY),
     )
 
 
-def step_time_drawing(pivot: Pivot, run_name: str, progress: str | None = None) -> Drawing:
+def step_time_drawing(pivot: Pivot, run_name: str) -> Drawing:
     """The parts of a step's time."""
     pivot = replace(pivot, beside=None)
     return Drawing(
         f"step-time{_slug(pivot)}",
         f"Where a step's time goes: {subject(pivot)}",
-        lambda width: step_time(pivot, run_name, width, progress),
+        lambda width: step_time(pivot, run_name, width),
         lambda: _pivot_points(pivot, run_name, _STEP_TIME),
     )
 
@@ -199,7 +192,7 @@ def _goodput(run: _Run) -> list[Drawing]:
         Drawing(
             f"goodput{_slug(pivot)}",
             f"What is left under failures: {subject(pivot)}",
-            partial(goodput_by_mtbf, pivot, run.name, progress=run.progress),
+            partial(goodput_by_mtbf, pivot, run.name),
             partial(_pivot_points, pivot, run.name, _GOODPUT),
         )
         for pivot in pivots(run.table, ["mtbf_s", *_COLUMN_AXES])
@@ -244,7 +237,7 @@ def _trade_off(run: _Run) -> list[Drawing]:
     unequal = {f"{human(s.algorithm, s.kind, s.params)} {s.not_compared}" for s in every if s.not_compared}
     marks += "".join(f"; {remark}" for remark in sorted(unequal))
     pivot = whole(run.lines)
-    about = caption(pivot, run.name, marks, run.progress, whiskers=False)
+    about = caption(pivot, run.name, marks, whiskers=False)
     learned, what = _data_sets(run.lines), on_network(pivot)
     return [
         Drawing(

@@ -84,18 +84,6 @@ def test_without_it_a_network_is_needed():
     assert "Missing option '-n' / '--workers'" in refused("exec", "--profile", "world4", "--", "true")
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ("calibrate -- python train.py", "calibrate: is now an option; use `wanbench exec --describe -- CMD`"),
-        ("advise world4 --no-emulate", "advise --no-emulate: was removed; use `--emulate 0`"),
-        ("compare smoke --json", "compare --json: was removed; use `--format json`"),
-    ],
-)
-def test_what_was_removed_names_what_to_use(words, reason):
-    assert refused(*words.split()).endswith(reason)
-
-
 def test_a_script_that_fails_is_reported_in_one_line(tmp_path):
     with pytest.raises(HostError, match=r"python\S* ended with status 3; nothing was measured$"):
         describe([sys.executable, "-c", "raise SystemExit(3)"])

@@ -166,10 +166,10 @@ def test_a_bar_without_a_number_shows_the_reason():
 
 
 def test_the_caption_states_the_conditions(sweep):
-    assert caption(sweep, "latency-sweep", "thin lines: step-time law", "14 of 43 cells") == (
-        "latency-sweep: 14 of 43 cells; network emulated by relay (testbed netns); 4 workers; resnet50-v100 with "
-        "messages and rates × 0.01 (1.0 MB per message); profile uniform at 100 Mbit/s per worker; direct all-reduce; "
-        "TCP reno on tuned hosts; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
+    assert caption(sweep, "latency-sweep", "thin lines: step-time law") == (
+        "latency-sweep: network emulated by relay (testbed netns); 4 workers; resnet50-v100 with messages and rates "
+        "× 0.01 (1.0 MB per message); profile uniform at 100 Mbit/s per worker; direct all-reduce; TCP reno on tuned "
+        "hosts; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
     )
 
 
@@ -245,7 +245,7 @@ def test_both_collectives_of_a_run_are_drawn_separately(tmp_path):
 
 
 def test_a_profile_sweep_is_drawn_as_bars(tmp_path):
-    paths = draw_all(only(synthetic_rows.world4(reps=1), "ssgd"), "world4", tmp_path, ["svg"], cells_total=9)
+    paths = draw_all(only(synthetic_rows.world4(reps=1), "ssgd"), "world4", tmp_path, ["svg"])
     assert {path.name for path in paths} == {
         "scalability.svg",
         "scalability-column.svg",
