@@ -253,15 +253,21 @@ def _faster(inputs: PredictInputs, factor: float) -> PredictInputs:
 
 def _piece_bytes(inputs: PredictInputs) -> float:
     """The largest part of a vector, or of a bucket of it, that a connection carries at a time."""
-    nbytes = max((size for size, _ in inputs.buckets or ()), default=inputs.message_bytes)
-    if inputs.collective == "gloo":
-        return min(nbytes / 2 / inputs.workers, GLOO_SEGMENT_BYTES)
-    return nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
+    return max(_pieces(inputs))
+
+
+def _pieces(inputs: PredictInputs) -> Iterator[float]:
+    """The part of each bucket of a vector that a connection carries."""
+    for nbytes in [size for size, _ in inputs.buckets or ()] or [inputs.message_bytes]:
+        if inputs.collective == "gloo":
+            yield min(nbytes / 2 / inputs.workers, GLOO_SEGMENT_BYTES)
+        else:
+            yield nbytes if nbytes <= inputs.one_shot_bytes else nbytes / inputs.workers
 
 
 def _flying_bytes(inputs: PredictInputs, ranks: Sequence[str]) -> float:
-    """The bytes of the messages that are on a connection at a time."""
-    piece = _piece_bytes(inputs)
+    """The bytes of the messages that are on a connection at a time. gloo sends one after another."""
+    piece = _piece_bytes(inputs) if inputs.collective == "gloo" else sum(_pieces(inputs))
     if inputs.collective == "hierarchical":
         piece *= inputs.workers / len(set(ranks))
     return piece * (inputs.delay // inputs.period + 1)

@@ -14,15 +14,16 @@ FAR = [
 ]
 
 
-def stock(collective: str, kind: str, congestion: str = "cubic", workers: int = 3):
+def stock(collective: str, kind: str, congestion: str = "cubic", *, tensors: int = 2, buckets: str = "1GiB"):
     tcp = f'tcp = {{ preset = "stock", congestion = "{congestion}", slow_start_after_idle = false }}'
     (cell,) = swept(
         edited(
             *FAR,
             ('rate = "1Gbit"', f'rate = "2Gbit"\n{tcp}'),
             ("ssgd = {}", kind),
-            ("workers = [2]", f"workers = [{workers}]"),
-            ("[sweep]", f'[comm]\ncollective = "{collective}"\n\n[sweep]'),
+            ("workers = [2]", "workers = [3]"),
+            ("tensors = 2", f"tensors = {tensors}"),
+            ("[sweep]", f'[comm]\ncollective = "{collective}"\nbuckets = "{buckets}"\n\n[sweep]'),
         )
     )
     return cell
@@ -41,6 +42,15 @@ def step_time_s(cell, folder):
 def test_the_law_knows_the_window_of_a_host_as_the_simulation_does(tmp_path, collective, kind):
     cell = stock(collective, kind)
     assert cell.law_inputs.windows_bytes is not None
+    assert step_time_s(cell, tmp_path) == pytest.approx(cell.predicted_step_time_s, rel=0.1)
+
+
+@pytest.mark.parametrize("collective", ["direct", "hierarchical"])
+def test_many_buckets_together_fill_a_window_that_each_of_them_fits_into(tmp_path, collective):
+    """The pieces of 20 buckets of 2 MB, 0.67 MB each between three workers, are four windows of 3 MiB."""
+    cell = stock(collective, "ssgd = {}", tensors=20, buckets="4KiB")
+    assert cell.law_inputs.windows_bytes is not None
+    assert max(nbytes for nbytes, _ in cell.law_inputs.buckets) < 3 << 20
     assert step_time_s(cell, tmp_path) == pytest.approx(cell.predicted_step_time_s, rel=0.1)
 
 
