@@ -225,7 +225,7 @@ class Cell:
 
     def forecast(self) -> dict[str, Any]:
         """What `wanbench plan` prints of a repetition: its steps, and its step time by the law."""
-        return dict.fromkeys(("steps", "window_steps", "channels", "predicted_step_time_s", "bound"))
+        return dict.fromkeys(("steps", "window_steps", "collective", "channels", "predicted_step_time_s", "bound"))
 
     @property
     @abstractmethod
@@ -482,6 +482,7 @@ class TrainingCell(Cell):
         return {
             "steps": self.steps,
             "window_steps": self.window,
+            "collective": self.collective if self.workers > 1 else None,
             "channels": self.channels if self.workers > 1 else None,
             "predicted_step_time_s": step_time_s,
             "bound": predict(self.law_inputs).bound if step_time_s is not None else None,

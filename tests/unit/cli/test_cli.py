@@ -207,6 +207,15 @@ def test_an_axis_is_dropped_and_a_named_profile_replaces_the_uniform_network():
     assert {cell["workers"] for cell in cells} == {1, 2, 4}
 
 
+def test_plan_has_the_collective_that_auto_stands_for():
+    result = wanbench("plan", "world4", "--set", "comm.collective=auto", "--json")
+    cells = [cell for cell in json.loads(result.stdout)["cells"] if cell["workers"] > 1]
+    assert {cell["collective"] for cell in cells} <= {"direct", "gloo", "hierarchical", "ring"}
+    chosen = wanbench("plan", "world4", "--set", f"comm.collective={cells[0]['collective']}", "--json")
+    same = [cell for cell in json.loads(chosen.stdout)["cells"] if cell["workers"] > 1]
+    assert same[0]["predicted_step_time_s"] == cells[0]["predicted_step_time_s"]
+
+
 @pytest.mark.parametrize("key", ["sweep.rtts", "rtt"])
 def test_a_key_that_cannot_be_dropped_is_answered_with_a_similar_one(key):
     assert refused("plan", "smoke", "--drop", key) == (
