@@ -95,6 +95,12 @@ def world():
     speed = by(rows("dts-world", workload="resnet50-v100"), "algorithm")
     whole = [median(group, "scalability") for group in speed.values() if not group[0]["params"].get("compression")]
     yield f"the published 0.72 of DTS is not reached without compression ({max(whole):.2f} at most)"
+    unfitted = rows("dts-world-hosts")
+    ssgd = min((row for row in unfitted if row["algorithm"] == "ssgd"), key=lambda row: row["scalability"])
+    alike = [row for row in unfitted if row["collective"] == ssgd["collective"]]
+    dts, topk = ([r["scalability"] for r in alike if r["algorithm"].startswith(name)] for name in ("dts", "topk"))
+    yield f"ssgd has {ssgd['scalability']:.3f} at least, where DTS has {min(dts):.2f} to {max(dts):.2f}"
+    yield f"and {min(topk):.2f} with compression (`docs/how-to/papers.md`, simulated)"
     real = by(rows("dts-world-emulated"), "algorithm")
     ssgd = [median(each["ssgd",], "scalability") for each in (speed, real)]
     yield "(simulated {:.4f}, emulated {:.4f})".format(*ssgd)
