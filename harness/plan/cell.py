@@ -392,8 +392,10 @@ class TrainingCell(Cell):
             step_cv=workload.step_cv,
             chunked=self.collective in ("direct", "hierarchical", "ring"),
         )
-        inputs = replace(inputs, one_shot_bytes=one_shot_bytes(inputs))
         window_bytes = self._window_bytes(inputs)
+        whole = replace(inputs, one_shot_bytes=inputs.message_bytes)
+        limited = replace(inputs, windows_bytes=windows_bytes(whole, self.profile, sites, window_bytes))
+        inputs = replace(inputs, one_shot_bytes=one_shot_bytes(limited))
         return replace(inputs, windows_bytes=windows_bytes(inputs, self.profile, sites, window_bytes))
 
     def _window_bytes(self, inputs: PredictInputs) -> float:

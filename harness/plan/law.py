@@ -253,12 +253,15 @@ def sent_bytes(inputs: PredictInputs, nbytes: int) -> float:
 def one_shot_bytes(inputs: PredictInputs) -> int:
     """The largest vector that `direct` should send whole to every worker; 0 if none.
 
-    One-shot saves half a round trip and sends N/2 times the bytes, so it is faster below RTT/2 rate N / (N-1)^2. It is
-    not used where those bytes make the step longer, as they can behind other messages.
+    One-shot saves half a round trip and sends N/2 times the bytes, so it is faster below RTT/2 rate N / (N-1)^2, where
+    windows may limit the rate. It is not used where those bytes make the step longer, as they can behind other messages.
     """
     if inputs.workers == 1 or inputs.collective != "direct" or not inputs.rtt_s:
         return 0
-    limit = one_shot_limit(inputs.workers, inputs.rtt_s, inputs.rate_bytes_per_s)
+    rate = inputs.rate_bytes_per_s
+    if inputs.windows_bytes is not None:
+        rate = min(rate or math.inf, inputs.windows_bytes / inputs.rtt_s)
+    limit = one_shot_limit(inputs.workers, inputs.rtt_s, rate)
     whole, pieces = (predict(replace(inputs, one_shot_bytes=nbytes)).step_time_s for nbytes in (limit, 0))
     return limit if whole < pieces else 0
 

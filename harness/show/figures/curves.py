@@ -202,7 +202,7 @@ def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
     transform = axes.xaxis.get_transform()
     low, high = transform.transform([lines[0]["rtt_ms"], lines[-1]["rtt_ms"]])
     rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
-    values = law_curve(lines[0], rtts)
+    values = law_curve(lines[-1], rtts)  # windows limit the longest round trip first
     if values is None:  # no recorded inputs: the predictions of the cells themselves
         rtts, values = [line["rtt_ms"] for line in lines], [line["predicted_scalability"] for line in lines]
     axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)

@@ -79,7 +79,7 @@ def test_a_piece_larger_than_a_window_takes_round_trips_unless_buffers_are_made_
 
 @pytest.mark.parametrize(("rtt", "binds"), [("1s", False), ("8s", True)])
 def test_messages_in_flight_that_need_more_than_the_largest_window_wait_for_it(rtt, binds):
-    assert (cell(HIDDEN, 100, rtt=rtt, rate="10Gbit").law_inputs.windows_bytes is not None) == binds
+    assert (cell(HIDDEN, 400, rtt=rtt, rate="10Gbit").law_inputs.windows_bytes is not None) == binds
 
 
 @pytest.mark.parametrize(("period", "gap"), [(1, None), (20, "TCP's slow start after a pause")])

@@ -14,12 +14,14 @@ FAR = [
 ]
 
 
-def stock(collective: str, kind: str, congestion: str = "cubic", *, tensors: int = 2, buckets: str = "1GiB"):
+def stock(
+    collective: str, kind: str, congestion: str = "cubic", *, tensors: int = 2, buckets: str = "1GiB", rate: str = "2Gbit"
+):
     tcp = f'tcp = {{ preset = "stock", congestion = "{congestion}", slow_start_after_idle = false }}'
     (cell,) = swept(
         edited(
             *FAR,
-            ('rate = "1Gbit"', f'rate = "2Gbit"\n{tcp}'),
+            ('rate = "1Gbit"', f'rate = "{rate}"\n{tcp}'),
             ("ssgd = {}", kind),
             ("workers = [2]", "workers = [3]"),
             ("tensors = 2", f"tensors = {tensors}"),
@@ -52,6 +54,16 @@ def test_many_buckets_together_fill_a_window_that_each_of_them_fits_into(tmp_pat
     assert cell.law_inputs.windows_bytes is not None
     assert max(nbytes for nbytes, _ in cell.law_inputs.buckets) < 3 << 20
     assert step_time_s(cell, tmp_path) == pytest.approx(cell.predicted_step_time_s, rel=0.1)
+
+
+def test_a_vector_is_not_sent_whole_where_windows_would_make_that_slower(tmp_path):
+    """At 20 Gbit/s, 40 MB are sent faster whole than in pieces, but not where a window is 3 MiB.
+
+    Then a worker sends a third of them to each peer, twice, a window in each round trip.
+    """
+    cell = stock("direct", "ssgd = {}", rate="20Gbit")
+    rounds = 2 * 40e6 / 3 / (3 << 20)
+    assert step_time_s(cell, tmp_path) == pytest.approx(0.1 * rounds, rel=0.1)
 
 
 @pytest.mark.parametrize("congestion", ["reno", "cubic", "bbr"])
