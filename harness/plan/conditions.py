@@ -228,7 +228,7 @@ def _doubts(
     if inputs.collective == "gloo" and inputs.rtt_s and _flying_bytes(inputs, ranks) > window_bytes:
         yield "TCP's window", inputs, _capped(inputs, ranks, window_bytes)
     if idle:
-        yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs, payload_bytes(mtu))
+        yield "TCP's slow start after a pause", inputs, _from_slow_start(inputs, payload_bytes(mtu), window_bytes)
     if inputs.step_times_s and inputs.collective not in ("direct", "hierarchical"):
         yield "machines differ", _times(inputs, _MILD), inputs  # what the others sent has already arrived
     apart = unlike(profile, ranks, inputs.collective)
@@ -287,13 +287,17 @@ def _capped(inputs: PredictInputs, ranks: Sequence[str], window_bytes: float) ->
     return replace(inputs, rate_bytes_per_s=limit if rate is None else min(rate, limit))
 
 
-def _from_slow_start(inputs: PredictInputs, packet_bytes: int) -> PredictInputs:
+def _from_slow_start(inputs: PredictInputs, packet_bytes: int, window_bytes: float) -> PredictInputs:
     """With windows that double from what a pause between messages has left."""
     law = predict(inputs)
     pause_s = max(0.0, law.step_time_s * inputs.period * inputs.channels - law.wire_s)  # each channel has its own
-    window = 2 * _piece_bytes(inputs) / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
-    short = max(0.0, math.log2(_piece_bytes(inputs) / max(window, _INITIAL_WINDOW * packet_bytes)))
-    return _farther(inputs, 1 + math.ceil(short))
+    most = min(_piece_bytes(inputs), window_bytes)
+    window = 2 * most / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
+    short = math.ceil(max(0.0, math.log2(most / max(window, _INITIAL_WINDOW * packet_bytes))))
+    if inputs.windows_bytes is None:
+        return _farther(inputs, 1 + short)
+    rounds = law.wire_s / inputs.rtt_s
+    return replace(inputs, windows_bytes=inputs.windows_bytes * rounds / (rounds + short))
 
 
 def _farther(inputs: PredictInputs, factor: float) -> PredictInputs:

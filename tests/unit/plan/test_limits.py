@@ -90,6 +90,15 @@ def test_a_pause_silences_the_law_if_tcp_starts_slowly_after_it(period, gap):
     assert cell({"kind": "sparse", "period": period}, 4, rtt="100ms", rate="100Mbit").law_gap is None
 
 
+@pytest.mark.parametrize(("idle", "gap"), [(False, None), (True, "TCP's slow start after a pause")])
+def test_a_pause_silences_the_law_on_stock_hosts_too(idle, gap):
+    """After 20 steps, a window of 3 MiB has shrunk to 10 packets, and doubles in eight round trips."""
+    tcp = {"preset": "stock", "slow_start_after_idle": idle}
+    sparse = cell({"kind": "sparse", "period": 20}, 100, rtt="200ms", rate="10Gbit", tcp=tcp)
+    assert sparse.law_inputs.windows_bytes is not None
+    assert sparse.law_gap == gap
+
+
 @pytest.mark.parametrize(
     ("collective", "near", "far", "gap"),
     [
