@@ -254,7 +254,7 @@ def one_shot_bytes(inputs: PredictInputs) -> int:
     """The largest vector that `direct` should send whole to every worker; 0 if none.
 
     One-shot saves half a round trip and sends N/2 times the bytes, so it is faster below RTT/2 rate N / (N-1)^2, where
-    windows may limit the rate. It is not used where those bytes make the step longer, as they can behind other messages.
+    windows may limit the rate. It is not used where its bytes make the step longer, as they can behind other messages.
     """
     if inputs.workers == 1 or inputs.collective != "direct" or not inputs.rtt_s:
         return 0

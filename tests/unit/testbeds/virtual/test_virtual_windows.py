@@ -15,7 +15,13 @@ FAR = [
 
 
 def stock(
-    collective: str, kind: str, congestion: str = "cubic", *, tensors: int = 2, buckets: str = "1GiB", rate: str = "2Gbit"
+    collective: str,
+    kind: str,
+    congestion: str = "cubic",
+    *,
+    tensors: int = 2,
+    buckets: str = "1GiB",
+    rate: str = "2Gbit",
 ):
     tcp = f'tcp = {{ preset = "stock", congestion = "{congestion}", slow_start_after_idle = false }}'
     (cell,) = swept(
