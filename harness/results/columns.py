@@ -303,7 +303,36 @@ class Row(TypedDict):
     accuracy: Annotated[
         float | None,
         Column(
-            "Accuracy of rank 0 on the test set after the drain.", applies="workloads that train a model", measure=True
+            "Accuracy on the test set of the mean of the workers' models, after the drain; with a server or losses of "
+            "workers, of rank 0's.",
+            applies="workloads that train a model",
+            measure=True,
+        ),
+    ]
+    accuracy_before_drain: Annotated[
+        float | None,
+        Column(
+            "Accuracy of rank 0's own model after the last step, to which averages in flight are missing.",
+            applies="workloads that train a model",
+            measure=True,
+            shown=False,
+        ),
+    ]
+    accuracy_own_buffers: Annotated[
+        float | None,
+        Column(
+            "Accuracy as in `accuracy`, but with rank 0's own buffers, such as batch norm's running statistics.",
+            applies="models with buffers",
+            measure=True,
+            shown=False,
+        ),
+    ]
+    weights: Annotated[
+        str | None,
+        Column(
+            "SHA-256 of rank 0's parameters after the drain. Equal weights, bit by bit, have equal ones.",
+            applies="workloads that train a model",
+            shown=False,
         ),
     ]
     replica_spread: Annotated[
@@ -316,7 +345,7 @@ class Row(TypedDict):
     time_to_target_s: Annotated[
         float | None,
         Column(
-            "Time from the start of training until the accuracy of rank 0 crosses train.target, interpolated linearly "
+            "Time from the start of training until the accuracy crosses train.target, interpolated linearly "
             "between the evaluations before and after; null if it never does.",
             unit="s",
             applies="workloads that train a model",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from wanbench.workloads.comm.base import Clock, Vector
+from wanbench.workloads.comm.base import Clock, Comm, Vector
 from wanbench.workloads.compute.buckets import Bucket
 from wanbench.workloads.compute.emulated import EmulatedCompute
 from wanbench.workloads.compute.slowdown import Slowdowns
@@ -17,7 +18,28 @@ from wanbench.workloads.models.learner import Learner, LearnerError, trainable
 from wanbench.workloads.seeding import torch_seed
 
 Ready = Callable[[Vector], None]
-Evaluation = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of a model.
+
+    Attributes:
+        w: its parameters, shape (numel,). buffers: the module's, such as batch norm's running statistics.
+    """
+
+    w: torch.Tensor
+    buffers: Sequence[torch.Tensor] = ()
+
+    def averaged(self, comm: Comm) -> Snapshot:
+        """Return the mean of the workers' copies. Buffers of whole numbers stay this worker's own."""
+        means = [buffer for buffer in self.buffers if buffer.is_floating_point()]
+        mean = torch.cat([self.w, *(buffer.reshape(-1).float() for buffer in means)])
+        comm.all_reduce(mean).wait()
+        w, *parts = torch.split(mean, [self.w.numel(), *(buffer.numel() for buffer in means)])
+        values = iter(parts)
+        buffers = [next(values).view(b.shape).to(b.dtype) if b.is_floating_point() else b for b in self.buffers]
+        return Snapshot(w, buffers)
 
 
 class Task(ABC):
@@ -55,14 +77,16 @@ class Task(ABC):
             Every step returns the same vector: keep a copy to use it after the next call.
         """
 
-    @abstractmethod
-    def evaluation(self, w: Vector) -> Evaluation | None:
-        """Copy the model, with parameters `w` and the buffers of now; None if it has no accuracy.
+    def snapshot(self, w: Vector) -> Snapshot | None:
+        """Copy the model, with parameters `w` and the buffers of now; None if it trains no model."""
+        return None
 
-        Returns:
-            A function that returns the test accuracy of the copy, in [0, 1]. It overwrites the model, so call it after
-            training only. It is not part of `compute_ns`.
+    def accuracy(self, model: Snapshot) -> float | None:
+        """Return the test accuracy of a copy, in [0, 1]; None if this worker cannot evaluate it.
+
+        It overwrites the model, so call it after training only. It is not part of `compute_ns`.
         """
+        return None
 
 
 class EmulatedTask(Task):
@@ -87,10 +111,6 @@ class EmulatedTask(Task):
         self._g.copy_(self._source)
         self._compute.replay(step, began_ns, _slices(self._g, ready))
         return self._g, None
-
-    def evaluation(self, w: Vector) -> None:
-        """Return None: this task does not train a model."""
-        return
 
 
 def random_gradient(numel: int, *, seed: int, rank: int) -> torch.Tensor:
@@ -149,24 +169,22 @@ class LearningTask(Task):
             self._emulated.replay(step, began_ns, _slices(self._g, ready))
         return self._g, loss
 
-    def evaluation(self, w: Vector) -> Evaluation | None:
+    def snapshot(self, w: Vector) -> Snapshot:
+        return Snapshot(cast(torch.Tensor, w).clone(), [buffer.clone() for buffer in self._learner.module.buffers()])
+
+    def accuracy(self, model: Snapshot) -> float | None:
         evaluate, module = self._learner.evaluate, self._learner.module
         if evaluate is None:
             return None
-        parameters, buffers = w.clone(), [buffer.clone() for buffer in module.buffers()]
-
-        def accuracy() -> float:
-            self.w.copy_(parameters)
-            module.eval()
-            try:
-                with torch.no_grad():
-                    for buffer, copy in zip(module.buffers(), buffers, strict=True):
-                        buffer.copy_(copy)
-                    return float(evaluate())
-            finally:
-                module.train()
-
-        return accuracy
+        self.w.copy_(model.w)
+        module.eval()
+        try:
+            with torch.no_grad():
+                for buffer, copy in zip(module.buffers(), model.buffers, strict=True):
+                    buffer.copy_(copy)
+                return float(evaluate())
+        finally:
+            module.train()
 
     def _backward(self) -> float:
         inputs, targets = next(self._batches)

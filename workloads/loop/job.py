@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from wanbench.workloads.comm.meter import JOURNAL_LIMIT, Message
-from wanbench.workloads.wire import MANY, Bounds, Count, Number, Whole
+from wanbench.workloads.wire import MANY, Bounds, Count, Number, Whole, Word
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,20 @@ class Sums:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The accuracy of a model after `step` steps, which ended at `end_ns` on the shared clock."""
+    """The accuracy of a model after `step` steps, which ended at `end_ns` on the shared clock.
+
+    Attributes:
+        accuracy: of the mean of the workers' models, after the last step behind the drain: the model that a user keeps.
+        accuracy_before_drain: of rank 0's own model at that step, to which averages in flight are missing.
+        accuracy_own_buffers: after the last step, of the mean of the parameters with rank 0's own buffers, such as
+            batch norm's running statistics; None for other steps, and for a model without buffers.
+    """
 
     step: Count
     end_ns: Count
     accuracy: Number
+    accuracy_before_drain: Number
+    accuracy_own_buffers: Number | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +152,7 @@ class Outcome:
         window_begin_ns, window_end_ns: begin and end of the measured steps on the shared clock.
         window: sums over the measured steps. total: over all steps and the final drain.
         final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
-        evaluations: for the lowest rank at the end, the accuracy of its model as it was at these times, the last after
+        evaluations: for the lowest rank at the end, the accuracy of the model as it was at these times, the last after
             the final drain; empty for other ranks, and if no model is trained.
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
             ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
@@ -153,6 +162,7 @@ class Outcome:
         tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
             the simulated clock.
         epochs: the changes of the membership that this worker went through.
+        weights: SHA-256 of this worker's parameters after the drain; None if no model is trained.
     """
 
     window_begin_ns: Count
@@ -166,3 +176,4 @@ class Outcome:
     slowed_ns: Annotated[list[list[Count | None]], MANY]
     tcp_windows: tuple[Count, Count]
     epochs: Annotated[list[Regrouped], MANY]
+    weights: Word | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import torch
 
@@ -13,7 +14,7 @@ from wanbench.workloads.comm.base import Clock, Comm, CommError, Vector, Work
 from wanbench.workloads.comm.membership import Membership, Minority
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import Optimizer, configured, make
-from wanbench.workloads.compute.task import Evaluation, Task
+from wanbench.workloads.compute.task import Snapshot, Task
 from wanbench.workloads.loop.elastic import Elastic
 from wanbench.workloads.loop.job import Evaluated, Job, Outcome, Regrouped, StepRow, Sums
 from wanbench.workloads.registry import make_task
@@ -116,9 +117,9 @@ def train(
 ) -> Outcome:
     """Run `job.steps` steps.
 
-    A worker copies its model at each evaluation, and evaluates the copies after training. So an evaluation costs
-    training a copy of the model with its buffers, and waits for nothing. Only rank 0 takes copies, unless it can be
-    lost: then all do, and the lowest rank at the end evaluates its own.
+    Each worker copies its model at each evaluation. After training, rank 0 evaluates the mean of the copies, which is
+    the model that a user would keep, beside its own. So an evaluation costs training a copy of the model with its
+    buffers, and waits for nothing. If workers can be lost, the lowest rank at the end evaluates its own copies.
 
     Args:
         elastic: lets training go on without workers that are lost. Without it, this raises CommError then.
@@ -175,9 +176,10 @@ class _Training:
         self._first = self._before = self._begin = self._end = self._last = _totals(task, comm, clock)
         self._losses: list[float] = []
         self._opened = [0, 0]
-        self._copies: list[tuple[int, int, Evaluation]] = []
+        self._copies: list[tuple[int, int, Snapshot]] = []
         self._copy_if_due(0, self._first.now_ns)
         self._spread: float | None = None
+        self._before_drain: Snapshot | None = None
         self.made = 0
 
     def steps(self, changes: Callable[[], bool] | None) -> None:
@@ -214,18 +216,19 @@ class _Training:
             self._copy(step, now_ns)
 
     def _copy(self, step: int, now_ns: int) -> None:
-        """Copy the model after `step` steps, if this worker evaluates it and it has an accuracy."""
-        evaluates = self._job.rank == 0 or self._job.deadline_s is not None
-        evaluation = self._task.evaluation(self._algorithm.evaluated) if evaluates else None
-        if evaluation is not None:
-            self._copies.append((step, now_ns, evaluation))
+        """Copy the model after `step` steps, if this worker trains one."""
+        snapshot = self._task.snapshot(self._algorithm.evaluated)
+        if snapshot is not None:
+            self._copies.append((step, now_ns, snapshot))
 
     def _windows(self) -> int:
         return 0 if self._hooks.windows is None else self._hooks.windows()
 
     def finish(self) -> None:
         """Wait for what is in flight, and compare the replicas. Raises: CommError."""
+        before_drain = self._task.snapshot(self._algorithm.evaluated)
         self._algorithm.finish()
+        self._before_drain = before_drain
         self._last = _totals(self._task, self._comm, self._clock)
         if self._end is self._first:  # another worker made the last measured step
             self._end = self._before
@@ -233,12 +236,9 @@ class _Training:
 
     def outcome(self, epochs: Sequence[Regrouped]) -> Outcome:
         """Evaluate the copies, and return what was measured."""
-        self._copy(self._job.steps, self._last.now_ns)
-        evaluations = []
-        for step, now_ns, evaluation in self._copies if self._comm.rank == 0 else ():
-            self._hooks.evaluating()
-            evaluations.append(Evaluated(step, now_ns, evaluation()))
         journal, self._comm.journal = self._comm.journal or [], None
+        self._copy(self._job.steps, self._last.now_ns)
+        evaluations = [evaluated for copy in self._copies if (evaluated := self._evaluated(*copy)) is not None]
         tail = self._losses[-max(1, len(self._losses) // 10) :]
         begin, end, first, last = self._begin, self._end, self._first, self._last
         return Outcome(
@@ -253,7 +253,27 @@ class _Training:
             slowed_ns=[] if self._task.slow is None else self._task.slow.turned_ns,
             tcp_windows=(self._opened[0], self._opened[1]),
             epochs=[*epochs],
+            weights=None if not self._copies else sha256(self._copies[-1][2].w.numpy().tobytes()).hexdigest(),
         )
+
+    def _evaluated(self, step: int, end_ns: int, own: Snapshot) -> Evaluated | None:
+        """Evaluate the models after a step; None on other ranks than 0, and if rank 0 cannot.
+
+        Rank 0's own is evaluated if workers can be lost, if it has a server's model, and if nothing was ever sent.
+        """
+        last = step == self._job.steps
+        sent = self._last.sums.messages_sent - self._first.sums.messages_sent
+        alone = self._job.deadline_s is not None or self._algorithm.server or not sent
+        kept = own if alone else own.averaged(self._comm)
+        if self._comm.rank != 0:
+            return None
+        self._hooks.evaluating()
+        accuracy = self._task.accuracy(kept)
+        before_drain = self._task.accuracy(self._before_drain or own if last else own)
+        if accuracy is None or before_drain is None:
+            return None
+        own_buffers = self._task.accuracy(Snapshot(kept.w, own.buffers)) if last and own.buffers else None
+        return Evaluated(step, end_ns, accuracy, before_drain, own_buffers)
 
 
 def _spread(w: Vector, comm: MeteredComm) -> float | None:

@@ -3,9 +3,10 @@ import torch
 from torch import nn
 from training_alone import FakeClock
 
+from wanbench.workloads.comm.local import run_replicas
 from wanbench.workloads.compute.buckets import Bucket, plan_buckets
 from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime
-from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
+from wanbench.workloads.compute.task import EmulatedTask, LearningTask, Snapshot, random_gradient
 from wanbench.workloads.models.learner import Learner, LearnerError, parameter_tensors
 
 MS = 1_000_000
@@ -69,7 +70,7 @@ def test_an_emulated_step_hands_over_slices_of_its_gradient_on_schedule():
         (g[6:].data_ptr(), 4, pytest.approx(200 / 3, abs=1e-3)),
         (g[:6].data_ptr(), 6, 100.0),
     ]
-    assert (loss, task.evaluation(task.w), task.compute_ns) == (None, None, 100 * MS)
+    assert (loss, task.snapshot(task.w), task.compute_ns) == (None, None, 100 * MS)
 
 
 @pytest.mark.parametrize("emulate", [False, True])
@@ -217,14 +218,14 @@ def test_evaluation_uses_evaluation_mode_and_costs_no_compute_time():
         return 0.25 if not (module.training or torch.is_grad_enabled()) else 0.0
 
     task = learning_task(learner(module, evaluate=evaluate), clock=clock)
-    assert task.evaluation(task.w)() == 0.25
+    assert task.accuracy(task.snapshot(task.w)) == 0.25
     assert module.training
     assert task.compute_ns == 0
 
 
 def test_a_copy_of_the_model_is_evaluated_as_it_was_with_its_buffers():
     module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(6), nn.Linear(6, 3))
-    expected, found = [], []
+    expected, copies = [], []
 
     def evaluate():
         return float(module(BATCH[0]).abs().sum())
@@ -235,13 +236,24 @@ def test_a_copy_of_the_model_is_evaluated_as_it_was_with_its_buffers():
         with torch.no_grad():
             expected.append(evaluate())
         module.train()
-        found.append(task.evaluation(task.w))
+        copies.append(task.snapshot(task.w))
         g, _ = task.gradient(step)  # moves batch norm's running statistics
         task.w.add_(g, alpha=-0.1)
     assert len(set(expected)) == 3
-    assert [accuracy() for accuracy in found] == expected
+    assert [task.accuracy(copy) for copy in copies] == expected
+
+
+def test_the_mean_of_models_has_the_mean_of_their_running_statistics_too():
+    def mean(comm):
+        values = torch.full((3,), float(comm.rank))
+        return Snapshot(values, [values[:2].clone(), torch.tensor(comm.rank)]).averaged(comm)
+
+    for rank, snapshot in enumerate(run_replicas(3, mean, timeout_s=10.0)):
+        statistics, batches = snapshot.buffers
+        assert [*snapshot.w, *statistics] == [1.0] * 5
+        assert batches == rank, "a count of batches stays a worker's own"
 
 
 def test_accuracy_is_none_without_an_evaluate_function():
     task = learning_task()
-    assert task.evaluation(task.w) is None
+    assert task.accuracy(task.snapshot(task.w)) is None

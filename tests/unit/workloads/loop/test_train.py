@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import ClassVar
 
 import pytest
@@ -15,7 +16,7 @@ from wanbench.workloads.algorithms.base import Algorithm
 from wanbench.workloads.comm.local import LocalComm, run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
 from wanbench.workloads.compute.optim import configured, make
-from wanbench.workloads.compute.task import Task
+from wanbench.workloads.compute.task import Snapshot, Task
 from wanbench.workloads.loop.job import Job, Outcome, StepRow
 from wanbench.workloads.loop.train import Hooks, run, train, warm_up
 
@@ -76,11 +77,11 @@ class ToyTask(Task):
 
     compute_ns = 0
 
-    def __init__(self, comm: LocalComm, clock: StandingClock, slow_steps: int, learns: bool) -> None:
+    def __init__(self, comm: LocalComm, clock: StandingClock, slow_steps: int, learns: bool, steps: int) -> None:
         self.w = torch.zeros(NUMEL)
-        self.comm, self.clock, self.slow_steps, self.learns = comm, clock, slow_steps, learns
+        self.comm, self.clock, self.slow_steps, self.learns, self.steps = comm, clock, slow_steps, learns, steps
         self.in_flight: list[int] = []
-        self.evaluated: list[tuple[int, int, torch.Tensor]] = []
+        self.evaluated: dict[int, list[torch.Tensor]] = {}
 
     def gradient(self, step, ready=None):
         self.in_flight.append(self.comm.outstanding)
@@ -93,17 +94,15 @@ class ToyTask(Task):
             ready(g[: NUMEL // 2])
         return g, (1.0 + step if self.learns else None)
 
-    def evaluation(self, w):
-        if not self.learns:
-            return None
-        step, copy = len(self.in_flight), w.clone()
+    def snapshot(self, w):
+        return Snapshot(w.clone(), [torch.tensor(len(self.in_flight))]) if self.learns else None
 
-        def accuracy():
-            self.clock.ns += EVALUATION_NS
-            self.evaluated.append((len(self.in_flight), step, copy))
-            return step / 100
-
-        return accuracy
+    def accuracy(self, model):
+        assert len(self.in_flight) == self.steps, "models are evaluated after training"
+        self.clock.ns += EVALUATION_NS
+        (step,) = model.buffers
+        self.evaluated.setdefault(int(step), []).append(model.w)
+        return int(step) / 100
 
 
 @dataclass
@@ -129,7 +128,7 @@ def trained(learns: bool = True, **changes) -> list[Trained]:
 
     def body(comm: LocalComm) -> Trained:
         mine, clock = replace(job, rank=comm.rank), StandingClock()
-        task = ToyTask(comm, clock, slow_steps=job.window_begin, learns=learns)
+        task = ToyTask(comm, clock, slow_steps=job.window_begin, learns=learns, steps=job.steps)
         metered = MeteredComm(TollComm(comm, clock), clock)
         algorithm, rows = registry.create(job.kind, job.params), []
         outcome = train(
@@ -244,24 +243,41 @@ def test_evaluations_change_no_row_and_no_time(kind):
         assert torch.equal(with_evaluations.task.w, without.task.w)
 
 
-def test_copies_are_evaluated_after_training():
-    result = trained(eval_every=3)[0]
-    assert {steps for steps, _, _ in result.task.evaluated} == {26}
+def test_the_mean_of_the_models_is_evaluated_beside_rank_0_whose_averages_are_in_flight():
+    """D = 4, p = 2: after 5 steps each rank has made its own steps, with gradients of step + rank, and no average."""
+    mean, own = trained(eval_every=5)[0].task.evaluated[5]
+    torch.testing.assert_close(own, torch.full((NUMEL,), -0.1 * sum(range(5))))
+    torch.testing.assert_close(mean, torch.full((NUMEL,), -0.1 * sum(step + 0.5 for step in range(5))))
 
 
-def test_copies_are_of_the_working_parameters_with_averages_in_flight_left_there():
-    """D = 4, p = 2: after 5 steps rank 0 has made its own steps, and no average has been applied."""
-    result = trained(eval_every=5)[0]
-    at_5 = next(copy for _, step, copy in result.task.evaluated if step == 5)
-    torch.testing.assert_close(at_5, torch.full((NUMEL,), -0.1 * sum(range(5))))
+def test_the_model_that_is_kept_is_that_of_all_workers_after_the_drain():
+    """D = 4: the last averages arrive in the drain, so rank 0's own model lacks them before."""
+    result = trained()[0]
+    mean, before_drain, own_buffers = result.task.evaluated[26]
+    expected = torch.full((NUMEL,), -0.1 * sum(step + 0.5 for step in range(26)))
+    torch.testing.assert_close(mean, expected)
+    assert torch.equal(own_buffers, mean)
+    assert float((before_drain - expected).abs().min()) > 0.1
+    (last,) = result.outcome.evaluations
+    assert (last.accuracy, last.accuracy_before_drain, last.accuracy_own_buffers) == (0.26, 0.26, 0.26)
+
+
+def test_workers_that_never_communicate_have_no_model_in_common():
+    mean, own, _ = trained(kind="local", params={})[0].task.evaluated[26]
+    assert torch.equal(mean, own)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:], ids=[kind["kind"] for kind in KINDS[1:]])
+def test_the_digest_of_the_weights_is_that_of_their_bytes_after_the_drain(kind):
+    for result in trained(**kind):
+        assert result.outcome.weights == sha256(result.task.w.numpy().tobytes()).hexdigest()
 
 
 def test_diloco_is_evaluated_as_of_its_last_outer_step():
-    result = trained(kind="diloco", params={"period": 4}, eval_every=2)[0]
-    copies = {step: copy for _, step, copy in result.task.evaluated}
+    copies = trained(kind="diloco", params={"period": 4}, eval_every=2)[0].task.evaluated
     for step in (6, 10, 14):
-        assert torch.equal(copies[step], copies[step - 2])
-        assert not torch.equal(copies[step], copies[step + 2])
+        assert torch.equal(copies[step][1], copies[step - 2][1])
+        assert not torch.equal(copies[step][1], copies[step + 2][1])
 
 
 # ---------------------------------------------------------------- totals and the trained model
@@ -285,7 +301,7 @@ def test_the_final_loss_is_the_mean_over_the_last_tenth_of_the_steps():
 
 def test_without_a_model_there_is_no_loss_and_no_accuracy():
     result = trained(learns=False, eval_every=3)[0]
-    assert (result.outcome.final_loss, result.outcome.evaluations) == (None, [])
+    assert (result.outcome.final_loss, result.outcome.evaluations, result.outcome.weights) == (None, [], None)
     assert {row.loss for row in result.rows} == {None}
 
 
