@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from wanbench.workloads.models.builtins import BUILTINS
+
 CIFAR_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 
 
@@ -66,5 +68,6 @@ def imagenet(folder: Path, classes: int = 3, images: int = 4) -> Path:
 
 def given(name: str, folder: Path) -> dict[str, str]:
     """Return the `data` keys of `[workload]` for a built-in, and make its data set unless it is bundled."""
-    make = {"mnist-cnn": mnist, "resnet110-cifar10": cifar10, "resnet50-imagenet": imagenet}.get(name)
+    data = BUILTINS[name].dataset
+    make = {"MNIST": mnist, "CIFAR-10": cifar10, "ImageNet": imagenet}.get(str(data))
     return {} if make is None else {"data": str(make(folder / name))}

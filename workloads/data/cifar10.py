@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import ByteImages, WorkloadError, endless
+from wanbench.workloads.data.datasets import Images, WorkloadError, endless
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ def check(folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def read(folder: Path) -> ByteImages:
+def read(folder: Path) -> Images:
     """Read all images of a folder. Raises: WorkloadError: they are missing, or in another format."""
     import numpy as np
     import torch
@@ -49,7 +49,7 @@ def read(folder: Path) -> ByteImages:
     train = torch.from_numpy(np.concatenate(images)).view(-1, 3, SIDE, SIDE)
     test_images, test_labels = _unpickled(folder / TEST_FILE)
     mean, std = _statistics(train)
-    return ByteImages(
+    return Images(
         train=train,
         test=torch.from_numpy(test_images.copy()).view(-1, 3, SIDE, SIDE),
         train_labels=tuple(label for part in labels for label in part),
@@ -74,7 +74,7 @@ def _statistics(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def batches(
-    data: ByteImages, batch_size: int, random: Random, indices: Sequence[int]
+    data: Images, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield endless batches, with images randomly shifted by up to 4 pixels and mirrored (He et al. 2016, sec. 4.2)."""
     import torch

@@ -23,14 +23,13 @@ TEST_SAMPLES = 360
 
 
 @dataclass(frozen=True)
-class ByteImages:
-    """The images and labels of a data set whose pixels are bytes.
+class Images:
+    """The images and labels of a data set.
 
     Attributes:
-        train, test: images, uint8, shape (images, channels, side, side).
+        train, test: images, bytes or float32, shape (images, channels, height, width).
         train_labels: classes, counted from 0. test_labels: classes as a tensor, int64.
-        mean, std: mean and standard deviation of each channel of the training images, from 0 to 255; shape
-            (channels, 1, 1).
+        mean, std: mean and standard deviation of each channel of the training images, shape (channels, 1, 1).
         at_once: how many images are evaluated at a time.
     """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import ByteImages, WorkloadError, endless
+from wanbench.workloads.data.datasets import Images, WorkloadError, endless
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ def check(folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def read(folder: Path) -> ByteImages:
+def read(folder: Path) -> Images:
     """Read all images of a folder. Raises: WorkloadError: they are missing, or in another format."""
     import numpy as np
     import torch
@@ -50,7 +50,7 @@ def read(folder: Path) -> ByteImages:
     values = torch.arange(256, dtype=torch.float64)
     mean = float((share * values).sum())
     std = float((share * (values - mean) ** 2).sum().sqrt())
-    return ByteImages(
+    return Images(
         train=torch.from_numpy(train).unsqueeze(1),
         test=torch.from_numpy(test).unsqueeze(1),
         train_labels=tuple(train_labels.tolist()),
@@ -62,7 +62,7 @@ def read(folder: Path) -> ByteImages:
 
 
 def batches(
-    data: ByteImages, batch_size: int, random: Random, indices: Sequence[int]
+    data: Images, batch_size: int, random: Random, indices: Sequence[int]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield endless batches: images of shape (batch_size, 1, 28, 28) with mean 0 and variance 1, and classes."""
     import torch

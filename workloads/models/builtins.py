@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, imagenet, mnist, stdlib
 from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models import digits_cnn, gpt_stdlib, mnist_cnn, resnet50, resnet110
+from wanbench.workloads.models import digits_cnn, gpt_stdlib, mnist_cnn, resnet50
 from wanbench.workloads.models.tensors import ParameterTensor
+from wanbench.workloads.models.thin_resnet import Norm, ThinResNet
 
 if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
@@ -45,6 +46,27 @@ class Builtin:
     folds: bool = False
     step_cv: float = workload_keys.ASSUMED_STEP_CV
 
+
+def _small(data: str, image: tuple[int, int, int], *, stride: int = 2, norm: Norm = "batch") -> tuple[str, Builtin]:
+    """A workload with a residual network of 8 layers, and its name."""
+    suffix = {"batch": "", "group": "-groupnorm", "none": "-plain"}[norm]
+    name = f"{data.lower().replace('-', '')}-resnet8{suffix}"
+    resnet = ThinResNet(name, data, image, stride=stride, norm=norm)
+    norms = {"batch": "with batch norm", "group": "with group norm", "none": "without normalisation"}[norm]
+    reader = {"MNIST": mnist, "CIFAR-10": cifar10}.get(data)
+    where = "generated here" if reader is None else f"in the folder workload.data (default: data/{reader.FOLDER})"
+    return name, Builtin(
+        f"a residual network of 8 layers {norms} that really trains on {data}, {where}; 100 ms per step (assumed)",
+        resnet.tensors,
+        0.1,  # more than ten times what a batch of 32 takes on one core (5 to 8 ms)
+        data,
+        resnet.make,
+        None if reader is None else reader.check,
+        None if reader is None else reader.FOLDER,
+    )
+
+
+_RESNET110 = ThinResNet("resnet110-cifar10", "CIFAR-10", (3, 32, 32), (16, 32, 64), blocks=18)
 
 BUILTINS: Mapping[str, Builtin] = {
     "resnet50-v100": Builtin(
@@ -90,10 +112,10 @@ BUILTINS: Mapping[str, Builtin] = {
     "resnet110-cifar10": Builtin(
         "ResNet-110 (1 727 962 parameters, He et al. 2016) that really trains on CIFAR-10, in the folder "
         "workload.data (default: data/cifar-10-batches-py); 100 ms per step (assumed)",
-        resnet110.tensors,
+        _RESNET110.tensors,
         0.1,  # the order of magnitude of a batch on a GPU of 2016; for your own hardware, set step_time
         "CIFAR-10",
-        resnet110.make,
+        _RESNET110.make,
         cifar10.check,
         cifar10.FOLDER,
     ),
@@ -106,5 +128,14 @@ BUILTINS: Mapping[str, Builtin] = {
         resnet50.make,
         imagenet.check,
         imagenet.FOLDER,
+    ),
+    **dict(
+        [
+            _small("MNIST", (1, 28, 28)),
+            _small("MNIST", (1, 28, 28), norm="group"),
+            _small("MNIST", (1, 28, 28), norm="none"),
+            _small("MNIST-1D", (1, 1, 40), stride=1),
+            _small("CIFAR-10", (3, 32, 32)),
+        ]
     ),
 }

@@ -1,15 +1,22 @@
 """Residual networks as modules, written from He et al., "Deep Residual Learning for Image Recognition" (CVPR 2016).
 
-The names and order of their parameters are those of the tables in `resnet50` and `resnet110`.
+The names and order of their parameters are those of the tables in `resnet50` and `thin_resnet`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, max_pool2d, pad
+
+_GROUPS = 4
+_NORMS: Mapping[str, Callable[[int], nn.Module]] = {
+    "batch": nn.BatchNorm2d,
+    "group": lambda width: nn.GroupNorm(_GROUPS, width),
+    "none": lambda width: nn.Identity(),
+}
 
 
 class BasicBlock(nn.Module):
@@ -20,13 +27,13 @@ class BasicBlock(nn.Module):
 
     expansion = 1
 
-    def __init__(self, inputs: int, width: int, stride: int) -> None:
-        """Build the block; `inputs` and `width` are its channels before and after."""
+    def __init__(self, inputs: int, width: int, stride: int, norm: str) -> None:
+        """Build the block; `inputs` and `width` are its channels before and after; `norm` as in `ResNet`."""
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=norm == "none")
+        self.bn1 = _NORMS[norm](width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=norm == "none")
+        self.bn2 = _NORMS[norm](width)
         self._stride, self._added = stride, width - inputs
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -46,7 +53,7 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, inputs: int, width: int, stride: int) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, norm: str) -> None:
         """Build the block; `inputs`: channels before; `width`: of the 3x3 convolution, a quarter of those after."""
         super().__init__()
         outputs = self.expansion * width
@@ -72,24 +79,37 @@ class ResNet(nn.Module):
     """A stem, stages of blocks (each but the first halves the image), average pooling and a classifier."""
 
     def __init__(
-        self, block: type[BasicBlock | Bottleneck], stages: Sequence[tuple[int, int]], classes: int, stem: int
+        self,
+        block: type[BasicBlock | Bottleneck],
+        stages: Sequence[tuple[int, int]],
+        classes: int,
+        stem: int,
+        *,
+        channels: int = 3,
+        stride: int = 1,
+        norm: str = "batch",
     ) -> None:
-        """Build it; `stages`: widths and numbers of blocks; `stem`: side of its kernel (7 halves the image twice)."""
+        """Build it.
+
+        Args:
+            stages: widths and numbers of blocks. stem: side of its kernel; with 7, pooling halves the image behind it.
+            channels: of the images. stride: of the stem. norm: behind each convolution, "batch", "group" or "none".
+        """
         super().__init__()
         inputs, self._halves = stages[0][0], stem == 7
-        self.conv1 = nn.Conv2d(3, inputs, stem, 2 if self._halves else 1, stem // 2, bias=False)
-        self.bn1 = nn.BatchNorm2d(inputs)
+        self.conv1 = nn.Conv2d(channels, inputs, stem, stride, stem // 2, bias=norm == "none")
+        self.bn1 = _NORMS[norm](inputs)
         self._stages = len(stages)
         for stage, (width, count) in enumerate(stages, start=1):
             blocks = []
             for number in range(count):
-                blocks.append(block(inputs, width, 2 if stage > 1 and number == 0 else 1))
+                blocks.append(block(inputs, width, 2 if stage > 1 and number == 0 else 1, norm))
                 inputs = width * block.expansion
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
         self.fc = nn.Linear(inputs, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, 3, side, side) to (batch, classes); the side can have any sufficient size."""
+        """(batch, channels, height, width) to (batch, classes); the sides can have any sufficient size."""
         x = self.bn1(self.conv1(x)).relu()
         x = max_pool2d(x, 3, 2, 1) if self._halves else x
         for stage in range(1, self._stages + 1):
@@ -102,6 +122,8 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
     for part in module.modules():
         if isinstance(part, nn.Conv2d):
             nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu", generator=generator)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Linear):
             nn.init.normal_(part.weight, 0.0, 0.01, generator=generator)
             nn.init.zeros_(part.bias)

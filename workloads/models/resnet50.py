@@ -39,17 +39,17 @@ BATCH_NORM_OPERATIONS = 5
 @lru_cache(maxsize=1)
 def tensors() -> tuple[ParameterTensor, ...]:
     """All 161 parameter tensors (25 557 032 elements), in registration order."""
-    stem = conv("conv1", "bn1", 64, 3, 7, IMAGE // 2, products=1)
+    stem = conv("conv1", "bn1", 64, 3, 7, (IMAGE // 2) ** 2, products=1)
     return (*stem, *_stages(), *classifier(512 * EXPANSION, CLASSES))
 
 
 def conv(
-    conv: str, norm: str, outputs: int, inputs: int, kernel: int, side: int, products: int = 2
+    conv: str, norm: str, outputs: int, inputs: int, kernel: int, pixels: int, products: int = 2
 ) -> Iterator[ParameterTensor]:
-    """A convolution without bias and its batch norm; `side` is the width of the output in pixels."""
-    multiply_adds = outputs * inputs * kernel**2 * side**2
+    """A convolution without bias and its batch norm; `pixels` are those of the output."""
+    multiply_adds = outputs * inputs * kernel**2 * pixels
     yield ParameterTensor(f"{conv}.weight", (outputs, inputs, kernel, kernel), float(products * multiply_adds))
-    half = BATCH_NORM_OPERATIONS * outputs * side**2 / 2
+    half = BATCH_NORM_OPERATIONS * outputs * pixels / 2
     yield ParameterTensor(f"{norm}.weight", (outputs,), half)
     yield ParameterTensor(f"{norm}.bias", (outputs,), half)
 
@@ -69,11 +69,11 @@ def _stages() -> Iterator[ParameterTensor]:
 def _bottleneck(
     name: str, inputs: int, width: int, before: int, side: int, downsample: bool
 ) -> Iterator[ParameterTensor]:
-    yield from conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 1, before)
-    yield from conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side)
-    yield from conv(f"{name}.conv3", f"{name}.bn3", width * EXPANSION, width, 1, side)
+    yield from conv(f"{name}.conv1", f"{name}.bn1", width, inputs, 1, before**2)
+    yield from conv(f"{name}.conv2", f"{name}.bn2", width, width, 3, side**2)
+    yield from conv(f"{name}.conv3", f"{name}.bn3", width * EXPANSION, width, 1, side**2)
     if downsample:
-        yield from conv(f"{name}.downsample.0", f"{name}.downsample.1", width * EXPANSION, inputs, 1, side)
+        yield from conv(f"{name}.downsample.0", f"{name}.downsample.1", width * EXPANSION, inputs, 1, side**2)
 
 
 def classifier(features: int, classes: int) -> tuple[ParameterTensor, ...]:
@@ -86,7 +86,7 @@ def network() -> ResNet:
     """Return the uninitialised module."""
     from wanbench.workloads.models.residual import Bottleneck, ResNet
 
-    return ResNet(Bottleneck, [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)], CLASSES, stem=7)
+    return ResNet(Bottleneck, [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)], CLASSES, stem=7, stride=2)
 
 
 def make(portion: Portion) -> Learner:

@@ -15,7 +15,7 @@ from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use 
 
 from wanbench.workloads.data.cifar10 import SIDE, batches, check, read
 from wanbench.workloads.data.datasets import WorkloadError
-from wanbench.workloads.models import resnet110
+from wanbench.workloads.models.builtins import _RESNET110 as RESNET110
 from wanbench.workloads.models.residual import initialise
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
@@ -34,16 +34,16 @@ def refused(path, message, function=check):
 def test_it_has_the_1_7_million_parameters_of_the_paper_and_shortcuts_without_parameters():
     convolutions = 3 * 3 * (3 * 16 + 36 * 16 * 16 + 16 * 32 + 35 * 32 * 32 + 32 * 64 + 35 * 64 * 64)
     norms = 2 * (37 * 16 + 36 * 32 + 36 * 64)
-    assert sum(t.numel for t in resnet110.tensors()) == convolutions + norms + 64 * 10 + 10 == 1_727_962
+    assert sum(t.numel for t in RESNET110.tensors()) == convolutions + norms + 64 * 10 + 10 == 1_727_962
 
 
 def test_the_tensors_listed_without_torch_are_those_of_the_module():
-    expected = [(name, tuple(p.shape)) for name, p in resnet110.network().named_parameters()]
-    assert [(t.name, t.shape) for t in resnet110.tensors()] == expected
+    expected = [(name, tuple(p.shape)) for name, p in RESNET110.network().named_parameters()]
+    assert [(t.name, t.shape) for t in RESNET110.tensors()] == expected
 
 
 def test_it_has_110_layers_and_a_quarter_of_a_billion_multiply_adds():
-    module = resnet110.network()
+    module = RESNET110.network()
     assert sum(isinstance(part, torch.nn.Conv2d | torch.nn.Linear) for part in module.modules()) == 110
     with FlopCounterMode(display=False) as counter:
         module(torch.zeros(1, 3, SIDE, SIDE))
@@ -80,13 +80,13 @@ def test_two_steps_in_emulated_time_give_gradients_a_loss_and_an_accuracy(folder
     g, loss = task.gradient(1)
     assert float(g.norm()) > 0
     assert np.isfinite(loss)
-    assert 0 <= task.evaluation(task.w)() <= 1
+    assert 0 <= task.accuracy(task.snapshot(task.w)) <= 1
 
 
 def test_equal_seeds_give_equal_parameters_despite_other_random_draws():
     modules = []
     for _ in range(2):
-        modules.append(resnet110.network())
+        modules.append(RESNET110.network())
         initialise(modules[-1], torch.Generator().manual_seed(5))
         torch.rand(3)
     assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in modules), strict=True))

@@ -108,7 +108,7 @@ def test_every_image_belongs_to_one_worker(folder, rule):
 
 def test_training_repeats_for_a_seed_and_learns_the_test_images(folder):
     runs = [task(folder, batch_size=32) for _ in range(2)]
-    untrained = runs[0].evaluation(runs[0].w)()
+    untrained = runs[0].accuracy(runs[0].snapshot(runs[0].w))
     losses = [[], []]
     for learner, seen in zip(runs, losses, strict=True):
         for step in range(60):
@@ -117,7 +117,7 @@ def test_training_repeats_for_a_seed_and_learns_the_test_images(folder):
             seen.append(loss)
     assert torch.equal(runs[0].w, runs[1].w)
     assert losses[0] == losses[1]
-    assert untrained < 0.4 < 0.9 < runs[0].evaluation(runs[0].w)()
+    assert untrained < 0.4 < 0.9 < runs[0].accuracy(runs[0].snapshot(runs[0].w))
     assert sum(losses[0][-5:]) < 0.2 * sum(losses[0][:5])
     assert not torch.equal(task(folder).w, task(folder, seed=2).w)
 
