@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from wanbench.harness.analysis.equivalence import holm
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -64,16 +66,6 @@ def moments(d: Floats) -> Moments:
     variance = squares / np.maximum(pairs - 1, 1)
     error = np.where(pairs >= 2, np.sqrt(variance / np.maximum(pairs, 1)), np.nan)
     return Moments(pairs, np.where(pairs > 0, mean, np.nan), error)
-
-
-def holm(p: Floats, alpha: float) -> Bools:
-    """The hypotheses to reject, along the last axis, with a family-wise error rate of at most alpha (Holm 1979)."""
-    count = p.shape[-1]
-    order = np.argsort(p, axis=-1)
-    small = np.take_along_axis(p, order, axis=-1) <= alpha / (count - np.arange(count))
-    rejected: Bools = np.empty_like(small)
-    np.put_along_axis(rejected, order, np.logical_and.accumulate(small, axis=-1), axis=-1)
-    return rejected
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,6 @@ class Row(TypedDict):
         Column(
             "Accuracy of rank 0's own model after the last step, to which averages in flight are missing.",
             applies="workloads that train a model",
-            measure=True,
             shown=False,
         ),
     ]
@@ -323,7 +322,6 @@ class Row(TypedDict):
         Column(
             "Accuracy as in `accuracy`, but with rank 0's own buffers, such as batch norm's running statistics.",
             applies="models with buffers",
-            measure=True,
             shown=False,
         ),
     ]

@@ -125,6 +125,19 @@ def test_the_target_is_reached_between_two_evaluations(digits, algorithm):
     assert steps["loss"].notna().all()
 
 
+def test_weights_are_those_of_the_simulated_run_to_the_bit(digits):
+    bench, emulated = digits
+    bench.measure(
+        bench.spec(SPEC.replace('"digits"', '"simulated"'), "simulated"), "--no-figures", "--testbed", "virtual"
+    )
+    simulated = [row for row in bench.rows("simulated") if row["workers"] == 2]
+    assert len(simulated) == len(emulated) == 3
+    for row in simulated:
+        same = emulated[row["algorithm"], row["axes"]["train.shards"]]
+        assert (row["weights"], row["accuracy"]) == (same["weights"], same["accuracy"])
+    assert len({row["weights"] for row in simulated}) == 3, "each is another training"
+
+
 @pytest.mark.timed
 def test_a_delay_costs_no_step_time_although_a_synchronous_step_waits(bench):
     bench.spec(SPEC.replace('until = "80 steps"\neval_every = 20', 'until = "40 steps"'))

@@ -1,7 +1,6 @@
 """A convolutional network for 8x8 digits, small enough to train in seconds on one core.
 
-It has no batch norm: running statistics are not parameters, so no algorithm would average them, and each worker would
-be evaluated with the statistics of its own shard.
+It has no batch norm: running statistics are not parameters, so no algorithm averages them while it trains.
 """
 
 from __future__ import annotations

@@ -32,11 +32,12 @@ class Learner(NamedTuple):
 
     Attributes:
         module: its trainable parameters are float32, on the CPU. Buffers (batch norm's running statistics)
-            stay local to each worker: no algorithm averages them.
+            stay local to each worker while it trains: no algorithm averages them.
         batches: pairs (inputs, targets); iterated again whenever they end.
         loss: `loss(module(inputs), targets)` is the number to minimise, a mean over the batch.
         evaluate: returns the test accuracy in [0, 1] of `module`; called without autograd and in evaluation mode, after
-            training, with the parameters and buffers that the module had at each evaluation. None reports no accuracy.
+            training, with the mean of the workers' parameters and buffers at each evaluation, and with rank 0's own.
+            None reports no accuracy.
     """
 
     module: torch.nn.Module

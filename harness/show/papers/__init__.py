@@ -28,6 +28,7 @@ Kind = Literal[
     "timeline",
     "network",
     "table",
+    "equivalence",
     "trend",
     "stability",
     "map",
@@ -36,7 +37,7 @@ Kind = Literal[
 ]
 WITHOUT_RUN = ("stability", "map", "published")  # computed when it is drawn; from folders of their own
 _KINDS_WITH = {  # a key: the kinds that have it; the others compute it, or have no use for it
-    "title": ("table", "trend"),
+    "title": ("table", "equivalence", "trend"),
     "subject": ("scalability", "step-time", "trend"),
     "beside": ("scalability", "trend"),
 }
@@ -67,12 +68,14 @@ class PaperFigure(_Table):
     Attributes:
         name: of its files. run: the recorded run, if its kind has one. kind: how it is drawn.
         algorithms: labels, "delayed-*" matches several; empty is all. where: rows to keep, by column.
-        title: of a trend or a table. In a trend, "{series|x|measure}" is replaced by the value that is drawn; the
-        other kinds compute their title. subject: the line below the title, instead of the workload and collective.
+        title: of a trend, a table or an equivalence. In a trend, "{series|x|measure}" is replaced by the value that is
+        drawn; the other kinds compute their title.
+        subject: the line below the title, instead of the workload and collective.
         published: values to draw beside ours, with their source in the caption.
         published_in: another figure, whose list of published values is used.
         beside: another run of the paper, simulated, that is drawn dashed.
         note: added to the caption. columns: of a table.
+        primary: of an equivalence, the method whose comparison was declared the primary one.
         x, y, series: of a trend, as `harness.show.papers.trend.trend_drawing` reads them.
     """
 
@@ -88,6 +91,7 @@ class PaperFigure(_Table):
     beside: str | None = None
     note: str | None = None
     columns: list[str] = []
+    primary: str | None = None
     x: str | None = None
     y: list[str] = []
     series: str = "algorithm"

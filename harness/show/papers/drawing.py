@@ -38,6 +38,7 @@ from wanbench.harness.show.figures.map import read_map
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import Paper, PaperFigure
 from wanbench.harness.show.papers.agreement import agreement_drawing
+from wanbench.harness.show.papers.equivalence import equivalence_table
 from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
@@ -161,7 +162,7 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
     hiding_figures = [
         figure
         for figure in paper.figures
-        if figure.kind not in {"learning", "pareto"} and not _LEARNED & {*figure.columns, *figure.y}
+        if figure.kind not in {"learning", "pareto", "equivalence"} and not _LEARNED & {*figure.columns, *figure.y}
     ]
     for run in filter(None, dict.fromkeys(run for figure in paper.figures for run in (figure.run, figure.beside))):
         folder = recorded(reference, run)
@@ -244,9 +245,9 @@ def _draw(figure: PaperFigure, paper: Paper, source: _Source, to: Path) -> list[
     where = f"{source.folder.path}: figure {figure.name}"
     try:
         if figure.kind == "table":
-            path = to / f"{figure.name}.md"
-            write_text(path, table(figure, source.rows, source.folder.name))
-            return [path]
+            return [_written(to / f"{figure.name}.md", table(figure, source.rows, source.folder.name))]
+        if figure.kind == "equivalence":
+            return [_written(to / f"{figure.name}.md", equivalence_table(figure, source.rows, source.folder.name))]
         drawing = _drawing(figure, paper, source)
     except AnalysisError as error:
         raise SpecError(f"{where}: {error}") from None
@@ -256,6 +257,11 @@ def _draw(figure: PaperFigure, paper: Paper, source: _Source, to: Path) -> list[
         save(drawing.draw(COLUMN_IN), to / f"{figure.name}-column.pdf"),
         write_points(drawing.points(), to / f"{figure.name}.csv"),
     ]
+
+
+def _written(path: Path, text: str) -> Path:
+    write_text(path, text)
+    return path
 
 
 def _drawing(figure: PaperFigure, paper: Paper, source: _Source) -> Drawing:

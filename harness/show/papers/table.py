@@ -52,7 +52,7 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     ]
     grid = markdown(["algorithm", *titles], body, numbers=True)
     marks = "in parentheses: minimum to maximum" + ("; in brackets: published" if published else "")
-    return _with_caption(figure, grid, pivot, run_name, marks)
+    return with_caption(figure, grid, pivot, run_name, marks)
 
 
 def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
@@ -70,8 +70,12 @@ def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> 
         for values in sorted({tuple(values) for _, *values in at}, key=lambda values: [*map(_by_number, values)])
     ]
     grid = markdown([*(key.rpartition(".")[2] for key in keys), *algorithms], body, numbers=True)
-    whole = Pivot({}, "", (), (), {(str(place), 0): line for place, line in enumerate(lines)})
-    return _with_caption(figure, grid, whole, run_name, _COLUMNS[name][0])
+    return with_caption(figure, grid, whole(lines), run_name, _COLUMNS[name][0])
+
+
+def whole(lines: Sequence[Line]) -> Pivot:
+    """All cells of a run, for its caption."""
+    return Pivot({}, "", (), (), {(str(place), 0): line for place, line in enumerate(lines)})
 
 
 def _by_number(value: object) -> tuple[float, str]:
@@ -80,7 +84,8 @@ def _by_number(value: object) -> tuple[float, str]:
     return float(number[0]) if number else 0.0, str(value)
 
 
-def _with_caption(figure: PaperFigure, grid: str, pivot: Pivot, run_name: str, marks: str) -> str:
+def with_caption(figure: PaperFigure, grid: str, pivot: Pivot, run_name: str, marks: str) -> str:
+    """A table below its title, above its conditions."""
     about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
     return f"**{figure.title or figure.name}**\n\n{grid}\n{about}\n"
 

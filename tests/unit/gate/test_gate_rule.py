@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wanbench.harness.gate.rule import LOOKS, OVERALL, decide, holm, margin, moments, noise, overall, to_measure_further
+from wanbench.harness.analysis.equivalence import holm
+from wanbench.harness.gate.rule import LOOKS, OVERALL, decide, margin, moments, noise, overall, to_measure_further
 
 CELLS, SIGMA, DRIFT, MARGIN, ALPHA = 44, 0.03, 0.04, 0.05, 0.05
 

@@ -9,7 +9,7 @@ from wanbench.workloads.loop.job import Evaluated
 
 BEGIN_NS = 7_000_000_000
 CURVE = [
-    Evaluated(step, BEGIN_NS + round(seconds * 1e9), accuracy)
+    Evaluated(step, BEGIN_NS + round(seconds * 1e9), accuracy, accuracy_before_drain=0.0)
     for step, seconds, accuracy in ((0, 0.0, 0.1), (10, 2.0, 0.5), (20, 4.0, 0.4), (30, 9.0, 0.9))
 ]
 

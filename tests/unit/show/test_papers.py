@@ -250,7 +250,7 @@ def test_a_paper_without_recordings_is_reported(reference):
         (('run = "t"\nkind = "timeline"', 'run = "u"\nkind = "timeline"'),
          "papers/p.toml: figure flights: 'u' is none of its runs"),
         (('kind = "timeline"', 'kind = "timeline"\ntitle = "x"'),
-         "papers/p.toml: figure flights: title: expected in table, trend only; remove the key"),
+         "papers/p.toml: figure flights: title: expected in table, equivalence, trend only; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nsubject = "x"'),
          "papers/p.toml: figure flights: subject: expected in scalability, step-time, trend only; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nx = "rtt_ms"'),
