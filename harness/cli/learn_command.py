@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would run, and what it costs.")
 @click.option("--record", is_flag=True, help="Store the trajectories in the package; with --only, beside those there.")
-@click.option("--table", is_flag=True, help="Print tables in Markdown of what is recorded; run nothing.")
 @click.option(
     "--data", type=click.Path(file_okay=False), help="Same as workload.data in a spec: the data set's folder."
 )
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
 @fresh_option
 @keep_option
 @out_option
-def command(
-    source: str, only: tuple[str, ...], record: bool, dry_run: bool, table: bool, out: Path, **options: Any
-) -> None:
+def command(source: str, only: tuple[str, ...], record: bool, dry_run: bool, out: Path, **options: Any) -> None:
     """Train the settings of DESIGN, a built-in design or a TOML file, and record loss and accuracy by step.
 
     Learning rates are tuned first, on one seed and the same grid for every setting; then every seed is trained with the
@@ -62,9 +59,6 @@ def command(
     design = load(source)
     if record and only and not (RECORDED / f"{design.name}{SUFFIX}").is_file():
         raise SpecError(f"--record --only: adds to a recording, and {design.name} has none; record the whole design")
-    if table:
-        _print_table(design.name, out / design.run_name)
-        return
     whole = _changed(design, source, options["data"], options["own"])
     part = narrowed(whole, selections(only, "setting=NAME or condition=NAME"))
     terminal.show(cost_text(part), err=True)
@@ -110,15 +104,3 @@ def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
         except tomllib.TOMLDecodeError as error:
             raise SpecError(f"--algorithm {line}: not valid TOML: {error}") from None
     return settings
-
-
-def _print_table(name: str, run: Path) -> None:
-    """Print the tables of one's own run if there is one, else of the recording in the package."""
-    from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
-    from wanbench.harness.learning.summary import tables
-
-    own, shipped = run / f"learned{SUFFIX}", RECORDED / f"{name}{SUFFIX}"
-    path = own if own.is_file() else shipped
-    if not path.is_file():
-        raise SpecError(f"{name}: not recorded; run `wanbench learn {name}` first")
-    click.echo(tables(read(path)))

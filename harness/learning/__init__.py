@@ -8,5 +8,5 @@ Layout
     campaign.py    the cells of a design; tunes learning rates, trains every seed, and measures step times; resumable
     cost.py        what a design costs, before it runs
     recording.py   Recording: the trajectories of a design in one small file; the recorded ones in recorded/
-    summary.py     the lines of `wanbench list learning`, and tables in Markdown at equal steps and equal time
+    summary.py     the lines of `wanbench list learning`
 """

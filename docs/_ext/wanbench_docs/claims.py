@@ -22,6 +22,9 @@ from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import MeanInterval, mean_interval, unequal_steps
 from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError
+from wanbench.harness.learning.recording import RECORDED as LIBRARY
+from wanbench.harness.learning.recording import SUFFIX, read
+from wanbench.harness.learning.summary import difference
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.results import planned
@@ -48,6 +51,8 @@ class Claim(BaseModel):
     Attributes:
         place: in the paper. text: what it says. theirs: its value as text; "picture" if it is not printed.
         run: the recorded run; without one, `why` says why there is none.
+        learned: instead of a run, a design of the learning library, a condition and a setting, whose difference in
+            accuracy from the reference over equal seeds is the value.
         value: a column, divided by column `per`, if given. where: selects the cell, by column.
         over, minus: the value is divided by that of another cell, or that is subtracted; columns that differ.
         scale, unit: for display. published: the value to compare with. least, most: or its bounds.
@@ -61,6 +66,7 @@ class Claim(BaseModel):
     text: str
     theirs: str
     run: str | None = None
+    learned: list[str] | None = None
     value: str | None = None
     per: str | None = None
     where: dict[str, float | int | str] = {}
@@ -98,6 +104,10 @@ def parse(paper: Paper, text: str) -> list[Claim]:
 
 
 def _check(claim: Claim, paper: Paper, where: str) -> None:
+    if claim.learned is not None:
+        if claim.run is not None or claim.least is None:
+            raise SpecError(f"{where}: expected either a run or what was learned, and the least value")
+        return
     if claim.run is None:
         if claim.why is None or claim.value is not None:
             raise SpecError(f"{where}: expected a run with a value, or why there is none")
@@ -151,6 +161,9 @@ def _read(folder: RunFolder) -> _Run:
 
 
 def _answer(claim: Claim, runs: Mapping[str, _Run]) -> Answer:
+    if claim.learned is not None:
+        estimate = _learned(claim, *claim.learned)
+        return Answer(claim, _shown(claim, estimate), f"simulated: {claim.why}", _verdict(claim, estimate))
     if claim.run is None:
         return Answer(claim, "-", f"not at all: {claim.why}", "open")
     run = runs[claim.run]
@@ -161,6 +174,17 @@ def _answer(claim: Claim, runs: Mapping[str, _Run]) -> Answer:
     estimate = _estimate(claim, run.rows)
     refused = "; `verify` refuses the run" if {None, row["cell"]} & run.refused else ""
     return Answer(claim, _shown(claim, estimate), _how(claim, run.path, row), _verdict(claim, estimate) + refused)
+
+
+def _learned(claim: Claim, design: str, condition: str, setting: str) -> MeanInterval:
+    """The difference in accuracy that the learning library has. Raises: SpecError: it has none."""
+    trained = read(LIBRARY / f"{design}{SUFFIX}")
+    reference = trained.reference_of(condition)
+    seeds = trained.by_setting.get((condition, setting))
+    found = None if reference is None or seeds is None else difference(seeds, reference)
+    if found is None:
+        raise SpecError(f"claim {claim.place!r}: {design} has no {setting} under {condition}")
+    return MeanInterval(*(claim.scale * end for end in (found.mean, found.low, found.high)), found.count)
 
 
 def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:

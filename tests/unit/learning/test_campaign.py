@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from quick_learning import quickly  # noqa: F401
+from wanbench_docs.learned import tables
 
 from wanbench.harness.learning.campaign import Rates, Trial, at_an_end, best, data_hash
 from wanbench.harness.learning.recording import read
@@ -82,8 +83,7 @@ def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_noth
     assert again.exit_code == 0, again.stderr
     assert [path.stat().st_mtime_ns for path in sorted(learned.glob("cells/*/rep-*/result.json"))] == times
     assert (learned / "learned.json.gz").read_bytes() == before
-    table = wanbench("learn", "small.toml", "--table").stdout
-    assert table.startswith("| setting | lr | after 24 steps | points from ssgd | lan, ")
+    assert tables(found).startswith("| setting | lr | after 24 steps | points from ssgd | lan, ")
 
 
 def test_a_dry_run_prints_what_would_run_and_trains_nothing(tmp_path):
@@ -100,7 +100,6 @@ def test_refusals_name_the_option_and_what_was_expected(tmp_path):
     assert "small.tml: no such file and no such design" in refused("learn", "small.tml")
     assert "--algorithm x = {: not valid TOML" in refused("learn", "small.toml", "--algorithm", "x = {")
     assert "remove --algorithm" in refused("learn", "small.toml", "--record", "--algorithm", "sparse = {}")
-    assert "not recorded" in refused("learn", "small.toml", "--table")
     assert "expected the four IDX files of MNIST" in refused("learn", "mnist", "--dry-run", "--data", str(tmp_path))
 
 

@@ -8,11 +8,12 @@ import math
 import pandas as pd
 import pytest
 from command_line import as_it_was, wanbench  # noqa: F401  # the fixture is used by all
+from wanbench_docs.learned import tables
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning import recording as recordings
 from wanbench.harness.learning.recording import Recording, Trajectory, curve, read
-from wanbench.harness.learning.summary import lines, tables, text
+from wanbench.harness.learning.summary import lines, text
 
 STEPS = [10, 20]
 
