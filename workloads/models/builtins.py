@@ -75,6 +75,17 @@ BUILTINS: Mapping[str, Builtin] = {
         resnet50.tensors,
         0.3,
     ),
+    "resnet50-a100": Builtin(
+        "ResNet-50 on one A100 with 80 GB, timing only: 104 ms per step of 256 images in mixed precision (published: 2470 "
+        "images per second, NVIDIA DeepLearningExamples, ResNet50 v1.5 for PyTorch, March 2021)",
+        resnet50.tensors,
+        256 / 2470,
+    ),
+    "resnet50-a100-tf32": Builtin(
+        "the same in TF32: 273 ms per step of 256 images (published: 938 images per second)",
+        resnet50.tensors,
+        256 / 938,
+    ),
     "resnet50-sgp-poster": Builtin(
         "ResNet-50 on a node of 8 V100, timing only: 311 ms per step, varying by 83 %; fitted, with the profile "
         "sgp-poster, to the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster)",

@@ -256,7 +256,8 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     if not curves:
         return []
     pivot = run.cells_of(rows)
-    about = caption(pivot, run.name, "bands: minimum and maximum", whiskers=False)
+    marks = "bands: minimum and maximum; dotted: rank 0's own model, to which averages in flight are missing"
+    about = caption(pivot, run.name, marks, whiskers=False)
     learned = _data_sets(pivot.lines.values())
     draw = partial(learning, curves, learned, on_network(pivot), about)
     return [Drawing("learning", f"Learning {learned}", draw, partial(learning_points, curves))]

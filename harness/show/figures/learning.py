@@ -29,6 +29,7 @@ class Course:
 
     Attributes:
         step, end_s: medians. accuracy: as a share. low, high: its band. repetitions: their number.
+        before_drain: the median accuracy of rank 0's own model.
     """
 
     step: list[float]
@@ -37,6 +38,7 @@ class Course:
     low: list[float]
     high: list[float]
     repetitions: int
+    before_drain: list[float]
 
     @property
     def entries(self) -> Iterator[tuple[float, ...]]:
@@ -56,6 +58,7 @@ def medians(curves: Sequence[Curve]) -> Course:
     """The median accuracy, with a band from minimum to maximum."""
     shortest = min(len(curve["step"]) for curve in curves)
     step, end_s, accuracy = (np.array([c[name][:shortest] for c in curves]) for name in ("step", "end_s", "accuracy"))
+    own = [curve.get("before_drain", curve["accuracy"])[:shortest] for curve in curves]  # recorded since November 2026
     return Course(
         step=np.median(step, axis=0).tolist(),
         end_s=np.median(end_s, axis=0).tolist(),
@@ -63,6 +66,7 @@ def medians(curves: Sequence[Curve]) -> Course:
         low=accuracy.min(axis=0).tolist(),
         high=accuracy.max(axis=0).tolist(),
         repetitions=len(curves),
+        before_drain=np.median(own, axis=0).tolist(),
     )
 
 
@@ -81,6 +85,7 @@ def means(curves: Sequence[Curve]) -> Course:
         low=[interval.low for interval in intervals],
         high=[interval.high for interval in intervals],
         repetitions=len(curves),
+        before_drain=[course.before_drain[index] for index in kept],
     )
 
 
@@ -152,10 +157,11 @@ def learning_points(curves: Curves) -> list[Point]:
             "accuracy": accuracy,
             "accuracy_min": low,
             "accuracy_max": high,
+            "accuracy_before_drain": before_drain,
         }
         for (label, _), (_, reps) in curves.items()
         for course in [medians(reps)]
-        for step, end_s, accuracy, low, high in course.entries
+        for (step, end_s, accuracy, low, high), before_drain in zip(course.entries, course.before_drain, strict=True)
     ]
 
 
@@ -235,6 +241,7 @@ def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -
     xs = xs[shown]
     percent, low, high = (100 * np.array(values)[shown] for values in (course.accuracy, course.low, course.high))
     axes.plot(xs, percent, markevery=max(1, len(xs) // 6), **as_line(look))
+    axes.plot(xs, 100 * np.array(course.before_drain)[shown], color=look.colour, linewidth=0.7, linestyle=":")
     if course.repetitions > 1 and np.isfinite(low).all():
         axes.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
     for x_value, value in zip(xs, percent, strict=True):
