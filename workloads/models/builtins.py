@@ -76,8 +76,8 @@ BUILTINS: Mapping[str, Builtin] = {
         0.3,
     ),
     "resnet50-a100": Builtin(
-        "ResNet-50 on one A100 with 80 GB, timing only: 104 ms per step of 256 images in mixed precision (published: 2470 "
-        "images per second, NVIDIA DeepLearningExamples, ResNet50 v1.5 for PyTorch, March 2021)",
+        "ResNet-50 on one A100 with 80 GB, timing only: 104 ms per step of 256 images in mixed precision (published: "
+        "2470 images per second, NVIDIA DeepLearningExamples, ResNet50 v1.5 for PyTorch, March 2021)",
         resnet50.tensors,
         256 / 2470,
     ),
