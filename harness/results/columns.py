@@ -312,7 +312,7 @@ class Row(TypedDict):
     accuracy_before_drain: Annotated[
         float | None,
         Column(
-            "Accuracy of rank 0's own model after the last step, to which averages in flight are missing.",
+            "Accuracy of rank 0's own model after the last step, which lacks the averages in flight.",
             applies="workloads that train a model",
             shown=False,
         ),

@@ -112,7 +112,7 @@ class Evaluated:
 
     Attributes:
         accuracy: of the mean of the workers' models, after the last step behind the drain: the model that a user keeps.
-        accuracy_before_drain: of rank 0's own model at that step, to which averages in flight are missing.
+        accuracy_before_drain: of rank 0's own model at that step, which lacks the averages in flight.
         accuracy_own_buffers: after the last step, of the mean of the parameters with rank 0's own buffers, such as
             batch norm's running statistics; None for other steps, and for a model without buffers.
     """

@@ -256,7 +256,7 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     if not curves:
         return []
     pivot = run.cells_of(rows)
-    marks = "bands: minimum and maximum; dotted: rank 0's own model, to which averages in flight are missing"
+    marks = "bands: minimum and maximum; dotted: rank 0's own model, which lacks the averages in flight"
     about = caption(pivot, run.name, marks, whiskers=False)
     learned = _data_sets(pivot.lines.values())
     draw = partial(learning, curves, learned, on_network(pivot), about)

@@ -52,6 +52,7 @@ class Course:
 
 
 Courses = Mapping[Key, Course]
+_SHOWN_ERRORS = 6
 
 
 def medians(curves: Sequence[Curve]) -> Course:
@@ -118,7 +119,9 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     for key, course in courses.items():
         _draw(steps, course, "step", looks[key], key[0], "step {:g}")
     steps.set_xlim(left=0)
-    steps.set_ylim(top=101)
+    # At the end, curves are apart by a fraction of the errors; what is further below than six times these is cut off.
+    least = 1 - _SHOWN_ERRORS * (1 - min(course.accuracy[-1] for course in courses.values()))
+    steps.set_ylim(bottom=max(steps.get_ylim()[0], 100 * least), top=101)
     steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
