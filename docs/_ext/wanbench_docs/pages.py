@@ -30,6 +30,7 @@ from wanbench_docs.curves import of_curve
 from wanbench_docs.learned import of_learned, recorded
 from wanbench_docs.markdown import attributes, docstring, escaped, fenced, markdown
 from wanbench_docs.published import of_published
+from wanbench_docs.weights import of_weights
 
 _LONG = 60  # lines of a profile
 _KINDS = ("string", "whole number", "number", "true", "false", "table", "list of strings")
@@ -205,6 +206,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "workloads": of_workloads,
     "profiles": of_profiles,
     "recordings": of_recordings,
+    "weights": of_weights,
     "published": of_published,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},
