@@ -160,7 +160,7 @@ def recipe():
     tuned, unchanged = tuned.removeprefix("-"), unchanged.removeprefix("-")
     yield f"A small CNN without it loses {tuned} points with a tuned rate, and {unchanged} with SSGD's"
     mnist, signals = (compared(run) for run in ("dts-recipe", "dts-recipe-mnist1d"))
-    yield f"loses {lost(mnist['delayed-d20'])} points on MNIST"
+    yield f"D = 20 loses {lost(mnist['delayed-d20'])} points on MNIST"
     yield f"errs {mnist['delayed-d20'].errors:.2f} times as often as SSGD"
     yield f"On MNIST-1D, with 500 examples, it loses {lost(signals['delayed-d20'])} points"
     said = verdicts(mnist, "delayed-d20")
