@@ -120,8 +120,9 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         _draw(steps, course, "step", looks[key], key[0], "step {:g}")
     steps.set_xlim(left=0)
     # At the end, curves are apart by a fraction of the errors; what is further below than six times these is cut off.
-    least = 1 - _SHOWN_ERRORS * (1 - min(course.accuracy[-1] for course in courses.values()))
-    steps.set_ylim(bottom=max(steps.get_ylim()[0], 100 * least), top=101)
+    least = 100 - _SHOWN_ERRORS * (100 - 100 * min(course.accuracy[-1] for course in courses.values()))
+    bottom = max(steps.get_ylim()[0], least)
+    steps.set_ylim(bottom=bottom, top=100 + (100 - bottom) / 20)
     steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
