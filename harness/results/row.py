@@ -91,7 +91,6 @@ def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported
     stall = slowest.window.stall_ns / 1e9
     losses = [o.final_loss for o in outcomes if o.final_loss is not None]
     spreads = [o.replica_spread for o in outcomes if o.replica_spread is not None]
-    evaluations = measured.outcomes[0].evaluations
     steps_to_target, time_to_target_s = _reached(repetition.target, measured) or (None, None)
     steps = repetition.window
     return {
@@ -106,15 +105,19 @@ def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported
         "messages_sent": sum(o.total.messages_sent for o in outcomes),
         "blocks_lost_pct": _blocks_lost_pct(outcomes),
         "final_loss": statistics.fmean(losses) if losses else None,
-        "accuracy": evaluations[-1].accuracy if evaluations else None,
-        "accuracy_before_drain": evaluations[-1].accuracy_before_drain if evaluations else None,
-        "accuracy_own_buffers": evaluations[-1].accuracy_own_buffers if evaluations else None,
-        "weights": measured.outcomes[0].weights,
+        **_learned(measured.outcomes[0]),
         "replica_spread": max(spreads) if len(spreads) == len(outcomes) else None,
         "time_to_target_s": time_to_target_s,
         "steps_to_target": steps_to_target,
         **(_losses(repetition, outcomes, reported_steps) if repetition.loses_workers else {}),
     }
+
+
+def _learned(outcome: Outcome) -> dict[str, Any]:
+    """The columns of the trained model, as the lowest rank evaluated it."""
+    last = outcome.evaluations[-1] if outcome.evaluations else None
+    names = ("accuracy", "accuracy_before_drain", "accuracy_own_buffers")
+    return {"weights": outcome.weights, **{name: None if last is None else getattr(last, name) for name in names}}
 
 
 def _begin_ns(measured: MeasuredTraining) -> int:

@@ -119,10 +119,7 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     for key, course in courses.items():
         _draw(steps, course, "step", looks[key], key[0], "step {:g}")
     steps.set_xlim(left=0)
-    # At the end, curves are apart by a fraction of the errors; what is further below than six times these is cut off.
-    least = 100 - _SHOWN_ERRORS * (100 - 100 * min(course.accuracy[-1] for course in courses.values()))
-    bottom = max(steps.get_ylim()[0], least)
-    steps.set_ylim(bottom=bottom, top=100 + (100 - bottom) / 20)
+    _limit(steps, min(course.accuracy[-1] for course in courses.values()))
     steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
@@ -134,6 +131,16 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         by_time.set_xlabel("seconds, logarithmic")
         by_time.set_ylim(steps.get_ylim())
     return sheet.figure
+
+
+def _limit(axes: Axes, least: float) -> None:
+    """Cut off what is far below the ends of the curves, which are apart by a fraction of the errors there.
+
+    Args:
+        least: of the last accuracies, as a share.
+    """
+    bottom = max(axes.get_ylim()[0], 100 - _SHOWN_ERRORS * (100 - 100 * least))
+    axes.set_ylim(bottom=bottom, top=100 + (100 - bottom) / 20)
 
 
 def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str], side_by_side: bool) -> list[End]:
