@@ -238,7 +238,9 @@ class _Training:
         """Evaluate the copies, and return what was measured."""
         journal, self._comm.journal = self._comm.journal or [], None
         self._copy(self._job.steps, self._last.now_ns)
-        evaluations = [evaluated for copy in self._copies if (evaluated := self._evaluated(*copy)) is not None]
+        kept = [self._kept(own) for _, _, own in self._copies]  # before rank 0 evaluates, for which no peer has to wait
+        pairs = zip(self._copies, kept, strict=True) if self._comm.rank == 0 else ()
+        evaluations = [each for copy, mean in pairs if (each := self._evaluated(*copy, mean)) is not None]
         tail = self._losses[-max(1, len(self._losses) // 10) :]
         begin, end, first, last = self._begin, self._end, self._first, self._last
         return Outcome(
@@ -256,17 +258,17 @@ class _Training:
             weights=None if not self._copies else sha256(self._copies[-1][2].w.numpy().tobytes()).hexdigest(),
         )
 
-    def _evaluated(self, step: int, end_ns: int, own: Snapshot) -> Evaluated | None:
-        """Evaluate the models after a step; None on other ranks than 0, and if rank 0 cannot.
+    def _kept(self, own: Snapshot) -> Snapshot:
+        """The model that a user would keep: the workers' mean.
 
-        Rank 0's own is evaluated if workers can be lost, if it has a server's model, and if nothing was ever sent.
+        It is rank 0's own if workers can be lost, if it has a server's model, and if workers never communicate.
         """
+        alone = self._job.deadline_s is not None or self._algorithm.server or self._job.kind == "local"
+        return own if alone else own.averaged(self._comm)
+
+    def _evaluated(self, step: int, end_ns: int, own: Snapshot, kept: Snapshot) -> Evaluated | None:
+        """Evaluate the models after a step; None if this rank cannot."""
         last = step == self._job.steps
-        sent = self._last.sums.messages_sent - self._first.sums.messages_sent
-        alone = self._job.deadline_s is not None or self._algorithm.server or not sent
-        kept = own if alone else own.averaged(self._comm)
-        if self._comm.rank != 0:
-            return None
         self._hooks.evaluating()
         accuracy = self._task.accuracy(kept)
         before_drain = self._task.accuracy(self._before_drain or own if last else own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import ClassVar
@@ -260,6 +261,28 @@ def test_the_model_that_is_kept_is_that_of_all_workers_after_the_drain():
     assert float((before_drain - expected).abs().min()) > 0.1
     (last,) = result.outcome.evaluations
     assert (last.accuracy, last.accuracy_before_drain, last.accuracy_own_buffers) == (0.26, 0.26, 0.26)
+
+
+def test_no_peer_waits_while_rank_0_evaluates(monkeypatch):
+    """Rank 0's first evaluation ends only when rank 1 has averaged all of its copies."""
+    averaged, every = [], threading.Event()
+    whole = Snapshot.averaged
+
+    def counted(self, comm):
+        mean = whole(self, comm)
+        if comm.rank == 1:
+            averaged.append(mean)
+            if len(averaged) == 3:
+                every.set()
+        return mean
+
+    def patient(self, model):
+        assert every.wait(5), "rank 1 still waits for an average"
+        return 0.5
+
+    monkeypatch.setattr(Snapshot, "averaged", counted)
+    monkeypatch.setattr(ToyTask, "accuracy", patient)
+    assert steps_of(trained(eval_every=13)[0]) == [0, 13, 26]
 
 
 def test_workers_that_never_communicate_have_no_model_in_common():
