@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,20 @@ MOST_POINTS = 0.005
 MOST_ERRORS = 1.25
 """A method that errs this many times as often as the reference is not equivalent, however rare errors are."""
 
+Key = TypeVar("Key", bound=Hashable)
+
 
 @dataclass(frozen=True)
 class Difference:
     """A method beside a reference, over repetitions with equal seeds.
 
     Attributes:
-        accuracy, reference: means, as shares. change: their difference, with its interval.
+        change: the mean difference in accuracy, as a share, with its interval.
         errors: how often the method errs, as a multiple of the reference.
         p_within: the level at which the interval of the difference ends within the bounds. p_zero: the level at which
             it ends at 0, by a two-sided t-test.
     """
 
-    accuracy: float
-    reference: float
     change: MeanInterval
     errors: float
     p_within: float
@@ -47,8 +48,6 @@ def differences(values: Mapping[int, float], reference: Mapping[int, float]) -> 
     error = (change.high - change.mean) / quantile(change.count - 1)
     missing, outside = abs(change.mean), MOST_POINTS - abs(change.mean)
     return Difference(
-        accuracy=own,
-        reference=other,
         change=change,
         errors=(1 - own) / (1 - other) if other < 1 else math.inf,
         p_within=_two_sided(outside, error, change.count),
@@ -63,12 +62,12 @@ def _two_sided(distance: float, error: float, count: int) -> float:
     return min(1.0, 2 * float(stats.t.sf(distance / error, count - 1)))
 
 
-def verdicts(compared: Mapping[str, Difference], primary: str | None = None) -> dict[str, str]:
+def verdicts(compared: Mapping[Key, Difference], primary: Key | None = None) -> dict[Key, str]:
     """Say of each method whether it is "equivalent", "less accurate", "more accurate" or "undecided".
 
     The primary comparison has the whole error rate of 5 %; the others share as much by Holm's rule.
     """
-    said = {}
+    said: dict[Key, str] = {}
     for family in ([name for name in compared if name == primary], [name for name in compared if name != primary]):
         p = np.array([[compared[name].p_within, compared[name].p_zero] for name in family]).reshape(-1, 2).T
         within, differs = holm(p, 1 - LEVEL)

@@ -50,8 +50,8 @@ class Evidence:
     def curve(self, row: Row) -> dict[str, list[Any]] | None:
         """Lists with one entry per evaluation; None if the workload does not train a model.
 
-        They are `step`; `end_s` since the start of training; `accuracy`; `before_drain`, that of rank 0's own model;
-        and `loss`, the mean over ranks since the last evaluation, None before the first step.
+        They are `step`; `end_s` since the start of training; `accuracy`; `before_drain`, that of rank 0's own model, if
+        it was measured; and `loss`, the mean over ranks since the last evaluation, None before the first step.
         """
         return self._of(row, CURVE, _curve)
 
@@ -101,7 +101,7 @@ def _curve(rep: Path, row: Row) -> dict[str, list[Any]]:
     first = steps[(steps["rank"] == 0) & (steps["step"] == 0)].iloc[0]
     begin_ns = float(first["end_ns"] - first["step_time_s"] * 1e9)
     losses = steps.groupby("step")["loss"].mean()
-    curve: dict[str, list[Any]] = {"step": [], "end_s": [], "accuracy": [], "before_drain": [], "loss": []}
+    curve: dict[str, list[Any]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
     since = 0
     for point in pd.read_parquet(rep / EVALUATIONS).to_dict("records"):
         step = int(point["step"])
@@ -109,7 +109,8 @@ def _curve(rep: Path, row: Row) -> dict[str, list[Any]]:
         curve["step"].append(step)
         curve["end_s"].append(round((float(point["end_ns"]) - begin_ns) / 1e9, 4))
         curve["accuracy"].append(round(float(point["accuracy"]), 5))
-        curve["before_drain"].append(round(float(point.get("accuracy_before_drain", point["accuracy"])), 5))
+        if "accuracy_before_drain" in point:
+            curve.setdefault("before_drain", []).append(round(float(point["accuracy_before_drain"]), 5))
         curve["loss"].append(round(float(between.mean()), 5) if len(between) else None)
         since = step
     return curve

@@ -150,12 +150,12 @@ def message_size(pivot: Pivot) -> str | None:
     return f"{most} B"
 
 
-def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = True) -> str:
+def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = True, middle: str = "median") -> str:
     """Testbed, workload, scale, network, collective, repetitions.
 
     Args:
         pivot: what is drawn. run_name: the first word. marks: explains what is drawn, if it needs words.
-        whiskers: the figure shows the spread of repetitions, if there is one.
+        whiskers: the figure shows the spread of repetitions, if there is one. middle: what it shows of them.
     """
     lines = list(pivot.lines.values())
     valid = [line for line in lines if line["status"] == "ok"]
@@ -168,7 +168,7 @@ def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = 
         _network(pivot, lines),
         *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
         f"TCP {_distinct(lines, 'tcp')} on {_distinct(lines, 'host_tcp')} hosts",
-        _repeats(valid, whiskers),
+        _repeats(valid, whiskers, middle),
         _hosts(valid),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         f"left out: {lost_reps} failed or invalid repetition{'s' if lost_reps > 1 else ''}" if lost_reps else None,
@@ -249,14 +249,14 @@ def _channels(lines: Sequence[Line]) -> str:
     return f", {span} channel{'s' if counts[-1] > 1 else ''}"
 
 
-def _repeats(valid: Sequence[Line], whiskers: bool) -> str | None:
+def _repeats(valid: Sequence[Line], whiskers: bool, middle: str) -> str | None:
     counts = sorted({int(line["repeats"]) for line in valid})
     if not counts:
         return None
     if counts[-1] == 1:
         return "one repetition"
     span = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"median of {span} repetitions" + (", whiskers: minimum and maximum" if whiskers else "")
+    return f"{middle} of {span} repetitions" + (", whiskers: minimum and maximum" if whiskers else "")
 
 
 def _hosts(valid: Sequence[Line]) -> str | None:

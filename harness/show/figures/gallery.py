@@ -256,7 +256,9 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     if not curves:
         return []
     pivot = run.cells_of(rows)
-    marks = "bands: minimum and maximum; dotted: rank 0's own model, which lacks the averages in flight"
+    own = any("before_drain" in curve for _, reps in curves.values() for curve in reps)
+    dotted = "; dotted: rank 0's own model, which lacks the averages in flight" if own else ""
+    marks = f"bands: minimum and maximum{dotted}"
     about = caption(pivot, run.name, marks, whiskers=False)
     learned = _data_sets(pivot.lines.values())
     draw = partial(learning, curves, learned, on_network(pivot), about)

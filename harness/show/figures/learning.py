@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class Course:
 
     Attributes:
         step, end_s: medians. accuracy: as a share. low, high: its band. repetitions: their number.
-        before_drain: the median accuracy of rank 0's own model.
+        before_drain: the median accuracy of rank 0's own model; empty if it was not measured, and of means.
     """
 
     step: list[float]
@@ -38,7 +39,7 @@ class Course:
     low: list[float]
     high: list[float]
     repetitions: int
-    before_drain: list[float]
+    before_drain: list[float] = field(default_factory=list)
 
     @property
     def entries(self) -> Iterator[tuple[float, ...]]:
@@ -59,7 +60,7 @@ def medians(curves: Sequence[Curve]) -> Course:
     """The median accuracy, with a band from minimum to maximum."""
     shortest = min(len(curve["step"]) for curve in curves)
     step, end_s, accuracy = (np.array([c[name][:shortest] for c in curves]) for name in ("step", "end_s", "accuracy"))
-    own = [curve.get("before_drain", curve["accuracy"])[:shortest] for curve in curves]  # recorded since November 2026
+    own = [curve["before_drain"][:shortest] for curve in curves if "before_drain" in curve]
     return Course(
         step=np.median(step, axis=0).tolist(),
         end_s=np.median(end_s, axis=0).tolist(),
@@ -67,7 +68,7 @@ def medians(curves: Sequence[Curve]) -> Course:
         low=accuracy.min(axis=0).tolist(),
         high=accuracy.max(axis=0).tolist(),
         repetitions=len(curves),
-        before_drain=np.median(own, axis=0).tolist(),
+        before_drain=np.median(own, axis=0).tolist() if len(own) == len(curves) else [],
     )
 
 
@@ -86,7 +87,6 @@ def means(curves: Sequence[Curve]) -> Course:
         low=[interval.low for interval in intervals],
         high=[interval.high for interval in intervals],
         repetitions=len(curves),
-        before_drain=[course.before_drain[index] for index in kept],
     )
 
 
@@ -172,7 +172,7 @@ def learning_points(curves: Curves) -> list[Point]:
         }
         for (label, _), (_, reps) in curves.items()
         for course in [medians(reps)]
-        for (step, end_s, accuracy, low, high), before_drain in zip(course.entries, course.before_drain, strict=True)
+        for (step, end_s, accuracy, low, high), before_drain in zip_longest(course.entries, course.before_drain)
     ]
 
 
@@ -252,7 +252,8 @@ def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -
     xs = xs[shown]
     percent, low, high = (100 * np.array(values)[shown] for values in (course.accuracy, course.low, course.high))
     axes.plot(xs, percent, markevery=max(1, len(xs) // 6), **as_line(look))
-    axes.plot(xs, 100 * np.array(course.before_drain)[shown], color=look.colour, linewidth=0.7, linestyle=":")
+    if course.before_drain:
+        axes.plot(xs, 100 * np.array(course.before_drain)[shown], color=look.colour, linewidth=0.7, linestyle=":")
     if course.repetitions > 1 and np.isfinite(low).all():
         axes.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
     for x_value, value in zip(xs, percent, strict=True):

@@ -16,7 +16,7 @@ from wanbench.harness.show.papers.table import whole, with_caption
 
 _Condition = tuple[tuple[str, Any], ...]  # swept keys and their values, without the algorithm
 _MARKS = (
-    f"means over paired seeds, with 95 % intervals; equivalent: within {100 * MOST_POINTS:g} points, and below "
+    f"differences of paired seeds, with 95 % intervals; equivalent: within {100 * MOST_POINTS:g} points, and below "
     f"{MOST_ERRORS:g} times the errors of {REFERENCE}, by Holm's rule except for the primary comparison"
 )
 _MEANS = ("accuracy_before_drain", "accuracy_own_buffers")
@@ -34,24 +34,27 @@ def equivalence_table(figure: PaperFigure, rows: Sequence[Line], run_name: str) 
     }
     if not compared:
         raise AnalysisError("no method has three seeds in common with ssgd")
-    names = {f"{place}": key for place, key in enumerate(compared)}
-    primary = next((place for place, (_, name) in names.items() if name == figure.primary), None)
-    said = verdicts({place: compared[key] for place, key in names.items()}, primary)
-    verdict_of = {key: said[place] for place, key in names.items()}
+    said = verdicts(compared, next((key for key in compared if key[1] == figure.primary), None))
     keys = sorted({key for condition in references for key, _ in condition if len(_distinct(references, key)) > 1})
     body = [
         [
             *(str(dict(condition).get(key, "")) for key in keys),
             name,
             *_numbers(method, compared.get((condition, name))),
-            verdict_of.get((condition, name), ""),
+            said.get((condition, name), ""),
         ]
         for (condition, name), method in sorted(methods.items(), key=lambda item: str(item[0][0]))
     ]
-    header = [*(key.rpartition(".")[2] for key in keys), "method", "accuracy %", "points from ssgd", "errors, ssgd = 1"]
+    header = [
+        *(key.removesuffix(".name").rpartition(".")[2] for key in keys),
+        "method",
+        "accuracy %",
+        "points from ssgd",
+        "errors, ssgd = 1",
+    ]
     header += ["before the drain %", "own statistics %", "verdict"]
     lines = [line for line in cells(frame(rows)) if line["workers"] != 1]
-    return with_caption(figure, markdown(header, body, numbers=True), whole(lines), run_name, _MARKS)
+    return with_caption(figure, markdown(header, body, numbers=True), whole(lines), run_name, _MARKS, "mean")
 
 
 def _by_method(rows: Sequence[Line]) -> dict[tuple[_Condition, str], list[Line]]:

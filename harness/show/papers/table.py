@@ -84,9 +84,11 @@ def _by_number(value: object) -> tuple[float, str]:
     return float(number[0]) if number else 0.0, str(value)
 
 
-def with_caption(figure: PaperFigure, grid: str, pivot: Pivot, run_name: str, marks: str) -> str:
+def with_caption(
+    figure: PaperFigure, grid: str, pivot: Pivot, run_name: str, marks: str, middle: str = "median"
+) -> str:
     """A table below its title, above its conditions."""
-    about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False)
+    about = caption(replace(pivot, note=figure.note), run_name, marks, whiskers=False, middle=middle)
     return f"**{figure.title or figure.name}**\n\n{grid}\n{about}\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 
 import pytest
 from scipy import stats
@@ -35,10 +36,12 @@ def pairs(points, spread=0.05, *, errs=5.0, seeds=SEEDS, start=1):
     ],
 )
 def test_a_verdict_needs_an_interval_within_the_bounds_and_few_more_errors(points, spread, errs, verdict):
-    difference = differences(*pairs(points, spread, errs=errs))
+    values, reference = pairs(points, spread, errs=errs)
+    difference = differences(values, reference)
     assert verdicts({"a": difference}, "a") == {"a": verdict}
     assert 100 * difference.change.mean == pytest.approx(points)
-    assert difference.errors == pytest.approx((1 - difference.accuracy) / (1 - difference.reference))
+    own, other = (statistics.fmean(1 - accuracy for accuracy in of.values()) for of in (values, reference))
+    assert difference.errors == pytest.approx(own / other)
 
 
 @pytest.mark.parametrize("points", [-0.8, -0.4, 0.1, 0.45])
