@@ -1,7 +1,7 @@
 """Residual networks of 6n + 2 layers for small images (He et al. 2016, section 4.2), and their learners.
 
 Three stages of n blocks; shortcuts have no parameters (option A). ResNet-110 for CIFAR-10 has n = 18. The networks with
-n = 1 and fewer channels train in half a minute on one core. The work of a tensor is counted as in
+n = 1 and fewer channels train on MNIST in a minute on one core. The work of a tensor is counted as in
 `workloads.models.resnet50`.
 """
 

@@ -217,7 +217,7 @@ def logarithmic(axis: Axis, low: float, high: float) -> None:
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
-    """Powers of ten if three are in view, else 1, 2 and 5 of every decade, then 3, or 1 and 3 if they are many, else more."""
+    """Powers of ten if three are in view, else 1, 2, 5, then 3 of every decade; 1 and 3 if they are many, else more."""
     choices = ((1,), (1, 2, 5), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(tenth / 10 for tenth in range(10, 100, 2)))
     for digits in choices:
         ticks = _with_digits(digits, low, high)

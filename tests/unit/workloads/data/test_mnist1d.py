@@ -36,13 +36,6 @@ def test_no_signal_is_both_trained_on_and_tested():
     assert len(set(digests)) == len(digests)
 
 
-def test_strokes_are_those_of_their_class():
-    """Of a 4, the published stroke falls to half its height within five numbers, and stays at 0 from the seventh on."""
-    stroke = mnist1d._STROKES[4]
-    assert [value - stroke[0] for value in stroke[6:]] == [0] * 6
-    assert min(stroke) == stroke[4] == 2.6
-
-
 def test_a_residual_network_learns_it_and_errs_on_some():
     task = make_task({"name": "mnist1d-resnet8"}, 0, 1, 1, FakeClock(), 1 << 20, {"batch_size": 64})
     untrained = task.accuracy(task.snapshot(task.w))
