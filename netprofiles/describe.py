@@ -36,7 +36,7 @@ def render(profile: Profile) -> str:
     parts = [
         f"{profile.name}: {profile.description}",
         _sites(profile),
-        _matrix(profile) if len(profile.sites) <= _MATRIX_SITES else _quantiles(profile),
+        _matrices(profile) if len(profile.sites) <= _MATRIX_SITES else _quantiles(profile),
         _ranges(profile, sources),
         "\n".join(["Notes", *(_item("-", note) for note in profile.notes)]) if profile.notes else "",
         "\n".join(["Sources", *(_item(f"[{n}]", text) for text, n in sources.items())]) if sources else "",
@@ -92,11 +92,18 @@ def _sites(profile: Profile) -> str:
     return _table(rows)
 
 
-def _matrix(profile: Profile) -> str:
+def _matrices(profile: Profile) -> str:
+    """Round trips, and each value that differs between paths, from the site of a line to that of a column."""
     names = [site.name for site in profile.sites]
-    rows = [["RTT in ms", *names]]
-    rows += [[a, *(f"{round(profile.rtt(a, b).ms, 2):g}" for b in names)] for a in names]
-    return _table(rows, right=True)
+    rtts = [["RTT in ms", *names], *([a, *(f"{round(profile.rtt(a, b).ms, 2):g}" for b in names)] for a in names)]
+    tables = [rtts]
+    for stated in STATED:
+        values = {key: str(_path_value(profile, path, stated) or "-") for key, path in profile.paths.items()}
+        if stated is not RTT and len(set(values.values())) > 1:
+            tables.append(
+                [[f"{stated.title}, to", *names], *([a, *(values.get((a, b), "") for b in names)] for a in names)]
+            )
+    return "\n\n".join(_table(table, right=True) for table in tables)
 
 
 def _quantiles(profile: Profile) -> str:

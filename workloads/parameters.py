@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ class Parameters:
         error: the exception for a wrong parameter.
         source: authors, title, year.
         symbols: the source's symbol for each parameter: {"delay": "t"}.
+        spelt: the parameters whose whole name is in the label.
     """
 
     noun: ClassVar[str] = "object"
@@ -26,6 +27,7 @@ class Parameters:
     error: ClassVar[type[ValueError]] = ValueError
     source: ClassVar[str] = ""
     symbols: ClassVar[Mapping[str, str]] = {}
+    spelt: ClassVar[Sequence[str]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -54,14 +56,14 @@ class Parameters:
     def label(self) -> str:
         """A short name with every parameter that is not at its default: `dts-d20-p4`.
 
-        A parameter appears as its initial if that is unique; a true boolean appears as its name alone.
+        A parameter appears as its initial, unless an earlier one has that, so a further parameter changes no label. A
+        true boolean appears as its name alone.
         """
-        initials = [name[0] for name in self.parameters()]
-        words = [self.kind]
+        words, first = [self.kind], {name[0]: name for name in reversed(self.parameters())}
         for name, item in self.parameters().items():
             value = getattr(self, name)
             if value != default_of(item):
-                spelt = value is True or initials.count(name[0]) > 1
+                spelt = value is True or name in self.spelt or first[name[0]] != name
                 words.append(self._word(name if spelt else name[0], value))
         return "-".join(words)
 

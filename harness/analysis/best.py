@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from wanbench.harness.analysis.axes import axes_of, axis_value
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
-from wanbench.harness.analysis.summary import AnalysisError, Line, axes_of, axis_value, cells, frame, records
+from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, records
 from wanbench.harness.results.rules import ACCURACY_BAND
 
 REFERENCE = "ssgd"
@@ -30,6 +31,7 @@ class Standing:
         not_compared: why, if the numbers of steps are the reason.
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
         workload, cell: the names of the workload and of the cell. host: where hosts are kept apart, else None.
+        setting, choices: the label of the algorithm alone, and the text of each choice, by axis (`analysis.axes`).
         time_to_target_s: median, None without a target or if fewer than half of the repetitions reach it.
         megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
         unscaled_megabytes_per_step: the same before `payload_scale`, None if that is 1.
@@ -55,6 +57,8 @@ class Standing:
     unscaled_megabytes_per_step: float | None = None
     time_to_target_s: float | None = None
     not_compared: str | None = None
+    setting: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def staleness(self) -> int:
@@ -146,6 +150,43 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     return sorted(standings, key=lambda network: [by_value(value) for value in network.where.values()])
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What a choice does to the step time, everything else equal.
+
+    Attributes:
+        axis: the choice. best: the text of its fastest value.
+        ratios: by each other value, the step time divided by that of the best: geometric mean, minimum and maximum.
+    """
+
+    axis: str
+    best: str
+    ratios: Mapping[str, tuple[float, float, float]]
+
+
+def effects(cases: Iterable[NetworkStandings]) -> list[Effect]:
+    """The effect of each choice, over the networks and other choices at which all of its values were measured."""
+    groups: dict[str, dict[tuple[Any, ...], dict[str, float]]] = {}
+    for network in cases:
+        for standing in network.standings:
+            for axis, text in standing.choices.items():
+                rest = {name: value for name, value in standing.choices.items() if name != axis}
+                key = (*map(str, network.where.items()), standing.setting, *rest.items())
+                groups.setdefault(axis, {}).setdefault(key, {})[text] = standing.step_time_s
+    return [effect for axis, of_axis in groups.items() if (effect := _effect(axis, [*of_axis.values()])) is not None]
+
+
+def _effect(axis: str, groups: Sequence[Mapping[str, float]]) -> Effect | None:
+    texts = list(dict.fromkeys(text for group in groups for text in group))
+    complete = [group for group in groups if len(group) == len(texts) > 1]
+    if not complete:
+        return None
+    means = {text: math.prod(group[text] ** (1 / len(complete)) for group in complete) for text in texts}
+    best = min(texts, key=lambda text: means[text])
+    spans = {text: [group[text] / group[best] for group in complete] for text in texts if text != best}
+    return Effect(axis, best, {text: (means[text] / means[best], min(s), max(s)) for text, s in spans.items()})
+
+
 Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
 
 
@@ -162,8 +203,10 @@ def _accuracies(rows: Iterable[Line]) -> Seeds:
 def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> NetworkStandings:
     valid = [line for line in lines if line["status"] == "ok"]
     references = [line for line in valid if line["kind"] == REFERENCE and not math.isnan(line["accuracy"])]
-    reference = references[0] if references else None
-    standings = [_standing(line, reference, seeds) for line in valid]
+    standings = []
+    for line in valid:  # a learning rate, say, is that of its own reference
+        alike = [reference for reference in references if reference["choices"] == line["choices"]]
+        standings.append(_standing(line, next(iter(alike or references), None), seeds))
     standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
     lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
     testbeds = frozenset(line["testbed"] for line in valid)
@@ -205,6 +248,8 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         host=line["hosts"],
         unscaled_megabytes_per_step=unscaled_megabytes_per_step(line),
         time_to_target_s=None if absent(line["time_to_target_s"]) else float(line["time_to_target_s"]),
+        setting=line["setting"],
+        choices={axis: line["words"][axis] for axis in line["choices"]},
     )
 
 

@@ -7,18 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from wanbench.harness.analysis.axes import axis_value, label_without
 from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
-from wanbench.harness.analysis.summary import (
-    AnalysisError,
-    Beside,
-    Line,
-    Pivot,
-    Row,
-    axis_value,
-    cells,
-    frame,
-    own_host,
-)
+from wanbench.harness.analysis.summary import AnalysisError, Beside, Line, Pivot, Row, cells, frame, own_host
 from wanbench.harness.results.hosts import by_run
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
@@ -93,16 +84,14 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     Raises:
         AnalysisError: no such axis, or no cell has a valid repetition at two of its values.
     """
-    shown_axes = ("run", *AXES)
     if by == "hosts":  # also those that are alike
         rows = [{**row, "hosts": own_host(row)} for row in rows]
     lines = [line for line in cells(frame(rows)) if line["workers"] != 1 and line["status"] == "ok"]
-    if by not in shown_axes:
-        lines = _by_own(lines, by)
+    lines = _along(lines, by)
     free = {"run", by, *_FOLLOWS.get(by, ())}
     if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in by_run(lines).values()):
         free |= {"testbed", "emulator"}
-    fixed = [axis for axis in shown_axes if axis not in free]
+    fixed = [axis for axis in ("run", *AXES) if axis not in free]
     groups: dict[tuple[Any, ...], dict[str, Row]] = {}
     for line in lines:
         key = (line["algorithm"], *(comparable(line[axis]) for axis in fixed))
@@ -126,16 +115,22 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups.values()))
 
 
-def _by_own(lines: Sequence[dict[str, Any]], axis: str) -> list[dict[str, Any]]:
-    """The lines with a column for a swept key that has none; its value is no longer part of the label."""
-    own = {name for line in lines for name in line["axes"] if name != "algorithm"}
-    own = {name for name in own if not any(column.startswith(name) for column in AXES)}
-    if axis not in own:
-        expected = ", ".join(["run", *AXES, *sorted(own)])
-        raise AnalysisError(f"--by {axis}: not an axis; expected one of {expected}")
-    values = [(line, line["axes"][axis]) for line in lines if axis in line["axes"]]
+def _along(lines: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:
+    """The lines with a column of their values of the axis, which is then no part of their labels.
+
+    A choice may be named by the last part of its key. Raises: AnalysisError: no such axis.
+    """
+    choices = list(dict.fromkeys(axis for line in lines for axis in line["choices"]))
+    axis = next((name for name in choices if by in {name, name.rpartition(".")[2]}), by)
+    if axis not in {"run", *AXES, *choices}:
+        expected = ", ".join(dict.fromkeys([*choices, "run", *AXES]))
+        raise AnalysisError(f"--by {by}: not an axis; expected one of {expected}")
+    if axis not in choices:
+        return [line | {by: line[axis]} for line in lines]
     return [
-        line | {axis: value, "algorithm": line["algorithm"].replace(f" {axis}={value}", "")} for line, value in values
+        line | {by: line["choices"][axis], "algorithm": label_without(line, axis)}
+        for line in lines
+        if axis in line["choices"]
     ]
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
+from wanbench.harness.analysis.axes import axes_of, set_choices
 from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
@@ -21,30 +23,12 @@ from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
 from wanbench.harness.results.scalability import host_of, rescale
 from wanbench.harness.spec.tables import TUNED
-from wanbench.harness.text import plain, rate
 from wanbench.workloads.comm.blocks import MTU
 
 Row = Mapping[str, Any]  # a repetition
 Line = Row  # a cell, from `cells`
 
 _TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
-
-AXIS_TITLES = {
-    "rtt_ms": "RTT (ms)",
-    "workers": "workers",
-    "profile": "profile",
-    "rate_mbps": "rate (Mbit/s)",
-    "loss_pct": "loss (%)",
-    "loss_burst": "loss burst (packets)",
-    "jitter_ms": "jitter (ms)",
-    "mtu": "MTU (bytes)",
-    "tcp": "TCP",
-    "host_tcp": "hosts' TCP",
-    "payload_scale": "payload scale",
-    "mtbf_s": "time between failures (s)",
-    "mttr_s": "time to repair (s)",
-    "hosts": "host",
-}
 
 
 class AnalysisError(ValueError):
@@ -55,7 +39,8 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a DataFrame with every column, in an order that does not depend on the order of execution.
 
     Scalability is computed from the one-worker repetitions among the rows. Rows without one keep their stored value.
-    Cells that no shown column tells apart get longer labels. `hosts` is the axis of `grouped`.
+    The choices that a run varies are columns `choices` and part of the label (`analysis.axes`). `hosts` is the axis of
+    `grouped`.
     """
     full: list[dict[str, Any]] = [{**empty(), **row} for row in rows]
     for row in full:
@@ -68,9 +53,9 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     rescale(full)
     set_goodput(full)
     full = grouped(full)
-    tell_apart(full)
+    set_choices(full)
     full.sort(key=_row_order)
-    names = dict.fromkeys([*SHOWN, "hosts", *(key for row in full for key in row)])
+    names = dict.fromkeys([*SHOWN, "hosts", "choices", *(key for row in full for key in row)])
     table = pd.DataFrame(full, columns=list(names), dtype=object)
     for name in (*MEASURES, *CONDITIONS, "predicted_step_time_s", "payload_scale"):
         table[name] = pd.to_numeric(table[name]).astype(float)
@@ -104,68 +89,11 @@ def remarks(rows: Iterable[Row], *, across_hosts: bool = False) -> list[tuple[st
     return [(run, f"{problem}. {pooled if across_hosts else apart}") for run, problem in problems if problem]
 
 
-def tell_apart(rows: Iterable[dict[str, Any]]) -> None:
-    """Extend the labels of cells that are equal in every shown column.
-
-    Such cells differ in an axis that has no column, such as `train.lr`, or come from two versions of a spec and differ
-    in their identity.
-    """
-    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["workers"] != 1:
-            shown = (row["run"], row["algorithm"], *(str(row[axis]) for axis in AXES))
-            alike.setdefault(shown, []).append(row)
-    for group in alike.values():
-        cells = {row["cell_key"]: row for row in group}
-        if len(cells) > 1:
-            added = _differences(list(cells.values()))
-            for row in group:
-                row["algorithm"] = f"{row['algorithm']} {added[row['cell_key']]}"
-
-
-def _differences(cells: list[dict[str, Any]]) -> dict[str, str]:
-    """The text to add to the label of each cell, by identity."""
-    keys = sorted({key for cell in cells for key in cell["axes"] if len({str(c["axes"].get(key)) for c in cells}) > 1})
-    added = {}
-    for cell in cells:
-        values = [f"{key}={cell['axes'][key]}" for key in keys if key in cell["axes"]]
-        added[cell["cell_key"]] = " ".join(values)
-    if len(set(added.values())) < len(cells) or not all(added.values()):
-        return {key: f"{text} #{key[:6]}".strip() for key, text in added.items()}
-    return added
-
-
 def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
     axes = tuple(by_value(row.get(name)) for name in AXES)
-    algorithm = algorithm_order(str(row["algorithm"]), str(row["kind"]), row["params"])
-    return str(row["run"]), algorithm, axes, str(row["cell"]), by_value(row["rep"]), by_value(row["host"])
-
-
-def axes_of(table: pd.DataFrame) -> list[str]:
-    """The columns that this run sweeps, the most suitable as table columns first.
-
-    A network value that follows from the profile and the number of workers (which changes the sites in use) is not an
-    axis. Channels that follow from the algorithm, and an emulator or host from the testbed, are none either.
-    """
-    swept = table[table["workers"] != 1]
-    axes = []
-    for name in AXES:
-        if swept[name].nunique(dropna=False) <= 1:  # in no group are there more; groups take long
-            continue
-        given = ["algorithm"]
-        if name in CONDITIONS:
-            given += ["workers", "profile", "payload_scale"]
-        elif name == "mttr_s":
-            given += ["mtbf_s"]
-        elif name == "channels":
-            given += ["collective"]
-        elif name in {"emulator", "hosts"}:
-            given += ["testbed"]
-        # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
-        several = name == "workload" and swept[name].nunique() > 1
-        if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
-            axes.append(name)
-    return axes
+    params = {name: value for name, value in (row["params"] or {}).items() if name not in row["choices"]}
+    setting = algorithm_order(row["setting"], str(row["kind"]), params), [*map(by_value, row["choices"].values())]
+    return str(row["run"]), setting, axes, str(row["cell"]), by_value(row["rep"]), by_value(row["host"])
 
 
 def cells(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -240,22 +168,6 @@ def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] 
     return [inputs.base_step_time_s / predict(at_rtt).step_time_s for at_rtt in at_rtts]
 
 
-def axis_value(axis: str, value: object) -> str:
-    """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
-    if axis == "rate_mbps" and isinstance(value, float) and value == value:
-        return f"rate {rate(value)}"
-    if axis in {"profile", "tcp", "host_tcp", "collective", "workload"}:
-        return str(value)
-    if axis == "workers":
-        return f"{value} workers"
-    if axis == "mtbf_s" and absent(value):
-        return "without failures"
-    if axis == "hosts" and absent(value):
-        return "any host"
-    name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
-    return f"{name} {plain(value)} {unit.removesuffix(')')}".rstrip()
-
-
 def provenance(testbeds: Iterable[str]) -> str:
     """What results on these testbeds are: "emulated", "simulated", or both."""
     return " and ".join(sorted({"simulated" if testbed == "virtual" else "emulated" for testbed in testbeds}))
@@ -310,12 +222,17 @@ class Pivot:
     beside: Beside | None = None
 
 
+MOST_SERIES = 12
+"""More curves or bars cannot be told apart, so a choice then makes one pivot per value."""
+
+
 def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
     """Split a run into tables of algorithm by axis, without the one-worker cells.
 
     Args:
         table: as made by `frame`.
-        prefer: axes, the preferred for the columns first. The other swept axes make one pivot per value.
+        prefer: axes, the preferred for the columns first. The other swept axes make one pivot per value, and so do
+            choices where a pivot would have more than `MOST_SERIES` algorithms.
 
     Raises:
         AnalysisError: there is no cell with more than one worker.
@@ -326,17 +243,53 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
     swept = axes_of(table)
     column_axis = next((axis for axis in prefer if axis in swept), "workers")
     fixed = [axis for axis in swept if axis != column_axis]
+    choices = list(dict.fromkeys(axis for line in lines for axis in line["choices"]))
+    return [pivot for group in _groups(lines, fixed) for pivot in _split(group, fixed, column_axis, choices)]
+
+
+def _groups(lines: Iterable[Line], axes: Sequence[str]) -> list[list[Line]]:
+    """The lines by the values of the axes, in order."""
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in lines:
-        groups.setdefault(tuple(by_value(line[axis]) for axis in fixed), []).append(line)
-    return [_pivot(groups[values], fixed, column_axis) for values in sorted(groups)]
+        groups.setdefault(tuple(by_value(line["choices"].get(axis, line.get(axis))) for axis in axes), []).append(line)
+    return [groups[values] for values in sorted(groups)]
+
+
+def _split(lines: Sequence[Line], fixed: Sequence[str], column_axis: str, choices: Sequence[str]) -> list[Pivot]:
+    if not choices or len({line["algorithm"] for line in lines}) <= MOST_SERIES:
+        return [_pivot(lines, fixed, column_axis)]
+    axis, *rest = choices
+    return [pivot for group in _groups(lines, [axis]) for pivot in _split(group, [*fixed, axis], column_axis, rest)]
 
 
 def _pivot(lines: Sequence[Line], fixed: Sequence[str], column_axis: str) -> Pivot:
+    values = {axis: lines[0]["choices"].get(axis, lines[0].get(axis)) for axis in fixed}
     return Pivot(
-        fixed={axis: math.nan if absent(lines[0][axis]) else lines[0][axis] for axis in fixed},
+        fixed={axis: math.nan if absent(value) else value for axis, value in values.items()},
         column_axis=column_axis,
         columns=tuple(sorted({line[column_axis] for line in lines}, key=by_value)),
         algorithms=tuple(dict.fromkeys(line["algorithm"] for line in lines)),
         lines={(line["algorithm"], line[column_axis]): line for line in lines},
     )
+
+
+LITTLE = 0.1
+"""Below this, scalabilities say less than step times."""
+
+
+def says_little(scalabilities: Iterable[float]) -> bool:
+    """True if most scalabilities are low, or none is known."""
+    valid = [value for value in scalabilities if not math.isnan(value)]
+    return not valid or statistics.median(valid) < LITTLE
+
+
+def speed_ups(pivot: Pivot) -> tuple[str, dict[tuple[str, Any], float]]:
+    """The label of the slowest algorithm of a pivot, and its step time divided by that of each cell."""
+    times = {key: line["step_time_s"] for key, line in pivot.lines.items() if line["status"] == "ok"}
+    counts = Counter(label for label, _ in times)
+    whole = [label for label in pivot.algorithms if counts[label] == max(counts.values(), default=0)]
+    if not times:
+        return "", {}
+    slowest = max(whole, key=lambda label: math.prod(times.get((label, column), 1.0) for column in pivot.columns))
+    ratios = {key: times[slowest, key[1]] / time for key, time in times.items() if (slowest, key[1]) in times}
+    return slowest, ratios

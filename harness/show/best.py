@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.best import TIE_SHARE, NetworkStandings, Standing, networks
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, axis_value, provenance
+from wanbench.harness.analysis.axes import AXIS_TITLES, axis_value
+from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, Effect, NetworkStandings, Standing, effects, networks
+from wanbench.harness.analysis.summary import AnalysisError, provenance, says_little
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.names import data_set
 from wanbench.harness.show.grid import fitted, left_out, width_of_output
@@ -20,8 +21,9 @@ _DROP = ("parameters", "equally fast", "sent per step\nper worker")
 _ALSO = 2
 _TITLES = {
     "best": "best algorithm",
+    "step": "step time",
     "scalability": "scalability",
-    "speed_up": "speed-up\nover ssgd",
+    "speed_up": "speed-up",
     "accuracy": "accuracy\nagainst ssgd",
     "target": "time\nto target",
     "sent": "sent per step\nper worker",
@@ -30,20 +32,14 @@ _TITLES = {
 }
 _NOTHING = {"-", "none", "not measured"}
 
-_CHOSEN = {"collective", "channels", "tcp"}  # the user's choice on any network, as the algorithm is
-
 # What a run varies besides the algorithm, if it is no network.
 _PLURALS = {
     "workers": "numbers of workers",
-    "channels": "numbers of channels",
-    "tcp": "TCP settings",
-    "host_tcp": "kinds of hosts",
     "payload_scale": "payload scales",
     "mtbf_s": "rates of failure",
     "mttr_s": "times to repair",
     "timeline": "timelines",
     "workload": "workloads",
-    "collective": "collectives",
     "emulator": "emulators",
     "testbed": "testbeds",
     "hosts": "hosts",
@@ -102,7 +98,7 @@ def best_sentence(cases: Sequence[NetworkStandings]) -> str:
     if _inaccurate(cases) and not unequal:
         kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
     testbeds = {testbed for network in cases if network.best is not None for testbed in network.testbeds}
-    return f"{first} is {kind} {where} ({provenance(testbeds)}).{unequal}{_gap(cases)}"
+    return f"{first} is {kind} {where} ({provenance(testbeds)}).{unequal}{_best_choices(cases)}"
 
 
 def _not_compared(cases: Sequence[NetworkStandings]) -> str:
@@ -111,24 +107,22 @@ def _not_compared(cases: Sequence[NetworkStandings]) -> str:
     return "".join(f" Accuracy of {name} {why}." for name, why in sorted(best))
 
 
-def _gap(cases: Sequence[NetworkStandings]) -> str:
-    """ " With ssgd, RTT 1 ms, gloo and ring are 16.6 times as fast as direct."; "" if nothing is chosen, or equal."""
-    cells: dict[tuple[Any, ...], dict[Any, float]] = {}
-    for network in cases:
-        for axis in _CHOSEN & network.where.keys():
-            fixed = tuple(axis_value(name, value) for name, value in network.where.items() if name != axis)
-            for standing in network.standings:
-                times = cells.setdefault((axis, standing.algorithm, *fixed), {})
-                times[axis_value(axis, network.where[axis])] = standing.step_time_s
-    ratio, (_, *where), times = max(
-        ((max(times.values()) / min(times.values()), cell, times) for cell, times in cells.items()),
-        default=(1.0, ("",), {}),
-    )
-    if ratio <= 1 + TIE_SHARE:
-        return ""
-    fast = [name for name, seconds in times.items() if seconds <= min(times.values()) * (1 + TIE_SHARE)]
-    faster = f"{' and '.join(fast)} {'is' if len(fast) == 1 else 'are'} {ratio:.3g} times as fast"
-    return f" With {', '.join(where)}, {faster} as {max(times, key=lambda name: times[name])}."
+def _best_choices(cases: Sequence[NetworkStandings]) -> str:
+    """ " Everything else equal: collective gloo (ring 1.1 to 1.2 times as slow)."; "" if nothing is chosen."""
+    texts = [_effect_text(effect) for effect in effects(cases)]
+    return f" Best, everything else equal: {'; '.join(texts)}." if texts else ""
+
+
+def _effect_text(effect: Effect) -> str:
+    name = AXIS_TITLES.get(effect.axis, effect.axis.rpartition(".")[2])
+    best, slower = effect.best.removeprefix(f"{name} "), []
+    for text, (mean, low, high) in effect.ratios.items():
+        if max(high, 1 / low) <= 1 + TIE_SHARE:
+            slower.append(f"{text.removeprefix(f'{name} ')} as fast")
+            continue
+        span = "" if high <= low * (1 + TIE_SHARE) else f", {low:.3g} to {high:.3g}"
+        slower.append(f"{text.removeprefix(f'{name} ')} takes {mean:.3g} times as long{span}")
+    return f"{name} {best} ({', '.join(slower)})"
 
 
 def _varied(cases: Sequence[NetworkStandings]) -> tuple[str, str]:
@@ -144,12 +138,25 @@ def _varied(cases: Sequence[NetworkStandings]) -> tuple[str, str]:
 
 def best_titles(cases: Sequence[NetworkStandings], rows: Sequence[Row]) -> dict[str, str]:
     """Titles of the columns that have something to show. Without accuracy, no algorithm is "best"."""
+    standings = [standing for network in cases for standing in network.standings]
+    hidden = "scalability" if says_little(standing.scalability for standing in standings) else "step"
     titles = {"where": _varied(cases)[0]} | {
         column: title
         for column, title in _TITLES.items()
-        if column == "best" or any(row[column] not in _NOTHING for row in rows)
+        if column == "best" or (column != hidden and any(row[column] not in _NOTHING for row in rows))
     }
-    return titles if "accuracy" in titles else titles | {"best": "fastest algorithm"}
+    if "speed_up" in titles:
+        bases = {base.algorithm for network in cases if (base := _base(network)) is not None}
+        titles["speed_up"] = f"speed-up\nover {bases.pop() if len(bases) == 1 else 'the slowest'}"
+    what = "setting" if any(standing.choices for standing in standings) else "algorithm"
+    return titles | {"best": f"{'best' if 'accuracy' in titles else 'fastest'} {what}"}
+
+
+def _base(network: NetworkStandings) -> Standing | None:
+    """What speed-ups are over: the slowest ssgd; without one, the slowest of several choices."""
+    references = [s for s in network.standings if s.kind == REFERENCE]
+    choices = [s for s in network.standings if s.choices]
+    return max(references or choices, key=lambda s: s.step_time_s, default=None)
 
 
 def best_row(network: NetworkStandings, most: int = sys.maxsize) -> Row:
@@ -157,12 +164,13 @@ def best_row(network: NetworkStandings, most: int = sys.maxsize) -> Row:
     row, best = dict.fromkeys(_TITLES, "-") | {"where": _network_name(network)}, network.best
     if best is None:
         return row | {"params": "no one-worker cell to compare with" if network.standings else "no valid result"}
-    reference = next((s for s in network.standings if s.kind == "ssgd"), None)
+    base = _base(network)
     return row | {
         "best": best.algorithm,
         "params": ", ".join(f"{k} = {plain(v)}" for k, v in best.params.items()) or "none",
+        "step": f"{1e3 * best.step_time_s:#.3g} ms",
         "scalability": _spread(best),
-        "speed_up": "-" if reference is None else f"{reference.step_time_s / best.step_time_s:.2f}×",
+        "speed_up": "-" if base is None else f"{base.step_time_s / best.step_time_s:.2f}×",
         "accuracy": _accuracy(best),
         "target": "-" if best.time_to_target_s is None else f"{best.time_to_target_s:.1f} s",
         "sent": sent(best.megabytes_per_step, best.unscaled_megabytes_per_step),

@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from wanbench.harness.analysis.axes import AXIS_TITLES, axes_of
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import AXES, absent
 from wanbench.harness.analysis.summary import (
-    AXIS_TITLES,
     AnalysisError,
     Pivot,
     Row,
-    axes_of,
     cells,
     frame,
     pivots,
     provenance,
+    says_little,
+    speed_ups,
 )
 from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.disk import write_bytes
@@ -162,54 +163,75 @@ def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any
 
 
 def as_pivot(rows: Sequence[Row]) -> str:
-    """Scalability of every algorithm along the main axis, with the prediction of the law in parentheses."""
-    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in pivots(frame(rows))]
-    return _legend(rows) + "\n\n" + "\n".join(blocks)
+    """Scalability of every algorithm along the main axis, with the prediction of the law in parentheses.
+
+    Where scalability says little, step times with their speed-up over the slowest stand in its place.
+    """
+    tables = pivots(frame(rows))
+    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in tables]
+    return _legend(rows, tables) + "\n\n" + "\n".join(blocks)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """The pivot as GitHub-flavoured Markdown tables."""
+    tables = pivots(frame(rows))
     blocks = (
-        f"**{as_written(_pivot_heading(pivot))}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}"
-        for pivot in pivots(frame(rows))
+        f"**{as_written(_pivot_heading(pivot))}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}" for pivot in tables
     )
-    return "\n".join([*blocks, f"{_legend(rows)}\n"])
+    return "\n".join([*blocks, f"{_legend(rows, tables)}\n"])
 
 
-def _legend(rows: Sequence[Row]) -> str:
+def _legend(rows: Sequence[Row], tables: Sequence[Pivot]) -> str:
     kind = provenance(row["testbed"] for row in rows)
     definition = formula(rows).replace(" / ", "/")
     losses = "In brackets: goodput, the share that is left of the same cell without failures.\n"
+    entries = []
+    if any(map(_shows_times, tables)):
+        entries.append(f"Step time in ms, {kind}, and in parentheses the speed-up over the slowest.\n")
+    if not all(map(_shows_times, tables)):
+        entries.append(
+            f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+        )
     return (
-        f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
-        f"{losses if any(row.get('goodput') is not None for row in rows) else ''}"
+        f"{''.join(entries)}{losses if any(row.get('goodput') is not None for row in rows) else ''}"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
 
 
+def _shows_times(pivot: Pivot) -> bool:
+    return says_little(line["scalability"] for line in pivot.lines.values())
+
+
 def _pivot_heading(pivot: Pivot) -> str:
     fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {shown(value)}" for axis, value in pivot.fixed.items())
-    by = f"algorithm by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
+    by = f"{_series(pivot)} by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
     return f"{by}; {fixed}" if fixed else by
 
 
+def _series(pivot: Pivot) -> str:
+    return "setting" if any(line["choices"] for line in pivot.lines.values()) else "algorithm"
+
+
 def _pivot_grid(pivot: Pivot) -> tuple[list[str], list[list[str]]]:
-    header = ["algorithm", *(shown(column) for column in pivot.columns)]
-    lines = [
-        [label, *(_pivot_entry(pivot.lines.get((label, column))) for column in pivot.columns)]
-        for label in pivot.algorithms
-    ]
+    header = [_series(pivot), *(shown(column) for column in pivot.columns)]
+    ratios = speed_ups(pivot)[1] if _shows_times(pivot) else None
+    keys = [[(label, column) for column in pivot.columns] for label in pivot.algorithms]
+    lines = [[row[0][0], *(_pivot_entry(pivot.lines.get(key), ratios, key) for key in row)] for row in keys]
     return header, lines
 
 
-def _pivot_entry(line: Row | None) -> str:
+def _pivot_entry(line: Row | None, ratios: Mapping[tuple[str, Any], float] | None, key: tuple[str, Any]) -> str:
+    """The entry of a cell: scalability, or, with `ratios`, the step time and the speed-up."""
     if line is None:
         return _ABSENT
     if line["status"] != "ok":
         return str(line["status"])
-    law = line["predicted_scalability"]
-    text = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
-    text += "" if math.isnan(law) else f" ({law:.2f})"
+    if ratios is not None:
+        text = f"{1e3 * line['step_time_s']:#.4g}" + (f" ({ratios[key]:.2f}×)" if key in ratios else "")
+    else:
+        law = line["predicted_scalability"]
+        text = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
+        text += "" if math.isnan(law) else f" ({law:.2f})"
     return text if math.isnan(line["goodput"]) else f"{text} [{line['goodput']:.2f}]"
 
 

@@ -344,6 +344,7 @@ class AsyncLocalSGD(Served):
     kind = "async-local-sgd"
     source = "Liu et al., Asynchronous Local-SGD Training for Language Modeling, 2024 (arXiv 2401.09135)"
     symbols = {"period": "H", "outer_lr": "outer learning rate", "momentum": "beta", "every": "N", "spread": "c"}  # noqa: RUF012
+    spelt = ("momentum",)
     tried: ClassVar = {"period": (10, 50)}  # few: the law does not describe it, so each has to be simulated
     examples = ({"period": 4}, {"period": 1, "max_wait": "5ms", "dynamic": False, "spread": 0.2})
     without_a_peer = "a worker that cannot reach rank 0 waits; the others continue"

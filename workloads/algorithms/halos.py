@@ -156,6 +156,7 @@ class HALoS(Served):
     kind = "halos"
     source = "Kim et al., HALoS: Hierarchical Asynchronous Local SGD over Slow Networks, ICML 2025 (arXiv 2506.04531)"
     symbols = {"period": "H", "merges": "K", "local_every": "N", "global_every": "N_g", "mixing": "alpha"}  # noqa: RUF012
+    spelt = ("merges", "local_lr", "global_lr")
     tried: ClassVar = {"period": (8,)}  # few: the law does not describe it, so each has to be simulated
     examples = (
         {"period": 4, "merges": 2},

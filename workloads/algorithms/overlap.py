@@ -31,6 +31,7 @@ class OverlapLocalSGD(Algorithm):
     kind = "overlap-localsgd"
     source = "Wang, Liang and Joshi, Overlap Local-SGD, ICASSP 2020"
     symbols = {"period": "tau", "pull": "alpha", "momentum": "beta"}  # noqa: RUF012
+    spelt = ("period",)
     examples = ({"period": 3},)
     state = ("_anchor", "_velocity", "_steps")
 

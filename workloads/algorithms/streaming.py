@@ -51,6 +51,7 @@ class StreamingDiLoCo(Algorithm):
     source = "Douillard et al., Streaming DiLoCo with Overlapping Communication, 2025 (arXiv 2501.18512)"
     when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
     symbols = {"period": "H", "fragments": "P", "delay": "tau", "mixing": "alpha"}  # noqa: RUF012
+    spelt = ("mixing",)
     examples = (
         {"period": 6, "fragments": 3, "delay": 3, "mixing": 0.5},
         {"period": 4, "fragments": 2, "compression": "qsgd"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,9 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from wanbench.harness.analysis.summary import Line, Pivot, axis_value
+from wanbench.harness.analysis.axes import axis_value
+from wanbench.harness.analysis.summary import Line, Pivot, speed_ups
 from wanbench.harness.results.scalability import formula
-from wanbench.harness.show.figures.caption import caption, has_law, names_of, speed, titled, waiting
+from wanbench.harness.show.figures.caption import (
+    caption,
+    chosen,
+    has_choices,
+    has_law,
+    names_of,
+    speed,
+    titled,
+    waiting,
+)
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, fitting, text_in
 from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
@@ -35,6 +46,7 @@ _MARKS = {
     PARTS: "stall: waiting for the network; black ticks: step-time law",
     _WHOLE: "a user's own program: the parts of its step are not known",
 }
+_CHOSEN = ("#4477AA", "#EE7733", "#228833", "#AA3377", "#999999")  # of the values of a choice
 _SEEN = 0.005  # share of the longest bar
 
 Key = tuple[str, Any]
@@ -77,17 +89,36 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
         for name, label, colour, hatch in parts
         if any(line[name] > _SEEN * longest_s for line in valid)
     }
-    about = caption(pivot, run_name, _MARKS[parts], whiskers=False)
+    colours = _by_choice(pivot) if parts is _WHOLE else {}
+    entries = {text: filled(colour, "") for text, colour in colours.items()} or entries
+    slowest, ratios = speed_ups(pivot)
+    over = f"×: how many times as fast as {slowest}, the slowest" if has_choices(pivot) else None
+    about = caption(pivot, run_name, "; ".join(filter(None, [_MARKS[parts], over])), whiskers=False)
+
+    def end(pivot: Pivot, key: Key) -> tuple[float, str]:
+        end_s, text = _step_end(pivot, key)
+        return end_s, f"{text}   {ratios[key]:.2g}×" if over and key in ratios else text
 
     def draw(axes: Axes, row: int, name: str, key: Key) -> None:
         _mark_step(axes, pivot.lines.get(key), name, row)
 
-    sheet = _chart(pivot, width_in, titled(pivot, waiting(pivot)), about, entries, _step_end, draw)
+    sheet = _chart(pivot, width_in, titled(pivot, chosen(pivot) or waiting(pivot)), about, entries, end, draw)
     for index, (axes, (_, bars)) in enumerate(zip(sheet.figure.axes, _panels(pivot), strict=True)):
-        _stack(axes, [pivot.lines.get(key) for _, key in bars], parts)
+        _stack(axes, [pivot.lines.get(key) for _, key in bars], parts, colours)
         axes.locator_params(axis="x", nbins=4)
         sheet.label(index, "seconds per step")
     return sheet.figure
+
+
+def _by_choice(pivot: Pivot) -> dict[str, str]:
+    """A colour for each value of the first choice, in the words of labels; empty without choices."""
+    texts = dict.fromkeys(filter(None, (first_choice(line) for line in pivot.lines.values())))
+    return dict(zip(texts, itertools.cycle(_CHOSEN), strict=False))
+
+
+def first_choice(line: Line) -> str:
+    """The text of the first choice of a cell; "" without one."""
+    return next((line["words"][axis] for axis in line["choices"]), "")
 
 
 def filled(colour: str, hatch: str) -> Artist:
@@ -249,8 +280,8 @@ def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
     return end_s, _end_text(f"{line['step_time_s']:#.3g}", published)
 
 
-def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts) -> None:
-    """All bars of a panel, in one call, because matplotlib takes milliseconds for each."""
+def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts, colours: Mapping[str, str]) -> None:
+    """All bars of a panel, in one call, because matplotlib takes milliseconds for each. `colours`: of first choices."""
     pieces: list[tuple[int, float, float, str, str]] = []
     for row, line in enumerate(lines):
         if line is None or line["status"] != "ok":
@@ -258,11 +289,11 @@ def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts) -> None:
         left_s = 0.0
         for column, _, colour, hatch in parts:
             width_s = 0.0 if math.isnan(line[column]) else max(0.0, line[column])
-            pieces.append((row, width_s, left_s, colour, hatch))
+            pieces.append((row, width_s, left_s, colours.get(first_choice(line), colour), hatch))
             left_s += width_s
     if pieces:
-        rows, widths_s, lefts_s, colours, hatches = map(list, zip(*pieces, strict=True))
-        look: Any = {"color": colours, "hatch": hatches, "edgecolor": "white", "linewidth": 0, "zorder": 2}
+        rows, widths_s, lefts_s, fills, hatches = map(list, zip(*pieces, strict=True))
+        look: Any = {"color": fills, "hatch": hatches, "edgecolor": "white", "linewidth": 0, "zorder": 2}
         axes.barh(rows, widths_s, 0.7, lefts_s, **look)
 
 

@@ -9,9 +9,10 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wanbench.harness.analysis.axes import axis_value
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import Line, Pivot, axis_value, law_inputs, provenance
+from wanbench.harness.analysis.summary import Line, Pivot, law_inputs, provenance, speed_ups
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
@@ -76,6 +77,21 @@ def waiting(pivot: Pivot) -> str | None:
     text = f"{_where(pivot, column)}, {names[0]} waits {shares[0]} of its time"
     text = text if slow is fast else f"{text}; {names[1]} {shares[1]}"
     return text if absent(slow.get("fastest_step_time_s")) else f"{text} (slowest worker)"
+
+
+def has_choices(pivot: Pivot) -> bool:
+    """True if the pivot compares choices besides the algorithm."""
+    return any(line["choices"] for line in pivot.lines.values())
+
+
+def chosen(pivot: Pivot) -> str | None:
+    """ "At 100 ms, gloo, bucket 25 is 2.7 times as fast as gloo, bucket 1"; None without choices."""
+    slowest, ratios = speed_ups(pivot)
+    if not ratios or not has_choices(pivot):
+        return None
+    label, column = max(ratios, key=lambda key: ratios[key])
+    where = f"{_where(pivot, column)}, " if len(pivot.columns) > 1 else ""
+    return f"{where}{label} is {ratios[label, column]:.2g} times as fast as {slowest}"
 
 
 def column_of(pivot: Pivot) -> Any:

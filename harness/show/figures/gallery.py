@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from wanbench.harness.analysis.axes import axes_of, axis_value
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
@@ -19,17 +20,16 @@ from wanbench.harness.analysis.summary import (
     AnalysisError,
     Pivot,
     Row,
-    axes_of,
-    axis_value,
     cells,
     frame,
     grouped,
     pivots,
     provenance,
+    records,
+    says_little,
 )
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
-from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.bars import scalability_bars, step_time
@@ -52,9 +52,7 @@ from wanbench.harness.show.figures.timeline import (
 )
 from wanbench.harness.text import shown
 
-# Results of different collectives differ too much to share a figure.
-_COLUMN_AXES = [axis for axis in AXES if axis != "collective"]
-_NETWORK_AXES = {*CONDITIONS, "profile", "tcp", "host_tcp"}
+_NETWORK_AXES = {*CONDITIONS, "profile"}
 _TIMELINE_ROWS = 6
 _LONGEST = 60  # of a value in the name of a file
 
@@ -85,7 +83,7 @@ def gallery(
     table = frame(rows)
     if not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
-    run = _Run(rows, table, run_name, beside)
+    run = _Run(table, run_name, beside)
     drawings = [drawing for name, draw in _OF_ROWS.items() if kind in {None, name} for drawing in draw(run)]
     if evidence is not None:
         of_evidence = [draw for name, draw in _OF_EVIDENCE.items() if kind in {None, name}]
@@ -104,17 +102,15 @@ class _Run:
     """The parts of a run that several drawings need.
 
     Attributes:
-        rows: one per repetition. table: the same. name: for the captions. beside: as for `gallery`.
+        table: of `frame`. rows: the same, one per repetition. name: for the captions. beside: as for `gallery`.
         lines: of `analysis.summary.cells`. valid: rows of valid repetitions; neither has one-worker cells.
     """
 
-    def __init__(
-        self, rows: Sequence[Row], table: pd.DataFrame, name: str, beside: tuple[str, Sequence[Row]] | None
-    ) -> None:
-        self.rows, self.table, self.name, self.beside = rows, table, name, beside
+    def __init__(self, table: pd.DataFrame, name: str, beside: tuple[str, Sequence[Row]] | None) -> None:
+        self.table, self.name, self.beside = table, name, beside
         self.lines = [line for line in cells(table) if line["workers"] != 1]
-        full: list[dict[str, Any]] = [{**dict.fromkeys(SHOWN), **row} for row in rows]
-        self.valid = [row for row in full if row["status"] == "ok" and row["workers"] != 1]
+        self.rows = records(table)
+        self.valid = [row for row in self.rows if row["status"] == "ok" and row["workers"] != 1]
 
     def cells_of(self, picked: Sequence[Row]) -> Pivot:
         """The cells of some repetitions, for title and caption."""
@@ -150,8 +146,8 @@ class _Run:
 
 
 def _speed(run: _Run) -> list[Drawing]:
-    """Scalability and step time of every pivot."""
-    tables = pivots(run.table, _COLUMN_AXES)
+    """Scalability and step time of every pivot; step time alone where scalability says little."""
+    tables = pivots(run.table)
     if run.beside is not None:
         name, other_rows = run.beside
         tables = [lay_beside(pivot, other_rows, name) for pivot in tables]
@@ -160,7 +156,12 @@ def _speed(run: _Run) -> list[Drawing]:
                 f"{name}: no valid cell with an algorithm of {run.name} on the same axis; nothing to lay beside"
             )
     valid = [pivot for pivot in tables if any(line["status"] == "ok" for line in pivot.lines.values())]
-    return [draw(pivot, run.name) for pivot in valid for draw in (scalability_drawing, step_time_drawing)]
+    return [
+        draw(pivot, run.name)
+        for pivot in valid
+        for draw in (scalability_drawing, step_time_drawing)
+        if draw is step_time_drawing or not says_little(line["scalability"] for line in pivot.lines.values())
+    ]
 
 
 def scalability_drawing(pivot: Pivot, run_name: str) -> Drawing:
@@ -195,7 +196,7 @@ def _goodput(run: _Run) -> list[Drawing]:
             partial(goodput_by_mtbf, pivot, run.name),
             partial(_pivot_points, pivot, run.name, _GOODPUT),
         )
-        for pivot in pivots(run.table, ["mtbf_s", *_COLUMN_AXES])
+        for pivot in pivots(run.table, ["mtbf_s", *AXES])
         if any(not absent(line["mtbf_s"]) for line in pivot.lines.values())
         and any(not absent(line["goodput"]) for line in pivot.lines.values())
     ]
@@ -251,7 +252,7 @@ def _trade_off(run: _Run) -> list[Drawing]:
 
 def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     """Learning curves on the middle network only: accuracy hardly depends on the network."""
-    rows = run.middle([row for row in run.valid if row["accuracy"] is not None])
+    rows = run.middle([row for row in run.valid if not absent(row["accuracy"])])
     curves = _curves(rows, evidence)
     if not curves:
         return []
@@ -278,7 +279,7 @@ def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tu
 def _learning_time(run: _Run, evidence: Evidence) -> list[Drawing]:
     """For runs that sweep nothing but the network: the first, the middle and the last one."""
     axes = axes_of(run.table)
-    on_networks = run.by_network([row for row in run.valid if row["accuracy"] is not None])
+    on_networks = run.by_network([row for row in run.valid if not absent(row["accuracy"])])
     if len(on_networks) < 2 or not set(axes) <= _NETWORK_AXES:
         return []
     chosen = [on_networks[index] for index in sorted({0, len(on_networks) // 2, len(on_networks) - 1})]

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from wanbench.harness.analysis.axes import axis_value
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
-from wanbench.harness.analysis.summary import axis_value
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note

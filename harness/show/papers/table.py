@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, Pivot, cells, frame, pivots
-from wanbench.harness.show.figures.caption import caption
+from wanbench.harness.analysis.summary import AnalysisError, Line, Pivot, cells, frame, pivots
+from wanbench.harness.show.figures.caption import caption, has_choices
 from wanbench.harness.show.grid import markdown
 from wanbench.harness.show.papers import PaperFigure
 from wanbench.harness.text import shown
@@ -30,7 +31,7 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
         if name not in _COLUMNS:
             raise AnalysisError(f"column {name!r}: expected one of {', '.join(_COLUMNS)}")
     pivot, *more = pivots(frame(rows))
-    if more:
+    if more or has_choices(pivot):
         return _of_conditions(figure, rows, run_name)
     if len(pivot.columns) > 1 and len(figure.columns) != 1:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
@@ -59,11 +60,11 @@ def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> 
     """One column at every combination of the keys that the spec sweeps."""
     if len(figure.columns) != 1:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
-    (name,), labels = figure.columns, {row["cell"]: str(row["algorithm"]) for row in rows}  # without swept values
+    (name,) = figure.columns
     lines = [line for line in cells(frame(rows)) if line["workers"] != 1]
     swept = [key for key in lines[0]["axes"] if key != "algorithm"]
     keys = [key for key in swept if len({str(line["axes"][key]) for line in lines}) > 1]
-    at = {(labels[line["cell"]], *(line["axes"][key] for key in keys)): line for line in lines}
+    at = {(line["setting"], *(line["axes"][key] for key in keys)): line for line in lines}
     algorithms = list(dict.fromkeys(label for label, *_ in at))
     body = [
         [*map(str, values), *(_entry(name, at.get((label, *values)), None) for label in algorithms)]

@@ -15,8 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
+from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import megabytes_per_step
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Line, cells, frame, provenance
+from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, provenance
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole

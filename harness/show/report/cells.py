@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.analysis.axes import AXIS_TITLES, axes_of
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import AXES, absent, by_value
-from wanbench.harness.analysis.summary import AXIS_TITLES, Row, axes_of, provenance
+from wanbench.harness.analysis.summary import Row, provenance
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
 from wanbench.harness.text import plain, sent
 

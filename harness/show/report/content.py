@@ -14,9 +14,10 @@ from urllib.parse import quote
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.order import absent
-from wanbench.harness.analysis.summary import AXIS_TITLES, AnalysisError, Row, cells, frame, grouped, remarks
+from wanbench.harness.analysis.summary import AnalysisError, Row, cells, frame, grouped, remarks
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.columns import SHOWN

@@ -10,18 +10,9 @@ from pathlib import Path
 import pytest
 import synthetic_rows
 
+from wanbench.harness.analysis.axes import AXIS_TITLES, axes_of, axis_value
 from wanbench.harness.analysis.order import CONDITIONS
-from wanbench.harness.analysis.summary import (
-    AXIS_TITLES,
-    AnalysisError,
-    axes_of,
-    axis_value,
-    cells,
-    frame,
-    law_curve,
-    pivots,
-    provenance,
-)
+from wanbench.harness.analysis.summary import AnalysisError, cells, frame, law_curve, pivots, provenance
 from wanbench.harness.results.columns import SHOWN
 from wanbench.netprofiles.path import EFFECTS
 
@@ -138,9 +129,23 @@ def test_channels_that_follow_from_the_algorithm_are_not_an_axis():
     assert axes_of(frame(rows)) == ["rtt_ms"]
 
 
-def test_every_further_axis_makes_a_separate_pivot():
+def test_every_further_axis_of_the_network_makes_a_separate_pivot():
+    lossy = synthetic_rows.latency_sweep(reps=1, loss_pct=1.0)
+    rows = synthetic_rows.latency_sweep(reps=1) + [{**row, "cell": f"{row['cell']} lossy"} for row in lossy]
+    assert [pivot.fixed for pivot in pivots(frame(rows))] == [{"loss_pct": 0.0}, {"loss_pct": 1.0}]
+
+
+def test_a_choice_joins_the_labels_unless_there_were_too_many_to_tell_apart():
     rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
-    assert [pivot.fixed for pivot in pivots(frame(rows))] == [{"collective": "direct"}, {"collective": "gloo"}]
+    (both,) = pivots(frame([row for row in rows if row["workers"] == 1 or row["kind"] in {"ssgd", "sparse"}]))
+    assert (both.fixed, both.algorithms[:2]) == ({}, ("ssgd, direct", "ssgd, gloo"))
+    many = [{**row, "tcp": tcp, "cell": f"{row['cell']} {tcp}"} for row in rows for tcp in ("bbr", "cubic", "reno")]
+    split = pivots(frame(many))
+    assert [pivot.fixed for pivot in split[:2]] == [
+        {"collective": "direct", "tcp": "bbr"},
+        {"collective": "direct", "tcp": "cubic"},
+    ]
+    assert len(split) == 6
 
 
 def test_bursts_of_loss_are_an_axis_and_rows_without_them_are_at_zero():

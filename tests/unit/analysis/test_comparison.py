@@ -6,7 +6,7 @@ import pytest
 from synthetic_rows import row
 
 from wanbench.harness.analysis.compare import compare, differences
-from wanbench.harness.analysis.summary import AnalysisError
+from wanbench.harness.analysis.summary import AnalysisError, frame
 from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.show.best import best_text
 from wanbench.harness.show.comparison import as_table
@@ -68,7 +68,7 @@ def test_the_table_ends_with_a_line_about_the_agreement():
 
 def chosen(collective, rtt_ms, seconds):
     """A cell with its collective; gloo has two channels."""
-    more = {"collective": collective, "channels": 2 if collective == "gloo" else 1}
+    more = {"collective": collective, "channels": 2 if collective == "gloo" else 1, "scalability": 0.9 / seconds}
     return cell("netns", rtt_ms, seconds, cell=f"{collective} {rtt_ms}", **more)
 
 
@@ -89,17 +89,36 @@ def test_a_choice_is_not_judged_by_agreement_but_by_which_is_faster_and_by_how_m
     assert as_table(compare(alike, "collective")).endswith("; all step times agree within 1 % (ssgd, rtt_ms 10)\n")
 
 
-def test_the_headline_names_what_was_varied_and_how_much_the_choice_matters():
+def test_the_headline_names_the_fastest_setting_and_what_each_value_of_a_choice_costs():
     alone = [cell("netns", None, 0.9, workers=1, collective=None, channels=None)]
     said = best_text([*alone, *(row for row in CHOICES if row["rtt_ms"] == 10.0)], 200)
     assert said.splitlines()[0] == (
-        "ssgd is fastest on all 3 collectives (emulated). With ssgd, gloo and ring are 16.6 times as fast as direct."
+        "gloo is fastest at RTT 10 ms (emulated). "
+        "Best, everything else equal: collective gloo (direct takes 16.6 times as long, ring as fast)."
     )
-    assert said.splitlines()[3].startswith("collective  fastest")
+    assert said.splitlines()[3].startswith("network    fastest setting")
     both = best_text([*alone, *CHOICES], 200)
-    assert both.startswith(
-        "ssgd is fastest on all 6 combinations of RTT and collective (emulated). With ssgd, RTT 10 ms"
-    )
+    assert both.startswith("gloo is fastest on 1 of 2 networks; direct on 1 (emulated). Best, everything else equal: ")
+    assert "collective gloo (direct takes 2.88 times as long, 0.5 to 16.6, ring as fast)" in both
+
+
+def test_of_two_choices_each_is_judged_with_the_other_equal_and_has_a_place_in_the_label():
+    def setting(collective, bucket, seconds):
+        return chosen(collective, 10.0, seconds) | {"axes": {"bucket": bucket}, "cell": f"{collective} {bucket}",
+                                                   "cell_key": f"{collective} {bucket}"}  # fmt: skip
+
+    rows = [
+        setting("gloo", 1, 4.0), setting("gloo", 25, 2.0), setting("direct", 1, 1.0), setting("direct", 25, 1.0),
+    ]  # fmt: skip
+    assert set(frame(rows)["algorithm"]) == {
+        "gloo, bucket 1",
+        "gloo, bucket 25",
+        "direct, bucket 1",
+        "direct, bucket 25",
+    }
+    said = best_text([cell("netns", None, 0.9, workers=1, collective=None, channels=None), *rows], 200)
+    assert "collective direct (gloo takes 2.83 times as long, 2 to 4)" in said
+    assert "bucket 25 (1 takes 1.41 times as long, 1 to 2)" in said
 
 
 def test_a_key_of_the_users_own_can_be_compared_along():
@@ -110,7 +129,7 @@ def test_a_key_of_the_users_own_can_be_compared_along():
     ]
     pairs = compare(rows, "bucket").pairs
     assert [(p.algorithm, p.base, p.head, p.ratio) for p in pairs] == [("ssgd", "1M", "25M", 0.5)] * 2
-    with pytest.raises(AnalysisError, match=r"--by buckets: not an axis; expected one of run, .*, hosts, bucket$"):
+    with pytest.raises(AnalysisError, match=r"--by buckets: not an axis; expected one of bucket, run, .*, hosts$"):
         compare(rows, "buckets")
 
 

@@ -8,9 +8,10 @@ import pytest
 import synthetic_rows
 from two_hosts import FAST, SLOW, shared, without
 
+from wanbench.harness.analysis.axes import axes_of
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import compare
-from wanbench.harness.analysis.summary import AnalysisError, axes_of, cells, frame, grouped, pivots, remarks
+from wanbench.harness.analysis.summary import AnalysisError, cells, frame, grouped, pivots, remarks
 
 DIFFER = "gpu8-77aa01 and gpu7-3f9a1c differ by 5.0 % in the step time of one worker; the limit is 3 %"
 

@@ -6,6 +6,7 @@ import pytest
 from longest import max_rtt
 
 from wanbench.netprofiles import Delay, Packets, ProfileError, Provenance, Rate, Ratio, Size, load
+from wanbench.netprofiles.describe import render
 
 
 @pytest.fixture
@@ -243,3 +244,16 @@ def test_comments_empty_lines_trailing_commas_and_the_files_of_windows_are_read(
     lines = ["# of March", "", "src,dst,rtt_ms,", '"São Paulo",b,80,', " , ,,", ""]
     (tmp_path / "net.csv").write_bytes("\r\n".join(lines).encode(encoding))
     assert load("net.csv").rtt("São Paulo", "b").ms == 80
+
+
+def test_what_differs_between_paths_is_shown_as_a_matrix_beside_the_round_trips(csv):
+    page = render(
+        csv("src,dst,rtt_ms,rate_mbps,jitter_ms", "paris,lima,180,30,1", "berlin,lima,190,20,1", "paris,berlin,20,90,1")
+    )
+    assert page.split("\n\n")[3].splitlines() == [
+        "path rate, to   paris    lima  berlin",
+        "paris                  30Mbit  90Mbit",
+        "lima           30Mbit          20Mbit",
+        "berlin         90Mbit  20Mbit",
+    ]
+    assert "jitter, to" not in page

@@ -243,20 +243,55 @@ def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_i
         assert_nothing_overlaps(drawing.draw(width_in))
 
 
-def test_both_collectives_of_a_run_are_drawn_separately(tmp_path):
+def test_both_collectives_of_a_run_share_a_figure(tmp_path):
     rows = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
     paths = draw_all(only(rows, "ssgd"), "latency-sweep", tmp_path, ["png"])
     assert [path.name for path in paths] == [
-        "scalability-by-rtt-direct.png",
-        "scalability-by-rtt-direct-column.png",
-        "step-time-direct.png",
-        "step-time-direct-column.png",
-        "scalability-by-rtt-gloo.png",
-        "scalability-by-rtt-gloo-column.png",
-        "step-time-gloo.png",
-        "step-time-gloo-column.png",
+        "scalability-by-rtt.png",
+        "scalability-by-rtt-column.png",
+        "step-time.png",
+        "step-time-column.png",
     ]
     assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_step_times_of_a_program_are_bars_of_each_setting_with_their_speed_up():
+    """Scalability says little there: a step of one worker takes almost no time."""
+    rows = [
+        synthetic_rows.row(
+            PredictInputs(4, 0.0, rtt_ms / 1e3, None, 1_000_000),
+            0,
+            algorithm=f"train-bucket{bucket}",
+            kind="command:train",
+            params={"bucket": bucket},
+            axes={"bucket": bucket, "collective": collective},
+            collective=collective,
+            step_time_s=seconds,
+            scalability=0.01,
+            rtt_ms=rtt_ms,
+            cell=f"{collective} {bucket} {rtt_ms}",
+            cell_key=f"{collective} {bucket} {rtt_ms}",
+            **dict.fromkeys(("compute_s", "stall_s", "overhead_s")),
+        )
+        for rtt_ms in (20.0, 100.0)
+        for collective, bucket, seconds in (
+            ("gloo", 1, rtt_ms / 10),
+            ("gloo", 25, rtt_ms / 25),
+            ("direct", 1, rtt_ms / 40),
+            ("direct", 25, rtt_ms / 50),
+        )
+    ]
+    (drawing,) = gallery(rows, "buckets", kind="speed")
+    assert drawing.name == "step-time"
+    figure = drawing.draw(PAGE_IN)
+    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert texts[:4] == ["0.500   4×", "0.400   5×", "2.00   1×", "0.800   2.5×"]
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == ["direct, bucket 1", "direct, bucket 25", "gloo, bucket 1", "gloo, bucket 25"]
+    assert (
+        figure.texts[0].get_text().startswith("At 20\u00a0ms, direct, bucket 25 is 5 times as fast as gloo, bucket 1")
+    )
+    assert_nothing_overlaps(figure)
 
 
 def test_a_profile_sweep_is_drawn_as_bars(tmp_path):

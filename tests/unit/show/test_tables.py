@@ -76,11 +76,24 @@ def test_markdown_has_the_same_pivot(rows):
     assert "| algorithm | 0 | 100 | 500 |\n| :-- | --: | --: | --: |\n| ssgd | 0.65 (0.70) |" in text
 
 
-def test_collectives_are_separate_pivots():
+def test_collectives_are_lines_of_one_pivot():
     both = synthetic_rows.latency_sweep(reps=1) + synthetic_rows.latency_sweep(reps=1, collective="gloo")
-    text = render(both, "pivot")
-    assert "algorithm by RTT (ms); collective direct\n" in text
-    assert "algorithm by RTT (ms); collective gloo\n" in text
+    lines = render([row for row in both if row["workers"] == 1 or row["kind"] == "ssgd"], "pivot").splitlines()
+    assert lines[3] == "setting by RTT (ms)"
+    assert [line.split("  ")[0] for line in lines[6:]] == ["direct", "gloo"]
+
+
+def test_step_times_and_speed_ups_stand_where_scalability_says_little():
+    both = [
+        {**row, "scalability": None, "step_time_s": 0.4 if collective == "gloo" else 0.1}
+        for collective in ("direct", "gloo")
+        for row in synthetic_rows.latency_sweep(reps=1, collective=collective)
+        if row["kind"] == "ssgd"
+    ]
+    lines = render(both, "pivot").splitlines()
+    assert lines[0] == "Step time in ms, emulated, and in parentheses the speed-up over the slowest."
+    assert lines[-2].split()[:3] == ["direct", "100.0", "(4.00×)"]
+    assert lines[-1].split()[:3] == ["gloo", "400.0", "(1.00×)"]
 
 
 def test_a_profile_sweep_has_workers_as_columns():

@@ -48,8 +48,8 @@ def test_the_kinds_of_the_dts_paper_and_training_alone_are_listed_first():
         ("delayed", {"delay": 4}, "delayed-d4"),
         ("sparse", {"period": 4}, "sparse-p4"),
         ("dts", {"period": 4, "delay": 20}, "dts-d20-p4"),
-        (MINE, {"period": 2}, "mine-period2"),
-        (MINE, {"period": 2, "power": 2, "mode": "slow"}, "mine-period2-power2-mslow"),
+        (MINE, {"period": 2}, "mine-p2"),
+        (MINE, {"period": 2, "power": 2, "mode": "slow"}, "mine-p2-power2-mslow"),
         (f"{__name__}:Unnamed", {}, "unnamed"),
         (f"{__name__}:Unnamed", {"share": 0.25}, "unnamed-s0.25"),
         ("dts", {"delay": 4, "period": 1, "compression": "topk"}, "dts-d4-p1-topk"),
@@ -220,3 +220,13 @@ def test_a_docstring_begins_with_one_short_sentence_about_its_purpose(found):
     first, blank, *rest = inspect.getdoc(found).splitlines()
     assert re.fullmatch(r"[A-Z-].{,68}\.", first)
     assert (blank, bool(rest), bool(found.source)) == ("", True, True)
+
+
+def test_a_further_parameter_changes_no_label():
+    @dataclass
+    class Later(DTS):
+        kind = "dts"
+        phase: int = 0
+
+    assert Later(delay=4, period=2).label == DTS(delay=4, period=2).label == "dts-d4-p2"
+    assert Later(delay=4, period=2, phase=1).label == "dts-d4-p2-phase1"
