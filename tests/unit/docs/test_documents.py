@@ -57,10 +57,10 @@ def test_the_tutorials_experiment_runs(tmp_path):
     output(tmp_path, start(tmp_path, WANBENCH, *arguments))
     found = Run.open(str(tmp_path / "out/mine")).results().query("workers == 4 and rep == 0")
     rows = {(row["algorithm"], row["rtt_ms"]): row for row in found.to_dict("records")}
-    assert {label for label, _ in rows} == {"ssgd", "mine-period4", "mine-period16"}
-    slow = [rows[label, 100]["scalability"] for label in ("ssgd", "mine-period4", "mine-period16")]
+    assert {label for label, _ in rows} == {"ssgd", "mine-p4", "mine-p16"}
+    slow = [rows[label, 100]["scalability"] for label in ("ssgd", "mine-p4", "mine-p16")]
     assert slow == sorted(slow)
-    row = rows["mine-period4", 100]
+    row = rows["mine-p4", 100]
     assert abs(row["step_time_s"] / row["predicted_step_time_s"] - 1) < 0.1
 
 

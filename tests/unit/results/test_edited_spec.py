@@ -131,4 +131,4 @@ def test_cells_that_differ_in_no_column_are_told_apart_by_their_labels(tmp_path)
     spec = Spec.from_toml(TEXT, "t").override({"sweep": sweep})
     rows = Run(measured(spec, tmp_path)).results()
     labels = set(rows[rows["workers"] == 3]["algorithm"])
-    assert labels == {f"{name} workload.step_cv={cv}" for name in ("ssgd", "dts-d4-p4") for cv in (0.0, 0.3)}
+    assert labels == {f"{name}, step_cv {cv}" for name in ("ssgd", "dts-d4-p4") for cv in ("0", "0.3")}
