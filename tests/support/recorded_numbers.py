@@ -162,8 +162,8 @@ def recipe():
     mnist, servers, signals = (compared(f"dts-recipe{of}") for of in ("", "-servers", "-mnist1d"))
     yield f"D = 20 loses {lost(mnist['delayed-d20'])} points on MNIST"
     yield f"errs {mnist['delayed-d20'].errors:.2f} times as often as SSGD"
-    twenty = servers["delayed-d20"]
-    yield f"16 workers, whose rate is four times as high, lose {lost(twenty)} and err {twenty.errors:.2f} times as often"
+    more = servers["delayed-d20"]
+    yield f"16 workers, whose rate is four times as high, lose {lost(more)} and err {more.errors:.2f} times as often"
     yield f"On MNIST-1D, with 500 examples, it loses {lost(signals['delayed-d20'])} points"
     said = verdicts(mnist, "delayed-d20")
     assert [name for name in mnist if "d20" not in name and said[name] != "equivalent"] == ["delayed-d12"]
