@@ -19,7 +19,8 @@ from wanbench.netprofiles import catalog_names, load
 from wanbench.netprofiles.describe import render
 from wanbench.workloads import parameters
 from wanbench.workloads.algorithms import registry as algorithms
-from wanbench.workloads.algorithms.base import Algorithm
+from wanbench.workloads.algorithms.base import Algorithm, Replica
+from wanbench.workloads.comm.base import BackgroundComm, Comm, LossyComm, Vector, Work
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.claims import names as claimed
@@ -123,6 +124,32 @@ def _symbol(found: type[parameters.Parameters], name: str) -> str:
     return found.symbols.get(name, name)
 
 
+def of_comm() -> str:
+    """Return what an algorithm can use: its replica, its peers, and vectors."""
+    return "\n".join(map(_interface, (Replica, Comm, Work, Vector, BackgroundComm, LossyComm)))
+
+
+def _interface(cls: type) -> str:
+    """A class: its docstring, and its attributes, or each method that it adds."""
+    doc = inspect.getdoc(cls) or ""
+    if given := attributes(doc):
+        rows = [(f"`{name}`", escaped(meaning)) for name, meaning in given.items()]
+        return f"## {cls.__name__}\n\n{markdown(('attribute', 'meaning'), rows)}"
+    methods = [item for name, item in vars(cls).items() if inspect.isfunction(item) and name in _public(cls)]
+    rows = [(f"`{_call(method)}`", escaped(" ".join((inspect.getdoc(method) or "").split()))) for method in methods]
+    return f"## {cls.__name__}\n\n{docstring(doc)}\n\n{markdown(('method', 'what it does'), rows)}"
+
+
+def _public(cls: type) -> list[str]:
+    return [name for name in vars(cls) if not name.startswith("_") or name == "__getitem__"]
+
+
+def _call(method: Callable[..., Any]) -> str:
+    """A method as it is called: `send(vector, dst)`."""
+    _, *names = inspect.signature(method).parameters
+    return f"vector[{names[0]}]" if method.__name__ == "__getitem__" else f"{method.__name__}({', '.join(names)})"
+
+
 def of_compressors() -> str:
     """Return all compressors."""
     return "\n".join(_documented(kind, compressors.find(kind)) for kind in compressors.kinds())
@@ -207,6 +234,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "profiles": of_profiles,
     "recordings": of_recordings,
     "weights": of_weights,
+    "comm": of_comm,
     "published": of_published,
     **{f"algorithm {kind}": partial(of_algorithm, kind) for kind in algorithms.kinds()},
     **{f"curve {kind}": partial(of_curve, kind) for kind in algorithms.kinds()},

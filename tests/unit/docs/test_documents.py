@@ -51,6 +51,12 @@ def test_the_tutorials_algorithm_holds_what_it_claims(tmp_path):
     assert shown == "".join(blocks("how-to/own-algorithm.md", "text"))
 
 
+def test_an_algorithm_that_sends_and_receives_holds_what_it_claims(tmp_path):
+    write_files("reference/comm.md", tmp_path)
+    (shown,) = output(tmp_path, start(tmp_path, (tmp_path / "check_ring.py").read_text()))
+    assert "the mean of the replicas moves as in synchronous SGD" in shown.splitlines()
+
+
 def test_the_tutorials_experiment_runs(tmp_path):
     write_files("how-to/own-algorithm.md", tmp_path)
     arguments = ("run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures")
