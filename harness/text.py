@@ -41,6 +41,11 @@ def seconds(value: float) -> str:
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
+def milliseconds(time_s: float) -> str:
+    """A time of a step: "1195", "8.21"."""
+    return f"{1e3 * time_s:.0f}" if time_s >= 0.1 else f"{1e3 * time_s:#.3g}"
+
+
 def size(size_bytes: float) -> str:
     """Bytes in the unit that suits them, three digits: "36 B", "7.66 kB", "102 MB"."""
     unit, factor = next((entry for entry in _SIZES if size_bytes >= 0.9995 * entry[1]), ("B", 1.0))

@@ -10,7 +10,7 @@ from typing import Any
 from wanbench.harness.analysis.axes import axes_of, axis_value
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
-from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, records
+from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, records, says_little
 from wanbench.harness.results.rules import ACCURACY_BAND
 
 REFERENCE = "ssgd"
@@ -59,6 +59,12 @@ class Standing:
     not_compared: str | None = None
     setting: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def speeds(self) -> tuple[float, float, float]:
+        """Steps a second: median, minimum and maximum, which differ as those of the scalability do."""
+        ends = [1.0 if math.isnan(end) else end / self.scalability for end in (self.low, self.high)]
+        return 1 / self.step_time_s, ends[0] / self.step_time_s, ends[1] / self.step_time_s
 
     @property
     def staleness(self) -> int:
@@ -116,19 +122,22 @@ class NetworkStandings:
     def as_fast(self) -> tuple[Standing, ...]:
         """The accurate algorithms that are as fast as the fastest.
 
-        With a target, they reach it within 1 % of the shortest time. Otherwise their scalability is within 1 % of the
-        highest, or their repetitions overlap with its.
+        With a target, they reach it within 1 % of the shortest time. Otherwise their scalability (where it says little,
+        their steps a second) is within 1 % of the highest, or their repetitions overlap with its.
         """
-        compared = [s for s in self.standings if s.accurate and s.kind != ALONE and not math.isnan(s.scalability)]
+        little = says_little(s.scalability for s in self.standings)
+        able = [s for s in self.standings if s.accurate and s.kind != ALONE]
+        compared = [s for s in able if little or not math.isnan(s.scalability)]
         if not compared:
             return ()
         times = [s.time_to_target_s for s in compared if s.time_to_target_s is not None]
         if times:
             limit = min(times) * (1 + TIE_SHARE)
             return tuple(s for s in compared if s.time_to_target_s is not None and s.time_to_target_s <= limit)
-        top = max(compared, key=lambda s: s.scalability)
-        floor = min(top.scalability * (1 - TIE_SHARE), top.low)
-        return tuple(s for s in compared if s.scalability >= floor or s.high >= top.low)
+        speeds = {id(s): s.speeds if little else (s.scalability, s.low, s.high) for s in compared}
+        speed, low, _ = max(speeds.values())
+        floor = min(speed * (1 - TIE_SHARE), low)
+        return tuple(s for s in compared if speeds[id(s)][0] >= floor or speeds[id(s)][2] >= low)
 
 
 def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
@@ -157,11 +166,14 @@ class Effect:
     Attributes:
         axis: the choice. best: the text of its fastest value.
         ratios: by each other value, the step time divided by that of the best: geometric mean, minimum and maximum.
+        compared, left_out: the number of networks and other choices at which all values were measured, and of the rest.
     """
 
     axis: str
     best: str
     ratios: Mapping[str, tuple[float, float, float]]
+    compared: int
+    left_out: int
 
 
 def effects(cases: Iterable[NetworkStandings]) -> list[Effect]:
@@ -184,7 +196,8 @@ def _effect(axis: str, groups: Sequence[Mapping[str, float]]) -> Effect | None:
     means = {text: math.prod(group[text] ** (1 / len(complete)) for group in complete) for text in texts}
     best = min(texts, key=lambda text: means[text])
     spans = {text: [group[text] / group[best] for group in complete] for text in texts if text != best}
-    return Effect(axis, best, {text: (means[text] / means[best], min(s), max(s)) for text, s in spans.items()})
+    ratios = {text: (means[text] / means[best], min(span), max(span)) for text, span in spans.items()}
+    return Effect(axis, best, ratios, len(complete), len(groups) - len(complete))
 
 
 Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -100,13 +101,15 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     if len(values) < 2:
         only = f"only {values.pop()}" if values else "no valid result"
         raise AnalysisError(f"--by {by}: expected at least two values of {by}, found {only}")
-    base = min(values, key=lambda value: (value == "virtual", value))
-    swept = [axis for axis in fixed if len({comparable(line[axis]) for line in lines}) > 1]
+    base = min(values, key=lambda value: (value == "virtual", _natural(value)))
+    swept = [
+        axis for axis in fixed if len({comparable(line[axis]) for line in lines if axis not in line["choices"]}) > 1
+    ]
     pairs = [
         _pair(group[base], group[head], base, head, swept)
         for group in groups.values()
         if base in group
-        for head in sorted(group)
+        for head in sorted(group, key=_natural)
         if head != base
     ]
     if not pairs:
@@ -128,10 +131,16 @@ def _along(lines: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:
     if axis not in choices:
         return [line | {by: line[axis]} for line in lines]
     return [
-        line | {by: line["choices"][axis], "algorithm": label_without(line, axis)}
+        line | {by: line["words"][axis], "algorithm": label_without(line, axis)}
         for line in lines
         if axis in line["choices"]
     ]
+
+
+def _natural(value: str) -> list[tuple[float, str]]:
+    """Sort key of a text with numbers: "bucket 4" before "bucket 25"."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", value)
+    return [(float(part), "") if index % 2 else (math.inf, part) for index, part in enumerate(parts)]
 
 
 def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequence[str]) -> Pair:

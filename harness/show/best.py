@@ -14,7 +14,7 @@ from wanbench.harness.analysis.summary import AnalysisError, provenance, says_li
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.names import data_set
 from wanbench.harness.show.grid import fitted, left_out, width_of_output
-from wanbench.harness.text import listed, plain, sent
+from wanbench.harness.text import listed, milliseconds, plain, sent
 
 _NAMED = 6
 _DROP = ("parameters", "equally fast", "sent per step\nper worker")
@@ -122,7 +122,8 @@ def _effect_text(effect: Effect) -> str:
             continue
         span = "" if high <= low * (1 + TIE_SHARE) else f", {low:.3g} to {high:.3g}"
         slower.append(f"{text.removeprefix(f'{name} ')} takes {mean:.3g} times as long{span}")
-    return f"{name} {best} ({', '.join(slower)})"
+    part = f"; {effect.compared} of {effect.compared + effect.left_out} compared" if effect.left_out else ""
+    return f"{name} {best} ({', '.join(slower)}{part})"
 
 
 def _varied(cases: Sequence[NetworkStandings]) -> tuple[str, str]:
@@ -168,7 +169,7 @@ def best_row(network: NetworkStandings, most: int = sys.maxsize) -> Row:
     return row | {
         "best": best.algorithm,
         "params": ", ".join(f"{k} = {plain(v)}" for k, v in best.params.items()) or "none",
-        "step": f"{1e3 * best.step_time_s:#.3g} ms",
+        "step": f"{milliseconds(best.step_time_s)} ms",
         "scalability": _spread(best),
         "speed_up": "-" if base is None else f"{base.step_time_s / best.step_time_s:.2f}×",
         "accuracy": _accuracy(best),
@@ -200,6 +201,8 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
         "Fastest: the highest scalability. Algorithms within 1 % of it, or with overlapping repetitions, are "
         "equally fast; the table names the least stale of them, then the one that sends the least. "
     )
+    if says_little(s.scalability for s in standings):
+        text = text.replace("the highest scalability. Algorithms", "the shortest step time. Settings")
     if any(s.time_to_target_s is not None for s in standings):
         text = (
             "Fastest: the shortest time to the target; of those within 1 %, the least stale, then the one that sends "

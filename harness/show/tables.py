@@ -32,7 +32,7 @@ from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.grid import aligned, as_written, fitted, left_out, markdown, width_of_output
-from wanbench.harness.text import shown
+from wanbench.harness.text import milliseconds, shown
 from wanbench.netprofiles.errors import did_you_mean
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -187,7 +187,7 @@ def _legend(rows: Sequence[Row], tables: Sequence[Pivot]) -> str:
     losses = "In brackets: goodput, the share that is left of the same cell without failures.\n"
     entries = []
     if any(map(_shows_times, tables)):
-        entries.append(f"Step time in ms, {kind}, and in parentheses the speed-up over the slowest.\n")
+        entries.append(f"Step time in ms, {kind}, and in parentheses the speed-up.\n")
     if not all(map(_shows_times, tables)):
         entries.append(
             f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
@@ -204,8 +204,9 @@ def _shows_times(pivot: Pivot) -> bool:
 
 def _pivot_heading(pivot: Pivot) -> str:
     fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {shown(value)}" for axis, value in pivot.fixed.items())
+    over = f"speed-up over {speed_ups(pivot)[0]}" if _shows_times(pivot) else ""
     by = f"{_series(pivot)} by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
-    return f"{by}; {fixed}" if fixed else by
+    return "; ".join(filter(None, [by, fixed, over]))
 
 
 def _series(pivot: Pivot) -> str:
@@ -227,7 +228,7 @@ def _pivot_entry(line: Row | None, ratios: Mapping[tuple[str, Any], float] | Non
     if line["status"] != "ok":
         return str(line["status"])
     if ratios is not None:
-        text = f"{1e3 * line['step_time_s']:#.4g}" + (f" ({ratios[key]:.2f}×)" if key in ratios else "")
+        text = milliseconds(line["step_time_s"]) + (f" ({ratios[key]:.2f}×)" if key in ratios else "")
     else:
         law = line["predicted_scalability"]
         text = "?" if math.isnan(line["scalability"]) else f"{line['scalability']:.2f}"
