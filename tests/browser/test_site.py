@@ -16,6 +16,10 @@ FLAT_EQUATIONS = (
     "return [...document.querySelectorAll('math')].filter((one) => !one.getBoundingClientRect().height).length"
 )
 BROKEN_IMAGES = "return [...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)"
+SMALL_FIGURES = (
+    "return [...document.querySelectorAll('article p > img')]"
+    ".filter((image) => image.getBoundingClientRect().width < 600).map((image) => image.src)"
+)
 FOUND = "return document.querySelectorAll('.search li').length"
 
 
@@ -40,6 +44,12 @@ def test_no_page_has_an_error_a_missing_picture_or_is_too_wide(browser, width, s
         assert wide <= seen, page.name
         assert browser.execute_script(BROKEN_IMAGES) == [], page.name
         assert browser.execute_script(FLAT_EQUATIONS) == 0, page.name
+
+
+def test_a_phone_shows_figures_at_a_size_that_can_be_read(browser):
+    for page in ("index.html", "explanation/accuracy.html", "how-to/papers.html"):
+        look(browser, SITE / page, PHONE)
+        assert browser.execute_script(SMALL_FIGURES) == [], page
 
 
 def test_every_page_is_reached_from_the_first(browser):
