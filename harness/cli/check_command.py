@@ -59,6 +59,13 @@ def _file(name: str, text: str) -> Callable[[Any], Any]:
 @jobs_option
 @_file("--summary", "Append a Markdown summary to this file.")
 @_file("--append", "Append the outcome to this file: a line of JSON with every metric of every cell.")
+@click.option(
+    "--metrics",
+    nargs=2,
+    type=(click.Choice(("bencher", "github", "asv")), click.Path(path_type=Path)),
+    metavar="FORMAT FILE",
+    help="Write what was measured for Bencher, github-action-benchmark or asv (a folder).",
+)
 @_file("--junit", "Write JUnit XML.")
 @click.option("--github", is_flag=True, help="Write GitHub annotations and the step summary.")
 @json_option
@@ -79,7 +86,7 @@ def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: A
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
-    from wanbench.harness.gate import journal
+    from wanbench.harness.gate import journal, services
 
     with interruptible("there is no verdict"):
         if request.spec_source == "-":
@@ -92,6 +99,8 @@ def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: A
     _write(report, code, source.where, request.out / f"check-{plan.spec.name}", options)
     if options["append"] is not None and not journal.append(options["append"], report):
         click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
+    if options["metrics"] is not None and (measured := journal.measured(report)) is not None:
+        services.write(options["metrics"][0], measured, options["metrics"][1])
     _say(report, code, as_json)
     click.get_current_context().exit(code)
 

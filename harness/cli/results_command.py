@@ -15,7 +15,7 @@ from wanbench.harness.errors import SpecError
 if TYPE_CHECKING:
     from wanbench.harness.results.columns import Row
 
-_FORMATS = ("table", "pivot", "md", "csv", "json", "parquet")
+_FORMATS = ("table", "pivot", "md", "csv", "json", "parquet", "bencher", "github", "asv")
 
 
 @click.command("results")
@@ -33,12 +33,16 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     the network changed over time, they then list the changes. After that they show one entry per cell; md shows only
     these entries. csv, json and parquet have one object per repetition. parquet prints the path of its file.
 
+    bencher, github and asv are the formats of Bencher, github-action-benchmark (customSmallerIsBetter) and asv. asv
+    writes a results folder into RUN, and prints the path of the file of this commit.
+
     If hosts differ by more than 3 % in the step time of one worker, each has its own entries.
 
     \b
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
+    from wanbench.harness.gate import services
     from wanbench.harness.show.best import best_text
     from wanbench.harness.show.tables import render, timeline_table, write_parquet
 
@@ -47,6 +51,12 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
         path = folder.path / ("results-all.parquet" if earlier else "results.parquet")
         write_parquet(rows, path)
         click.echo(path)
+        return
+    if form == "asv":
+        click.echo(services.write_asv(rows, folder.manifest(), folder.path / "asv"))
+        return
+    if form in ("bencher", "github"):
+        click.echo(services.as_bencher(rows) if form == "bencher" else services.as_github(rows), nl=False)
         return
     shown = by_hosts(rows, across_hosts=across_hosts) if form in ("table", "pivot", "md") else rows
     try:

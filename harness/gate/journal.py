@@ -49,15 +49,21 @@ def _last_experiment(path: Path) -> str | None:
     return None
 
 
+def measured(report: Report) -> RunFolder | None:
+    """The run of the checked side; None if nothing was measured."""
+    folder = report.files.get("head") or report.files.get("results")
+    return None if folder is None else RunFolder(Path(folder))
+
+
 def append(path: Path, report: Report) -> bool:
     """Append the outcome of a check; False if it measured nothing. Raises: HostError.
 
     The line is one write. One that was cut short, as by a full disk, is ended first, so that it spoils no other.
     """
-    measured = report.files.get("head") or report.files.get("results")
-    if measured is None:
+    folder = measured(report)
+    if folder is None:
         return False
-    line = f"{json.dumps(_outcome(RunFolder(Path(measured)), report), separators=(',', ':'))}\n".encode()
+    line = f"{json.dumps(_outcome(folder, report), separators=(',', ':'))}\n".encode()
     with writing(path, "the outcome"), path.open("ab+") as file:
         if file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
@@ -104,23 +110,28 @@ def _commit(revision: str) -> dict[str, str]:
 
 
 def _cell(rows: Sequence[Mapping[str, Any]], verdict: str | None) -> dict[str, Any]:
-    """Medians of the valid repetitions of one cell, with their minimum and maximum."""
-    valid, last = [row for row in rows if exact.why_failed(row) is None], rows[-1]
-    metrics = {}
-    for name in (*MEASURES, *exact.COUNTS, exact.WIRE):
-        values = [exact.wire_bytes_per_step(row) if name == exact.WIRE else row.get(name) for row in valid]
-        numbers = [float(value) for value in values if value is not None]
-        if numbers:
-            metrics[name] = [statistics.median(numbers), min(numbers), max(numbers)] if len(numbers) > 1 else numbers
+    """What a line says of one cell."""
+    last = rows[-1]
     return _present(
         cell=last["cell_key"],
         testbed=last["testbed"],
         emulator=last.get("emulator"),
         code=last.get("code"),
-        repeats=len(valid),
+        repeats=sum(exact.why_failed(row) is None for row in rows),
         verdict=verdict,
-        metrics=metrics,
+        metrics=metrics_of(rows),
     )
+
+
+def metrics_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """By column, the value of the only valid repetition of a cell, or their median, minimum and maximum."""
+    valid, metrics = [row for row in rows if exact.why_failed(row) is None], {}
+    for name in (*MEASURES, *exact.COUNTS, exact.WIRE):
+        values = [exact.wire_bytes_per_step(row) if name == exact.WIRE else row.get(name) for row in valid]
+        numbers = [float(value) for value in values if value is not None]
+        if numbers:
+            metrics[name] = [statistics.median(numbers), min(numbers), max(numbers)] if len(numbers) > 1 else numbers
+    return metrics
 
 
 def _present(**values: Any) -> dict[str, Any]:

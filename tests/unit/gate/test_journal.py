@@ -116,8 +116,9 @@ def test_a_check_appends_its_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr(manifest, "_revision", lambda *_: None)
     (tmp_path / "t.toml").write_text(SPEC)
     assert wanbench(*CHECK, "--accept", "--append", "h.jsonl").exit_code == 0
-    assert wanbench(*CHECK, "--append", "h.jsonl").exit_code == 0
+    assert wanbench(*CHECK, "--append", "h.jsonl", "--metrics", "bencher", "m.json").exit_code == 0
     assert [outcome["verdict"] for outcome in read(tmp_path / "h.jsonl")] == ["accepted", "unchanged"]
+    assert all("step-time" in measures for measures in json.loads((tmp_path / "m.json").read_text()).values())
 
 
 def test_a_file_of_another_experiment_is_refused_before_anything_is_measured(tmp_path):
