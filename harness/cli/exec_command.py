@@ -179,6 +179,7 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     from wanbench.harness.run.attend import attend
     from wanbench.harness.run.host import ThisHost
     from wanbench.harness.run.manifest import manifest
+    from wanbench.harness.spec.launch_lines import remarks
 
     name = f"exec-{_name(options['name'], argv)}-{time.strftime('%Y%m%d-%H%M%S')}"
     mounts, cwd = _files(options)
@@ -191,10 +192,15 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     (cell,) = [cell for cell in plan.cells if not cell.is_baseline]
     assert isinstance(cell, CommandCell)
     _check_host(argv[0], cwd, cell, options["image"])
+    explained = [] if options["launcher"] else [*remarks(cell.command, cell.node(cell.workers))]
     gpus = assign_gpus(cell.workers, options["processes"]) if options["device"] == "cuda" else ()
     folder = RunFolder.new(options["out"], name)
-    _say(f"{cell.workers} workers at {', '.join(dict.fromkeys(cell.placement))}; "
-         f"testbed {cell.testbed}, emulator {cell.emulator}, {_tcp(cell)}")  # fmt: skip
+    for line in (
+        f"{cell.workers} workers at {', '.join(dict.fromkeys(cell.placement))}; "
+        f"testbed {cell.testbed}, emulator {cell.emulator}, {_tcp(cell)}",
+        *explained,
+    ):
+        _say(line)
     attended = Attended(_say, cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
     with folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))

@@ -52,7 +52,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     """Print what is left to run, and how long it takes."""
     from wanbench.harness.plan.load import makespan, slots_for
     from wanbench.harness.results.store import RunFolder
-    from wanbench.harness.run.host import ThisHost, scale_explained
+    from wanbench.harness.run.host import ThisHost, workload_explained
     from wanbench.harness.spec.tables import TUNED
     from wanbench.workloads.comm.blocks import MTU
 
@@ -72,7 +72,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     packets = [f"network.mtu: packets have up to {mtu} bytes" for mtu in sorted({cell.mtu for cell in cells} - {MTU})]
     stock = sorted({cell.tcp.host for cell in cells if not cell.is_baseline} - {TUNED})
     hosts = [f"network.tcp: hosts have the buffers of {host}, so a window can limit a connection" for host in stock]
-    notes = [*scale_explained(plan), *packets, *hosts, *filter(None, [plan.unequal_steps])]
+    notes = [*workload_explained(plan), *packets, *hosts, *filter(None, [plan.unequal_steps])]
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds, notes)
 
 

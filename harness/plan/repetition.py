@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.emulators.plan import EmulatedNetwork, payload_share
+from wanbench.harness.emulators.plan import EmulatedNetwork, payload_share, worker_address
 from wanbench.harness.plan.host_tcp import HostTcp, host_tcp
 from wanbench.harness.plan.law import all_reduce_time, predict
 from wanbench.harness.plan.pacing import network_environments, paces
 from wanbench.harness.spec import command as spec
+from wanbench.harness.spec.launch_lines import Node
 from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.failures import Machine, failures
@@ -141,6 +142,12 @@ class Command:
     hook: bool = False
     rendezvous: str = "network"
     timeout_s: float | None = None
+
+    def node(self, workers: int, worker: int = 0) -> Node:
+        """The place of one of several workers. Rank 0 is at the local address of each if the rendezvous is local."""
+        return Node(
+            str(worker), workers, worker_address(0) if self.rendezvous == "network" else "127.0.0.1", self.processes
+        )
 
     def settings(self) -> dict[str, Any]:
         """These fields, of a class that has others too."""

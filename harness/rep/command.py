@@ -7,19 +7,19 @@ report steps: its step time includes the time that it was down, and repeated ste
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.plan.repetition import CommandRepetition
+from wanbench.harness.plan.repetition import Command, CommandRepetition
 from wanbench.harness.process import child
 from wanbench.harness.rep import launcher, pauses, sources
 from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
@@ -29,6 +29,7 @@ from wanbench.harness.results.columns import Row
 from wanbench.harness.results.evidence import write_events, write_network
 from wanbench.harness.results.row import Measured, measured_row
 from wanbench.harness.results.steps import ProgramStep, Steps
+from wanbench.harness.spec.launch_lines import cause
 from wanbench.harness.testbeds import contained
 from wanbench.harness.testbeds.base import FolderMount, Group, WorkerDied
 from wanbench.harness.testbeds.group import group_of, host_names
@@ -38,6 +39,9 @@ from wanbench.workloads.loop.stepping import forget, read_idle_s, read_operation
 
 _LOG_TAIL_LINES = 12
 _NS = 1e9
+_SILENT_BYTES = 2_000  # of a worker: some connections and no messages
+_PATIENCE_S = 30.0
+_AT_ONCE_S = 10.0  # a program that fails sooner did not wait for others, and says itself what is wrong
 
 ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
@@ -68,8 +72,16 @@ class Attended:
     def fitted(self, program: Program) -> Program:
         """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
         temporary = None if self.private_tmp else program.temporary
-        fitted = replace(program, environment=self.environment, temporary=temporary, hook=True)
-        return replace(fitted, cwd=self.cwd, gpus=self.gpus, stdin=self.stdin, timeout_s=self.timeout_s)
+        return replace(
+            program,
+            environment=self.environment,
+            temporary=temporary,
+            hook=True,
+            cwd=self.cwd,
+            gpus=self.gpus,
+            stdin=self.stdin,
+            timeout_s=self.timeout_s,
+        )
 
     def group(self, repetition: CommandRepetition, control: Path) -> Group:
         """Its workers. `control` is the folder of files that they share with the controller."""
@@ -122,6 +134,8 @@ def run(
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
         limit = f"{program.timeout_s or 0:g} s ({'workload.timeout' if attended is None else '--timeout'})"
+        if ended.code == 0 or max(ended.lasted.values(), default=0.0) > _AT_ONCE_S:
+            ended.silence = silence(program, program.cwd, program.workers, stats.bytes)
         failure = _failure(ended, folder, limit)
         if failure is not None and attended is None:
             raise failure
@@ -222,7 +236,7 @@ def _execute(
     ):
         start(program, handles, door, ends)
         begin()
-        watch(program, slot, handles, ended, received)
+        watch(program, slot, handles, ended, _alarm(program, slot, say), received)
     return ended
 
 
@@ -341,23 +355,45 @@ def _counted(reported: ReportedSteps) -> dict[int, list[int]]:
 def _step_rows(reported: ReportedSteps) -> Iterator[ProgramStep]:
     """Yield one row per rank and step."""
     for rank, (_, ends) in reported.items():
-        durations = [None, *((after - before) / _NS for before, after in pairwise(ends))]
+        durations = [None, *((after - before) / _NS for before, after in itertools.pairwise(ends))]
         for step, (end, seconds) in enumerate(zip(ends, durations, strict=True)):
             yield ProgramStep(rank, step, end, seconds)
 
 
+def silence(command: Command, folder: Path, workers: int, nbytes: int) -> str | None:
+    """What to say of workers that exchanged next to nothing: each made its own world, or waits for others in vain.
+
+    Args:
+        folder: has the files that the command names. nbytes: received by all workers.
+    """
+    if workers == 1 or nbytes > _SILENT_BYTES * workers:
+        return None
+    return f"the {workers} workers exchanged next to nothing: {cause(command.command, command.node(workers), folder)}"
+
+
+def _alarm(program: Program, slot: WorkerSlot, say: Callable[[str], None]) -> Iterator[None]:
+    """At each step of the iteration, look whether nothing was sent in the first 30 s, and say so once."""
+    due = time.monotonic() + _PATIENCE_S
+    while program.workers == 1 or time.monotonic() < due:
+        yield
+    if text := silence(program, program.cwd, program.workers, slot.emulator.stats().bytes):
+        say(f"hint: after {_PATIENCE_S:.0f} s, {text}; if the program is still preparing, wait")
+    yield from itertools.repeat(None)
+
+
 def _failure(ended: Ended, folder: Path, limit: str) -> RepFailed | None:
     """Return the failure, with the last lines of the process that failed. `limit` says how long it may take."""
+    hint = "" if ended.silence is None else f"; {ended.silence}"
     if ended.failed is not None:
         how = f"failed with status {ended.code}" if ended.code < 128 else f"was killed by signal {ended.code - 128}"
-        return RepFailed(f"rank {ended.failed} {how}", _last_lines(folder, ended.failed))
+        return RepFailed(f"rank {ended.failed} {how}{hint}", _last_lines(folder, ended.failed))
     if ended.late:
         ranks = f"rank{'s' * (len(ended.late) > 1)} {', '.join(map(str, ended.late))}"
         return RepFailed(
-            f"hung: {ranks} had not ended after {limit}",
+            f"hung: {ranks} had not ended after {limit}{hint}",
             _last_lines(folder, ended.late[0]),
         )
-    return RepFailed(f"ended by signal {ended.code - 128}") if ended.code else None
+    return RepFailed(f"ended by signal {ended.code - 128}{hint}") if ended.code else None
 
 
 def _last_lines(folder: Path, rank: int) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from wanbench.harness.emulators.plan import DEVICE, worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.plan.repetition import Command
 from wanbench.harness.rep import launcher
+from wanbench.harness.spec.launch_lines import PORT, rewritten
 from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.messages import OfProgram
 from wanbench.harness.testbeds.player import Player
@@ -26,7 +27,6 @@ from wanbench.harness.testbeds.slot import Worker, WorkerSlot
 from wanbench.harness.timeline.schedule import Schedule
 from wanbench.workloads.process.finished import FinishedProgram
 
-RENDEZVOUS_PORT = 29500
 _POLL_S = 0.1
 _GRACE_S = 10.0
 # The user of a container has neither a home nor a name, which some libraries need.
@@ -96,14 +96,21 @@ class Program(Command):
 
     def _process(self, worker: int, local: int, run_id: str) -> dict[str, Any]:
         own = self.torchrun_of(worker, local) if self.launcher is None else {}
+        argv = rewritten(self.command, self.node(self.workers, worker)) if self.launcher is None else self.command
         env = {**self.environment_of(worker, run_id), **own, **self.environment}
         steps = self.steps_file(worker * self.processes + local)
-        return {"argv": self.command, "env": env, "steps": str(steps), "hook": self.hook}
+        return {"argv": argv, "env": env, "steps": str(steps), "hook": self.hook}
 
     def torchrun_of(self, worker: int, local: int) -> dict[str, str]:
-        """Return the variables by which torchrun gives a process its place."""
-        rank = worker * self.processes + local
+        """Return the variables by which torchrun gives a process its place, and those by which a launcher finds it.
+
+        There is none for torchrun's port, because with one, `torchrun --nnodes 1` would not make a world of its own.
+        """
+        rank, node = worker * self.processes + local, self.node(self.workers, worker)
+        place = {"NNODES": str(node.nodes), "NODE_RANK": node.rank, "MASTER_ADDR": node.address}
         return {
+            **({} if self.processes > 1 else {f"PET_{name}": value for name, value in place.items()}),
+            **place,
             "RANK": str(rank),
             "LOCAL_RANK": str(local),
             "GROUP_RANK": str(worker),
@@ -121,16 +128,14 @@ class Program(Command):
         On this host they are added to this process's environment, in a container to that of the image.
         """
         addresses = [worker_address(rank) for rank in range(self.workers)]
-        gpus = {}
-        if self.gpus and not self.contained:  # a container sees no others
-            gpus["CUDA_VISIBLE_DEVICES"] = self.gpus[worker % len(self.gpus)]
+        gpus = () if self.contained else self.gpus  # a container sees no others
         return {
             **(_OF_A_CONTAINER if self.contained else os.environ),
-            **gpus,
+            **({"CUDA_VISIBLE_DEVICES": gpus[worker % len(gpus)]} if gpus else {}),
             "TMPDIR": "/tmp" if self.temporary is None else str(self.temporary_of(worker)),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            "MASTER_ADDR": addresses[0] if self.rendezvous == "network" else "127.0.0.1",
-            "MASTER_PORT": str(RENDEZVOUS_PORT),
+            "MASTER_ADDR": self.node(self.workers).address,
+            "MASTER_PORT": str(PORT),
             "TORCHELASTIC_RESTART_COUNT": "0",
             "TORCHELASTIC_MAX_RESTARTS": str(self.restarts(worker)),
             "TORCHELASTIC_RUN_ID": run_id,
@@ -159,6 +164,7 @@ class Ended:
         failed: rank of that process.
         lasted: duration of each process in seconds.
         late: ranks that were killed because they reached the time limit.
+        silence: what to say if workers exchanged next to nothing (`rep.command.silence`).
         idle_s: seconds of a step in which a process used no processor, median over the processes; None if unknown.
         finished: counters of each worker's device and TCP, before and after.
         tcp: TCP settings in force.
@@ -170,6 +176,7 @@ class Ended:
     failed: int | None = None
     lasted: dict[int, float] = field(default_factory=dict)
     late: tuple[int, ...] = ()
+    silence: str | None = None
     idle_s: float | None = None
     finished: dict[int, FinishedProgram] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
@@ -226,7 +233,7 @@ def start(program: Program, handles: Sequence[Worker], door: Path, outputs: Call
     run_id = uuid.uuid4().hex[:8]
     for worker, handle in enumerate(handles):
         specs = program.processes_of(worker, run_id)
-        message = {"cmd": "program", "processes": specs, "cwd": str(program.cwd), "port": RENDEZVOUS_PORT}
+        message = {"cmd": "program", "processes": specs, "cwd": str(program.cwd), "port": PORT}
         message |= {"inherit": program.contained, "imports": str(program.imports_file(worker))}
         local = program.rendezvous == "local" and program.workers > 1
         message |= {"door": str(door) if local else None, "host": worker == 0}
@@ -243,18 +250,19 @@ def watch(
     slot: WorkerSlot,
     handles: Sequence[Worker],
     ended: Ended,
+    looks: Iterator[None],
     received: Sequence[int] = (),
 ) -> None:
-    """Wait until all workers have finished. A signal in `received`, the first failure or the time limit ends them.
+    """Step through `looks` until all workers have ended, also by a signal in `received`, a failure or the time limit.
 
-    Raises:
-        WorkerDied, EmulatorError: a worker or the emulator ended.
+    Raises: WorkerDied, EmulatorError.
     """
     time_limit, passed_on = time.monotonic() + (program.timeout_s or math.inf), 0
     talks = [OfProgram(worker, program.processes, program.restarts(worker)) for worker in range(program.workers)]
     deadline: float | None = None
     send_signal = partial(_send_signal, handles, ended)
     while len(ended.finished) < program.workers:
+        next(looks)
         with suppress(TimeoutError):
             for rank, message in slot.events(program.workers, _POLL_S):
                 talks[rank].hear(message)
@@ -276,8 +284,7 @@ def watch(
         if deadline is not None and time.monotonic() > deadline:
             send_signal(signal.SIGKILL)
             deadline = float("inf")
-    if received:
-        ended.code = 128 + received[0]
+    ended.code = 128 + received[0] if received else ended.code
 
 
 def _send_signal(handles: Sequence[Worker], ended: Ended, number: int) -> None:

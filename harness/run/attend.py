@@ -30,14 +30,7 @@ from wanbench.harness.text import size
 
 _LATE = 124  # as of timeout(1)
 _WHERE_IN_A_CONTAINER = "; it must be in the image or in a mounted folder: the current one, or one given with --mount"
-_SILENT_BYTES = 2_000  # of a worker: some connections and no messages
 _HELD_BACK_PCT = 10.0
-_CAUSES = {
-    "torchrun": "torchrun makes a world for each worker; name all: torchrun --nnodes $GROUP_WORLD_SIZE --node-rank "
-    "$GROUP_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT, or run the script itself",
-    "mpirun": "mpirun ran on each worker; run it once: wanbench exec --launcher ... -- mpirun",
-    "mpiexec": "mpiexec ran on each worker; run it once: wanbench exec --launcher ... -- mpiexec",
-}
 _COUNTED = {"hook": "optimizer.step()", "step": "wanbench.step()"}
 
 
@@ -140,8 +133,8 @@ def differences(report: Mapping[str, Any], emulator: str | None) -> Iterator[str
 
 def last_lines(cell: CommandCell, row: Row, ended: Ended, folder: Path) -> Iterator[str]:
     """Yield the lines about a program that has ended. The last one ends with `folder`, that of the run."""
-    if ended.code == 0 and not ended.late and (warning := silent(cell, row)) is not None:
-        yield warning
+    if ended.silence is not None and row["status"] != "failed":  # else it is part of the reason
+        yield f"warning: {ended.silence}"
     if row["steps_total"] and row["step_time_s"]:
         yield f"{row['steps_total']} steps ({_COUNTED[row['step_times'] or 'hook']}): {_step(row, ended.idle_s)}"
         if cell.workers > 1 and cell.collective is None:
@@ -178,14 +171,3 @@ def held_back(row: Row) -> str | None:
         f"time: {window:.0f} % for windows of receivers (at most {size(row['window_bytes'] or 0)}), {queue:.0f} % for "
         "send buffers; larger buffers or more connections help (how-to/tcp)"
     )
-
-
-def silent(cell: CommandCell, row: Row) -> str | None:
-    """A warning if several workers sent next to nothing, which a success hides."""
-    if cell.workers == 1 or row["wire_bytes"] is None or row["wire_bytes"] > _SILENT_BYTES * cell.workers:
-        return None
-    text = f"warning: the {cell.workers} workers exchanged next to nothing, so nothing was measured: "
-    for name, cause in _CAUSES.items():
-        if name in (Path(argument).name for argument in cell.command):
-            return text + cause
-    return text + "the program must form its group from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"

@@ -28,13 +28,14 @@ from wanbench.harness.emulators.plan import build, worker_address
 from wanbench.harness.emulators.relay.segment import NO_OFFLOAD
 from wanbench.harness.emulators.relay.switch import Switch
 from wanbench.harness.errors import HostError, Interrupted, SpecError
-from wanbench.harness.plan.cell import Cell
+from wanbench.harness.plan.cell import Cell, CommandCell
 from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.plan.repetition import Inputs
 from wanbench.harness.process import owner
 from wanbench.harness.process.owner import locked, write_mark
 from wanbench.harness.spec.command import check_there
+from wanbench.harness.spec.launch_lines import remarks
 from wanbench.harness.testbeds.docker.mounts import current
 from wanbench.netprofiles import Delay, Rate, uniform
 from wanbench.workloads.data.datasets import WorkloadError
@@ -102,15 +103,22 @@ def explained(plan: Plan) -> Iterator[str]:
     """
     for testbed, emulator in plan.auto.get("emulator", {}).items():
         yield f"emulator {emulator}: {choice.chosen(testbeds.home_of(testbed))[1]}"
-    yield from scale_explained(plan)
+    yield from workload_explained(plan)
     if plan.unequal_steps is not None and not plan.part:
         yield plan.unequal_steps
 
 
-def scale_explained(plan: Plan) -> Iterator[str]:
-    """Yield a line about the payload scale if `auto` chose it."""
+def workload_explained(plan: Plan) -> Iterator[str]:
+    """Yield a line about the payload scale if `auto` chose it, or how a command starts if not as the spec says.
+
+    Raises:
+        SpecError: the command cannot start so.
+    """
     if plan.why_scale is not None:
         yield f"payload_scale {plan.auto['payload_scale']:g}: {plan.why_scale}"
+    cell = plan.cells[-1]
+    if isinstance(cell, CommandCell):
+        yield from remarks(cell.command, cell.node(cell.workers))
 
 
 def check_host(cells: Iterable[Cell]) -> None:

@@ -105,7 +105,10 @@ def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):
     rows = {(row["workers"], row["params"]["case"]): row for row in bench.rows("cases")}
     assert rows[2, "failing"]["reason"] == "rank 1 failed with status 1"
     assert "rank-1: no such thing as a free lunch" in result.err
-    assert rows[2, "hanging"]["reason"] == "hung: ranks 0, 1 had not ended after 10 s (workload.timeout)"
+    assert rows[2, "hanging"]["reason"] == (
+        "hung: ranks 0, 1 had not ended after 10 s (workload.timeout); the 2 workers exchanged next to nothing: the "
+        "program must form its group from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    )
     assert {key for key, row in rows.items() if row["status"] == "failed"} == {(2, "failing"), (2, "hanging")}
     stepping, silent = rows[2, "stepping"], rows[2, "silent"]
     assert (stepping["steps"], stepping["step_times"]) == (5, "step")

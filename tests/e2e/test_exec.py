@@ -151,12 +151,51 @@ def test_a_program_finds_its_own_name_and_uses_more_ports_of_rank_0(bench):
     assert result.out.count("peer is here") == 2
 
 
-def test_torchrun_with_a_dynamic_rendezvous_forms_one_world(bench):
-    torchrun = ["torchrun", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
-    command = shlex.join([*torchrun, "--rdzv-endpoint"]) + ' "$MASTER_ADDR:29400" ' + str(PROGRAMS / "ddp.py")
-    result = bench.run(*TWO, "sh", "-c", f"PATH={Path(sys.executable).parent}:$PATH {command}")
+TORCHRUN = [*PYTHON, "-m", "torch.distributed.run"]
+README = "--nnodes=4 --node_rank 0 --master_addr=123.45.67.89 --master_port 1234"
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "world"),
+    [
+        ([], "--nproc-per-node 2", 4),
+        ([], README, 2),
+        ([], "--standalone", 2),
+        ([], "--nnodes 1:4 --rdzv-backend=c10d --rdzv-endpoint host1:29400 --rdzv-conf last_call_timeout=1", 2),
+        (["--rendezvous", "local"], README, 2),
+        (["--rendezvous", "local"], "--rdzv-backend c10d", 2),
+    ],
+)
+def test_a_line_of_torchrun_for_any_machines_forms_one_world_of_all_workers(bench, options, line, world):
+    command = [*TORCHRUN, *line.split(), str(PROGRAMS / "ddp.py")]
+    result = bench.run(*TWO[:-1], "--timeout", "2min", *options, "--", *command)
+    assert result.code == 0, result.err
+    assert sorted(re.findall(r"rank (\d) of (\d)", result.out)) == [(str(rank), str(world)) for rank in range(world)]
+    assert "exchanged next to nothing" not in result.err
+
+
+def test_torchrun_in_a_shell_finds_the_other_workers_by_variables(bench):
+    command = shlex.join([*TORCHRUN, "--nproc-per-node", "1", str(PROGRAMS / "ddp.py")])
+    result = bench.run(*TWO, "sh", "-c", command)
     assert result.code == 0, result.err
     assert sorted(re.findall(r"rank (\d) of (\d)", result.out)) == [("0", "2"), ("1", "2")]
+
+
+def test_torchrun_that_exec_would_start_several_times_on_a_worker_is_refused_before_anything_starts(bench):
+    result = bench.run(*TWO[:-1], "--nproc-per-node", "2", "--", *TORCHRUN, "train.py")
+    assert result.code == 2
+    assert "torchrun: starts all processes of a worker, but 2 of it would run on each" in result.err
+    assert not (bench.folder / "results").exists()
+
+
+def test_a_script_that_waits_at_its_own_localhost_is_named_as_the_cause(bench):
+    (bench.folder / "own.py").write_text(
+        'import os\nos.environ["MASTER_ADDR"] = "127.0.0.1"\nimport torch.distributed\n'
+        'torch.distributed.init_process_group("gloo")\n'
+    )
+    result = bench.run(*TWO[:-1], "--timeout", "15s", "--", *PYTHON, "own.py")
+    assert result.code == 124
+    assert "the 2 workers exchanged next to nothing: own.py: MASTER_ADDR" in result.err
 
 
 def test_a_launcher_runs_once_and_starts_processes_on_all_workers(bench):

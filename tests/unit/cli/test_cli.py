@@ -97,6 +97,16 @@ def test_plan_tells_an_unusual_size_of_packets():
     assert "network.mtu: packets have up to 9001 bytes" in wanbench("plan", "smoke", "--set", "network.mtu=9001").stdout
 
 
+def test_plan_tells_how_workers_start_a_launch_line_and_refuses_one_that_cannot_start(tmp_path):
+    spec = tmp_path / "launch.toml"
+    spec.write_text(
+        'schema = 1\nname = "launch"\n[workload]\ncommand = ["torchrun", "--nnodes", "8", "--node-rank=0", "t.py"]\n'
+        '[sweep]\nworkers = [2, 4]\nrtt = ["10ms"]\n'
+    )
+    assert "\non each worker: torchrun --nnodes=4 --node-rank={rank} t.py\n" in wanbench("plan", str(spec)).stdout
+    assert refused("plan", str(spec), "--set", "workload.nproc_per_worker=2").startswith("wanbench: torchrun: starts all")
+
+
 def test_plan_tells_stock_hosts():
     assert "hosts have" not in wanbench("plan", "smoke").stdout
     stock = wanbench("plan", "smoke", "--set", "network.tcp.preset=stock").stdout

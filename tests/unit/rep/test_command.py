@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from on_relay import expand
 
 from wanbench.harness.errors import RepFailed, SpecError
 from wanbench.harness.plan.cell import Cell, CommandCell
-from wanbench.harness.rep.command import program_of, step_time
+from wanbench.harness.rep import command
+from wanbench.harness.rep.command import program_of, silence, step_time
 from wanbench.harness.rep.sources import sources_before
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import one_worker_step_times, scalability
 from wanbench.harness.spec.command import check_there, filled, name_of
 from wanbench.harness.spec.experiment import Spec
+from wanbench.harness.testbeds.slot import WorkerSlot
 from wanbench.workloads.group.settings import settings
 
 GOOD = """\
@@ -350,3 +355,37 @@ def test_a_script_that_is_not_executable_is_refused_with_the_remedy(tmp_path):
         check_there("./train.py", tmp_path)
     remedy = "use chmod +x, or its interpreter, as in: python ./train.py"
     assert str(refused.value) == f"./train.py: not executable; {remedy}"
+
+
+# ---------------------------------------------------------------- silence
+
+
+def test_workers_that_exchange_next_to_nothing_are_mentioned_with_a_likely_cause(tmp_path):
+    cell = swept()[0]
+    assert isinstance(cell, CommandCell)
+    assert silence(cell, tmp_path, 2, 4001) is None
+    assert silence(cell, tmp_path, 1, 0) is None
+    assert silence(cell, tmp_path, 2, 4000) == (
+        "the 2 workers exchanged next to nothing: the program must form its group from RANK, WORLD_SIZE, "
+        "MASTER_ADDR and MASTER_PORT"
+    )
+    (tmp_path / "t.py").write_text("x\nos.environ['MASTER_ADDR'] = '127.0.0.1'\n")
+    assert "t.py: MASTER_ADDR'] = '127.0.0.1 is the same on every worker" in str(silence(cell, tmp_path, 2, 0))
+
+
+def test_a_program_without_traffic_gets_one_hint_while_it_runs(tmp_path, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(command, "_PATIENCE_S", 0.05)
+    cell = swept()[0]
+    assert isinstance(cell, CommandCell)
+    program = replace(program_of(cell.repetition(0), tmp_path / "x"), cwd=tmp_path)
+    for nbytes in (4001, 4000):
+        asked = SimpleNamespace(emulator=SimpleNamespace(stats=lambda nbytes=nbytes: SimpleNamespace(bytes=nbytes)))
+        looks = command._alarm(program, cast(WorkerSlot, asked), said.append)
+        next(looks)
+        assert said == []
+        time.sleep(0.06)
+        next(looks), next(looks)
+    assert [line[:76] for line in said] == [
+        "hint: after 0 s, the 2 workers exchanged next to nothing: the program must fo"[:76]
+    ]

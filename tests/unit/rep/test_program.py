@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,23 @@ def test_the_environment_of_a_process_has_torchruns_variables_and_its_place():
     }  # fmt: skip
     assert environment["WANBENCH_SITE"] == json.loads(environment["WANBENCH_SITES"])[2]
     assert environment["WANBENCH_ADDRESS"] == environment["WANBENCH_ADDRESSES"].split(",")[2]
+
+
+def test_torchrun_finds_its_node_unless_it_would_start_several_times_on_it():
+    assert environment_of(program(), 2, 1).keys().isdisjoint({"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"})
+    environment = environment_of(replace(program(), processes=1), 2, 0)
+    first = environment["WANBENCH_ADDRESSES"].split(",")[0]
+    assert {name: value for name, value in environment.items() if name.startswith("PET_")} == {
+        "PET_NNODES": "4", "PET_NODE_RANK": "2", "PET_MASTER_ADDR": first,
+    }  # fmt: skip
+    assert (environment["NNODES"], environment["NODE_RANK"]) == ("4", "2")
+
+
+def test_each_worker_runs_a_launcher_with_its_own_place_and_a_launcher_of_all_workers_runs_as_it_is():
+    line = ("torchrun", "--nnodes", "9", "--node-rank", "0", "t.py")
+    of_nodes = replace(program(), processes=1, command=line)
+    assert of_nodes.processes_of(3, "id")[0]["argv"] == ("torchrun", "--nnodes=4", "--node-rank=3", "t.py")
+    assert replace(of_nodes, launcher=Path("/agents")).processes_of(0, "id")[0]["argv"] == line
 
 
 @pytest.mark.parametrize("testbed", ["netns", "docker"])

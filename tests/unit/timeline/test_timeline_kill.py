@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 from dataclasses import fields, replace
@@ -158,7 +159,14 @@ def restarted(rank):
 def watched(*messages, processes=1, timeout_s=None, **more):
     slot, ended = Slot(*messages), Ended()
     once = SimpleNamespace(restarts=lambda: [1, 1, 1])
-    watch(replace(program(once, processes), timeout_s=timeout_s), slot, slot.handles, ended, **more)
+    watch(
+        replace(program(once, processes), timeout_s=timeout_s),
+        slot,
+        slot.handles,
+        ended,
+        itertools.repeat(None),
+        **more,
+    )
     return ended, slot.sent
 
 
