@@ -139,6 +139,7 @@ def command(argv: tuple[str, ...], describe: bool, **options: Any) -> None:
     \b
     Example:  wanbench exec --profile world4 -n 4 -- python train.py --epochs 1
               wanbench exec --profile uniform --rtt 100ms --rate 1Gbit -n 2 -- sh -c 'echo $RANK at $WANBENCH_SITE'
+              wanbench exec --profile world4 -n 4 -- torchrun --nproc-per-node 2 train.py
               wanbench exec --profile world4 -n 4 --launcher -- mpirun -n 4 ./solver
               wanbench exec --describe -- python train.py --steps 100 > workload.toml
               wanbench exec --profile world4 -n 4 --testbed docker --image my-trainer --mount ~/data:/data \\

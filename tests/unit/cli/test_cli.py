@@ -103,8 +103,11 @@ def test_plan_tells_how_workers_start_a_launch_line_and_refuses_one_that_cannot_
         'schema = 1\nname = "launch"\n[workload]\ncommand = ["torchrun", "--nnodes", "8", "--node-rank=0", "t.py"]\n'
         '[sweep]\nworkers = [2, 4]\nrtt = ["10ms"]\n'
     )
-    assert "\non each worker: torchrun --nnodes=4 --node-rank={rank} t.py\n" in wanbench("plan", str(spec)).stdout
-    assert refused("plan", str(spec), "--set", "workload.nproc_per_worker=2").startswith("wanbench: torchrun: starts all")
+    lines = wanbench("plan", str(spec)).stdout.splitlines()
+    assert "on each worker: torchrun --nnodes=4 --node-rank={rank} t.py" in lines
+    assert refused("plan", str(spec), "--set", "workload.nproc_per_worker=2").startswith(
+        "wanbench: torchrun: starts all"
+    )
 
 
 def test_plan_tells_stock_hosts():
