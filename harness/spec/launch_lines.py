@@ -10,6 +10,7 @@ Another launcher is a line of `_LAUNCHERS`. Sources of the options: `torch/distr
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +96,7 @@ _VARIABLE = re.compile(
 )
 _DYNAMIC = re.compile(r"--rdzv[-_]backend[= ](?!static)")
 _FIXED = re.compile(
-    r"""[\w-]*(?:(?:(?:master|main|rdzv|dist)[-_](?:addr(?:ess)?|endpoint|process[-_]ip|url)|init[-_]method)"""
+    r"""(?<![\w-])[\w-]{0,20}(?:(?:(?:master|main|rdzv|dist)[-_](?:addr(?:ess)?|endpoint|process[-_]ip|url)|init[-_]method)"""
     r"""['"\]]*(?:\s*=\s*|\s+)['"]?(?:tcp://)?(?:localhost|\d+\.\d+\.\d+\.\d+)[:\d]*"""
     r"""|(?:node|machine|distributed)[-_]rank['"\]]*(?:\s*=\s*|\s+)['"]?\d+\b)""",
     re.IGNORECASE,
@@ -111,11 +112,11 @@ def rewritten(command: Sequence[str], node: Node) -> tuple[str, ...]:
     line, rest = list[str](), [*command[begin:]]
     dynamic = _DYNAMIC.search(" ".join(rest)) is not None and "rdzv_endpoint" in launcher.place
     added = dict.fromkeys((*launcher.added, *["rdzv_endpoint"] * dynamic))
-    while rest and rest[0].startswith("-"):
+    while rest and rest[0].startswith("-") and rest[0] != "--":
         words = [rest.pop(0)]
         option, joint, _ = words[0].partition("=")
         name = option.lstrip("-").replace("-", "_")
-        options = launcher.place.keys() | launcher.flags if option.startswith("--") else ()
+        options = (*launcher.place, *launcher.flags) if option.startswith("--") else ()
         name = min((full for full in options if full.startswith(name)), key=len, default=name)  # as argparse allows
         if not (joint or name in launcher.flags or not rest or rest[0].endswith(".py")):
             words.append(rest.pop(0))
@@ -154,7 +155,11 @@ def cause(command: Sequence[str], node: Node, folder: Path) -> str:
     """Say what to look at if workers have exchanged nothing. `folder` has the files that the command names."""
     for name in {"mpirun", "mpiexec"} & {Path(word).name for word in command}:
         return f"{name} ran on each worker; run it once: wanbench exec --launcher ... -- {name}"
-    texts = [(f"{path.name}: ", path.read_text(errors="replace")) for path in files(command, folder)]
+    texts = [
+        (f"{path.name}: ", path.read_text(errors="replace"))
+        for path in files(command, folder)
+        if path.stat().st_size < 1_000_000 and os.access(path, os.R_OK)  # a script, not data
+    ]
     fixed = (
         f"{name}{words} is the same on every worker; leave it to the variables that wanbench sets"
         for name, text in [("", " ".join(rewritten(command, node))), *texts]

@@ -171,6 +171,7 @@ def test_a_line_of_torchrun_for_any_machines_forms_one_world_of_all_workers(benc
     result = bench.run(*TWO[:-1], "--timeout", "2min", *options, "--", *command)
     assert result.code == 0, result.err
     assert sorted(re.findall(r"rank (\d) of (\d)", result.out)) == [(str(rank), str(world)) for rank in range(world)]
+    assert ("wanbench: on each worker: " in result.err) == (line != "--nproc-per-node 2")
     assert "exchanged next to nothing" not in result.err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 
@@ -86,6 +87,9 @@ LINES = [
     ("detectron2", "python train_net.py --num-machines 2 --machine-rank 0 --dist-url tcp://10.0.0.1:2345", AS_IT_IS),
     ("a shell", "sh -c 'torchrun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 train.py'", AS_IT_IS),
     ("a script", "bash run.sh torchrun --nnodes 4", AS_IT_IS),
+    ("the end of options", "fabric run -- train.py --node-rank 3",
+     "fabric run --node_rank=1 --num_nodes=2 --main_address=10.99.0.1 --main_port=29500 -- train.py --node-rank 3"),
+    ("an ambiguous option", "torchrun --mast x train.py", "torchrun --mast=10.99.0.1 train.py"),
     ("an option without a value, and no program", "torchrun --nnodes", "torchrun --nnodes=2"),
 ]  # fmt: skip
 
@@ -135,6 +139,16 @@ def test_a_fixed_place_is_found_in_lines_and_scripts_and_a_default_is_not(tmp_pa
     (tmp_path / "t.txt").write_text(f"\n{text}\n")
     why = cause(["python", "t.txt"], SECOND, tmp_path)
     assert why.startswith(f"t.txt: {fixed} is the same" if fixed else "the program must form its group from RANK")
+
+
+def test_only_small_files_of_a_command_are_searched_and_long_words_do_not_take_long(tmp_path):
+    fixed = "MASTER_ADDR=localhost"
+    (tmp_path / "data.bin").write_text("x" * 999_900 + f"\n{fixed}")
+    began = time.monotonic()
+    assert f"data.bin: {fixed}" in cause(["train", "data.bin"], SECOND, tmp_path)
+    assert time.monotonic() - began < 2
+    (tmp_path / "data.bin").write_text("x" * 1_000_000 + f"\n{fixed}")
+    assert "must form its group" in cause(["train", "data.bin"], SECOND, tmp_path)
 
 
 def test_a_launcher_of_mpi_that_ran_on_each_worker_is_the_cause_of_silence(tmp_path):
