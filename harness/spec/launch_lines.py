@@ -162,7 +162,7 @@ def cause(command: Sequence[str], node: Node, folder: Path) -> str:
     ]
     fixed = (
         f"{name}{words} is the same on every worker; leave it to the variables that wanbench sets"
-        for name, text in [("", " ".join(rewritten(command, node))), *texts]
+        for name, text in [("", " ".join(rewritten(command, replace(node, rank="")))), *texts]
         for words in _fixed(text, node)
     )
     return next(fixed, "the program must form its group from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")

@@ -72,6 +72,6 @@ def run(bench: Bench, name: str, *options: str, **more: object) -> Result:
 
 def words(name: str, *options: str) -> list[str]:
     """Return the arguments of a recipe's command, with more options."""
-    program, *rest = shlex.split(RECIPES[name])
+    program, *rest = shlex.split(RECIPES[name].replace("\\\n", ""))
     assert (program, rest[0]) == ("wanbench", "exec")
     return ["exec", "--timeout", "3min", *options, *rest[1:]]

@@ -151,6 +151,11 @@ def test_only_small_files_of_a_command_are_searched_and_long_words_do_not_take_l
     assert "must form its group" in cause(["train", "data.bin"], SECOND, tmp_path)
 
 
+def test_what_was_replaced_is_not_the_cause_of_silence(tmp_path):
+    line = "torchrun --node-rank 0 --master-addr 10.0.0.1 --nnodes 2 train.py"
+    assert "must form its group" in cause(line.split(), Node("0", 2, "10.99.0.1"), tmp_path)
+
+
 def test_a_launcher_of_mpi_that_ran_on_each_worker_is_the_cause_of_silence(tmp_path):
     assert "run it once: wanbench exec --launcher" in cause(["/usr/bin/mpirun", "a.out"], SECOND, tmp_path)
 
