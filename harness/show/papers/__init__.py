@@ -30,12 +30,11 @@ Kind = Literal[
     "table",
     "equivalence",
     "trend",
-    "stability",
     "map",
     "goodput",
     "published",
 ]
-WITHOUT_RUN = ("stability", "map", "published")  # computed when it is drawn; from folders of their own
+WITHOUT_RUN = ("map", "published")  # from folders of their own
 _KINDS_WITH = {  # a key: the kinds that have it; the others compute it, or have no use for it
     "title": ("table", "equivalence", "trend"),
     "subject": ("scalability", "step-time", "trend"),

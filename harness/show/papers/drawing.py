@@ -39,7 +39,6 @@ from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import Paper, PaperFigure
 from wanbench.harness.show.papers.agreement import agreement_drawing
 from wanbench.harness.show.papers.equivalence import equivalence_table
-from wanbench.harness.show.papers.stability import stability_drawing
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
 from wanbench.harness.text import listed
@@ -266,8 +265,6 @@ def _written(path: Path, text: str) -> Path:
 
 def _drawing(figure: PaperFigure, paper: Paper, source: _Source) -> Drawing:
     folder, rows = source.folder, source.rows
-    if figure.kind == "stability":
-        return stability_drawing(figure)
     if figure.kind == "published":
         return agreement_drawing(figure, folder.path / paper.name)
     if figure.kind == "map":

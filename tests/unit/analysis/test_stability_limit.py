@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 
-from wanbench.harness.show.papers.stability import delayed_limit, found_by_training, synchronous_limit
+import scripts
+
+_script = scripts.load("benchmarks/stability.py")
+FOLDER, delayed_limit, found_by_training, synchronous_limit = (
+    getattr(_script, name) for name in ("FOLDER", "delayed_limit", "found_by_training", "synchronous_limit")
+)
 
 DERIVED = {1: 1.00, 2: 0.526, 3: 0.303, 4: 0.197, 8: 0.068, 12: 0.037, 16: 0.025, 20: 0.0187}
 """With momentum 0.9, by delay."""
@@ -53,3 +60,12 @@ def test_training_converges_below_the_limit_and_diverges_above(delay, momentum):
 
 def test_synchronous_sgd_has_limits_of_2_and_3_8():
     assert (synchronous_limit(0.0), synchronous_limit(0.9)) == pytest.approx((2.0, 3.8))
+
+
+def test_the_committed_points_are_what_is_computed_now():
+    with (FOLDER / "stability.csv").open() as file:
+        points = [row for row in csv.DictReader(file) if row["algorithm"] == "delayed"]
+    assert len(points) == 40
+    for row in points:
+        limit = delayed_limit(int(row["delay_steps"]), float(row["momentum"]))
+        assert float(row["computed_limit"]) == pytest.approx(limit, rel=1e-6)

@@ -8,12 +8,12 @@ code are not read: other tests run them.
 from __future__ import annotations
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 from recorded_numbers import REFERENCE, ROOT, SUBJECTS, parity, rows
 from wanbench_docs import claims
 
+import scripts
 from wanbench import netprofiles
 from wanbench.harness.advise import question
 from wanbench.harness.analysis import published
@@ -28,7 +28,6 @@ from wanbench.harness.process import priority
 from wanbench.harness.rep import fidelity
 from wanbench.harness.rep.measure import SINGLE_PACKETS
 from wanbench.harness.show import papers
-from wanbench.harness.show.papers.stability import delayed_limit, synchronous_limit
 from wanbench.harness.show.report import content
 from wanbench.harness.spec import tables, timeline
 from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
@@ -60,11 +59,8 @@ WARMUP = tables.WorkloadTable.model_fields["warmup"].description.partition("defa
 
 
 def of_gate():
-    path = ROOT / "tests" / "unit" / "gate" / "test_gate_rule.py"
-    spec = spec_from_file_location("gate_rule", path)
-    gate = module_from_spec(spec)
-    spec.loader.exec_module(gate)
-    source = path.read_text(encoding="utf-8")
+    path = "tests/unit/gate/test_gate_rule.py"
+    gate, source = scripts.load(path), (ROOT / path).read_text(encoding="utf-8")
     assert "log_ratios(random, 2000)" in source
     sigma, drift, margin = (f"{100 * value:.0f}" for value in (gate.SIGMA, gate.DRIFT, gate.MARGIN))
     yield f"(2000 simulated builds of {gate.CELLS} cells, repetitions that vary by {sigma} %"
@@ -93,7 +89,8 @@ def of_code():
     yield f"up to {(emulators._LARGEST_BUFFER_BYTES + 1) >> 30} GiB"
     digits = datasets.digits()
     yield f"small CNN on {len(digits.train_y) + len(digits.test_y)} images"
-    limit, of_ssgd = delayed_limit(20, 0.9), synchronous_limit(0.9)
+    stability = scripts.load("benchmarks/stability.py")
+    limit, of_ssgd = stability.delayed_limit(20, 0.9), stability.synchronous_limit(0.9)
     yield f"the limit on learning rate x curvature is {limit:.3g}, against {of_ssgd:g} for SSGD"
     assert {"0.008", "0.72"} <= {claim.theirs for name in claims.names() for claim in claims.load(papers.load(name))}
     yield "the published 0.008 of SSGD"

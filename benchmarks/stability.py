@@ -1,28 +1,50 @@
-"""Where delayed updates diverge, against delay: computed, and found by training when the figure is drawn."""
+"""Where delayed updates diverge, against delay: computed, and found by training.
+
+python benchmarks/stability.py    draws results/reference/stability again, and trains again for it, in a minute
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wanbench.harness.show.figures.drawing import Drawing, Point
-from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import End, Sheet, label_ends, least_in, logarithmic, strip_in
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, point, styles, wanbench_style
-from wanbench.harness.show.papers import PaperFigure
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-if TYPE_CHECKING:
-    import torch
+from wanbench.harness.show.figures.drawing import Drawing, Point, save, write_points  # noqa: E402
+from wanbench.harness.show.figures.hover import note  # noqa: E402
+from wanbench.harness.show.figures.layout import (  # noqa: E402
+    End,
+    Sheet,
+    label_ends,
+    least_in,
+    logarithmic,
+    strip_in,
+)
+from wanbench.harness.show.figures.style import (  # noqa: E402
+    COLUMN_IN,
+    PAGE_IN,
+    Style,
+    point,
+    styles,
+    wanbench_style,
+)
+from wanbench.workloads.algorithms.base import Replica  # noqa: E402
+from wanbench.workloads.algorithms.delayed import Delayed  # noqa: E402
+from wanbench.workloads.comm.local import LocalComm, run_replicas  # noqa: E402
+from wanbench.workloads.compute.optim import SGDConfig, make  # noqa: E402
 
-    from wanbench.workloads.comm.local import LocalComm
-
+FOLDER = ROOT / "results/reference/stability"
 MOMENTA = (0.0, 0.9)
 DELAYS = tuple(range(1, 21))
 TRAINED = (1, 2, 4, 8, 12, 20)
@@ -54,8 +76,17 @@ class Limit:
         return None if self.converges is None or self.diverges is None else math.sqrt(self.converges * self.diverges)
 
 
-def stability_drawing(figure: PaperFigure) -> Drawing:
-    """The figure of kind "stability"; it needs no recorded run."""
+def main() -> None:
+    """Draw the figure, and print its files."""
+    drawing = stability_drawing()
+    for width_in, names in ((PAGE_IN, ("stability.svg", "stability.png")), (COLUMN_IN, ("stability-column.pdf",))):
+        for name in names:
+            print(save(drawing.draw(width_in), FOLDER / name))
+    print(write_points(drawing.points(), FOLDER / "stability.csv"))
+
+
+def stability_drawing() -> Drawing:
+    """The figure and its points."""
     limits = _limits()
     worst = min(limits, key=lambda limit: limit.computed)
     title = (
@@ -68,11 +99,11 @@ def stability_drawing(figure: PaperFigure) -> Drawing:
         f"polynomial leaves the unit circle; points: two workers trained with delayed for {STEPS} steps, between the "
         f"largest value that converges and the next one, {apart:.0f} % above, that diverges; dotted: ssgd, computed"
     )
-    about = "; ".join(filter(None, [about, figure.note])) + "."
+    about += "; the DTS paper trains with momentum and changes no hyper-parameter for a delay."
     levels = {momentum: synchronous_limit(momentum) for momentum in MOMENTA}
     text = f"{title}\nDelayed updates with exact compensation, on a quadratic"
     return Drawing(
-        figure.name,
+        "stability",
         title,
         lambda width: stability(limits, levels, text, about, width),
         lambda: stability_points(limits, levels),
@@ -131,10 +162,6 @@ def found_by_training(delay: int, momentum: float) -> tuple[float, float]:
     Every element of the parameters is a quadratic of its own, so one training tries all step sizes. The workers begin
     with different gradients.
     """
-    import torch
-
-    from wanbench.workloads.comm.local import run_replicas
-
     curvature = torch.tensor(_STEP_SIZES)  # float64; the learning rate is 1
 
     def train(comm: LocalComm) -> torch.Tensor:
@@ -149,10 +176,6 @@ def found_by_training(delay: int, momentum: float) -> tuple[float, float]:
 
 def _train(comm: LocalComm, curvature: torch.Tensor, delay: int, momentum: float) -> torch.Tensor:
     """The parameters of one replica after every step, shape (steps, numel); the minimum of every quadratic is 0."""
-    from wanbench.workloads.algorithms.base import Replica
-    from wanbench.workloads.algorithms.delayed import Delayed
-    from wanbench.workloads.compute.optim import SGDConfig, make
-
     w = curvature.new_zeros(len(curvature))
     optimizer = make(SGDConfig(lr=1.0, momentum=momentum))
     replica = Replica(w=w, m=w.clone(), optimizer=optimizer, comm=comm, shapes=((w.numel(),),))
@@ -241,3 +264,7 @@ def stability_points(limits: Sequence[Limit], synchronous: Mapping[float, float]
         for limit in limits
     ]
     return [*levels, *delayed]
+
+
+if __name__ == "__main__":
+    main()
