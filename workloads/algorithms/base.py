@@ -50,7 +50,7 @@ class Replica:
 
     Attributes:
         w: parameters, shape (numel,).
-        m: momentum buffer, shape (numel,); stays zero without momentum.
+        m: momentum buffer, shape (numel,); stays zero without momentum, and if a user's optimiser keeps an unknown one.
         optimizer: the local optimiser; `optimizer.lr` is the learning rate of the current step.
         comm: connects the peers.
         step: index of the current step, counted by the engine from 0.
@@ -78,7 +78,8 @@ class Setting:
     Attributes:
         workers: N.
         collective: how an all-reduce travels.
-        optimizer: "sgd" or "adamw". momentum, nesterov, weight_decay: its settings.
+        optimizer: "sgd", "adamw", or in a user's loop the name of any other; only "sgd" is linear in the gradients.
+        momentum, nesterov, weight_decay: its settings; 0 where their meaning is unknown.
         shapes: shapes of the parameter tensors; () if unknown, as with a payload_scale below 1.
         rtt_s: round-trip time between the workers in seconds, as in the step-time law.
     """

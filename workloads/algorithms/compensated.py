@@ -77,7 +77,7 @@ class Compensated(Algorithm):
     def start(self, replica: Replica) -> None:
         """Prepare. Vectors are allocated when needed, and then reused."""
         super().start(replica)
-        streams = self.tensors_per_message(replica.optimizer.momentum)
+        streams = 1 if self.model_space else self.tensors_per_message(replica.optimizer.momentum)
         self._averagers = [self.averager(replica.w, stream) for stream in range(streams)]
         self._block: list[Part] = []
         self._block_steps = 0

@@ -8,6 +8,7 @@ is kept: each step copies what the optimizer would use into a new vector g, whos
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -15,7 +16,7 @@ import torch
 
 _MOMENTUM: Mapping[type[torch.optim.Optimizer], str] = {
     torch.optim.SGD: "momentum_buffer",
-    torch.optim.AdamW: "exp_avg",
+    torch.optim.Adam: "exp_avg",  # and AdamW, whose step is Adam's
 }
 AGAIN = "do that before wrap, or drain first and wrap a new optimizer"
 
@@ -24,15 +25,25 @@ class WrapError(ValueError):
     """`wrap` cannot work with this model, optimizer or checkpoint. The message is one line."""
 
 
+def momentum_of(optimizer: torch.optim.Optimizer) -> str | None:
+    """The key of the momentum buffer in an optimizer's state, or None.
+
+    It is known if the step is that of `torch.optim.SGD`, `Adam` or `AdamW`: a subclass with a step of its own can keep
+    anything there.
+    """
+    step = inspect.unwrap(type(optimizer).step)
+    return next((key for kind, key in _MOMENTUM.items() if step is inspect.unwrap(kind.step)), None)
+
+
 class FlatParameters:
     """The flat vectors of an optimizer; see the module.
 
     Args:
-        optimizer: SGD or AdamW.
+        optimizer: any of torch's, or the user's own.
         names: names of its parameters by id, for messages.
 
     Attributes:
-        w, m: parameters and momentum buffer (zero without momentum), each of shape (numel,).
+        w, m: parameters and momentum buffer, each of shape (numel,). m is zero if `momentum_of` knows no buffer.
         shapes: shapes of the parameters.
 
     Raises:
@@ -42,7 +53,7 @@ class FlatParameters:
     def __init__(self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:
         self._optimizer = optimizer
         self._names = names
-        self._momentum = next(key for kind, key in _MOMENTUM.items() if isinstance(optimizer, kind))
+        self._momentum = momentum_of(optimizer)
         self._parameters = self._trainable()
         self._check()
         self.shapes = tuple(tuple(parameter.shape) for parameter in self._parameters)
@@ -62,6 +73,8 @@ class FlatParameters:
         if self._copied(self.w, self._w, [parameter.data for parameter in self._parameters], "value"):
             for parameter, w in zip(self._parameters, self._w, strict=True):
                 parameter.data = w
+        if self._momentum is None:
+            return
         states = [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
         if self._copied(self.m, self._m, [state.get(self._momentum) for state in states], self._momentum):
             for state, m in zip(states, self._m, strict=True):

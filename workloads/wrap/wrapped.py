@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,9 +16,11 @@ from wanbench.workloads.comm.base import Comm, Vector
 from wanbench.workloads.comm.gloo import copy_from_rank_0, world
 from wanbench.workloads.compute.optim import SGD, SGDConfig
 from wanbench.workloads.parameters import default_of
-from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError
+from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError, momentum_of
 
 SEED = "WANBENCH_SEED"
+_WRAPPING = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning")
+"""Packages whose optimizers forward each step to the one in their attribute `optimizer`."""
 
 
 def wrap(
@@ -39,7 +42,8 @@ def wrap(
 
     Args:
         model: the bare module, not inside DistributedDataParallel or FSDP, which average gradients themselves.
-        optimizer: torch.optim.SGD or torch.optim.AdamW over parameters of the model.
+        optimizer: any of torch's that need no closure, or your own, over parameters of the model. That of accelerate
+            or Lightning is looked into. Methods that correct gradients exactly need torch.optim.SGD.
         algorithm: a name, or an instance such as `DTS(delay=4, period=4)`. None takes the one that the environment
             names: WANBENCH_ALGORITHM, and WANBENCH_PARAMS with its parameters as JSON. A spec with `workload.command`
             sets both. A single worker then trains without an algorithm.
@@ -88,6 +92,7 @@ class Wrapped:
             seed: must be equal on all ranks.
             make_equal: sets the model's parameters and buffers to the same values on all ranks.
         """
+        optimizer = _inside(optimizer)
         followed = Followed(optimizer)
         self._model, self._parameters = model, dict(model.named_parameters())
         self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._parameters.items()})
@@ -163,9 +168,10 @@ class Wrapped:
         return {"algorithm": self.algorithm.label, "rank": comm.rank, "world_size": comm.world_size}
 
     @torch.no_grad()
-    def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if any(closure is not None for closure in (*args[1:], kwargs.get("closure"))):
-            raise WrapError("optimizer.step(closure) is not supported; call loss.backward(), then optimizer.step()")
+    def _before_step(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = _with_gradients(args, kwargs)
         self._check_replaced(optimizer)
         self._follow()
         g = self._flat.collect()
@@ -176,6 +182,7 @@ class Wrapped:
         applied = self.algorithm.gradient(g)
         if applied is not g:
             g.copy_(applied)  # type: ignore[arg-type]
+        return args, kwargs
 
     def _follow(self) -> None:
         """Take what the program has changed since the last step. Raises: WrapError: it may not change now."""
@@ -217,6 +224,30 @@ def _seed(environment: Mapping[str, str]) -> int:
     return int(text)
 
 
+def _inside(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return the optimizer whose hooks fire at each step: the one in a wrapper of accelerate or Lightning."""
+    while type(optimizer).__module__.partition(".")[0] in _WRAPPING:
+        optimizer = optimizer.optimizer  # type: ignore[attr-defined]
+    return optimizer
+
+
+def _with_gradients(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Call the closure of a step, which computes the gradients, and put in its place one that returns its loss."""
+    optimizer, *rest = args
+    closure = rest[0] if rest else kwargs.get("closure")
+    if closure is None:
+        return args, kwargs
+    with torch.enable_grad():
+        losses = [closure()]
+
+    def computed() -> Any:
+        if not losses:
+            raise WrapError("the optimizer computes gradients more than once in a step; wrap averages them once a step")
+        return losses.pop()
+
+    return ((optimizer, computed, *rest[1:]), kwargs) if rest else (args, {**kwargs, "closure": computed})
+
+
 def _check(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     for module in model.modules():
         name = type(module).__name__
@@ -239,7 +270,7 @@ def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
 
 def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
     unequal, first = followed.unequal, followed.groups[0]
-    kind = "sgd" if followed.is_sgd else "adamw"
+    kind = followed.kind
     if unequal:  # algorithms that need SGD's linearity refuse this
         kind += f" with parameter groups that differ in {' and '.join(unequal)}"
     return Setting(
@@ -321,34 +352,46 @@ def _described(value: object) -> str:
 
 
 class _Settings(NamedTuple):
-    """The settings of a parameter group that algorithms can use."""
+    """The settings of a parameter group that algorithms can use; all but `lr` only where their meaning is known."""
 
-    lr: float
-    momentum: float
-    nesterov: bool
-    weight_decay: float
+    lr: float | None
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    dampening: float = 0.0
+    maximize: bool = False
 
 
 class Followed:
-    """An `Optimizer` over a `torch.optim.SGD` or `AdamW`, whose settings schedulers can change at any time.
+    """An `Optimizer` over one of torch's or of the user, whose settings schedulers can change at any time.
 
-    For SGD it also has the methods of `workloads.compute.optim.SGD`. Torch takes the step itself.
+    For `torch.optim.SGD` it also has the methods of `workloads.compute.optim.SGD`. Torch takes the step itself.
 
     Attributes:
         groups: the current settings of each parameter group; weight decay is coupled with SGD, decoupled with AdamW.
 
     Raises:
-        WrapError: it is another optimizer, or has dampening or maximize.
+        WrapError: its step needs a closure, or its class is unfinished.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        if not isinstance(optimizer, torch.optim.SGD | torch.optim.AdamW):
-            name = type(optimizer).__name__
-            raise WrapError(f"optimizer {name}: expected torch.optim.SGD or torch.optim.AdamW")
-        self.is_sgd = isinstance(optimizer, torch.optim.SGD)
-        self._optimizer = optimizer
-        self.groups = _groups(optimizer)
+        name = type(optimizer).__name__
+        _, *arguments = inspect.signature(type(optimizer).step).parameters.values()
+        if any(item.default is item.empty and item.kind is item.POSITIONAL_OR_KEYWORD for item in arguments):
+            raise WrapError(f"optimizer {name}: its step needs a closure, and computes gradients more than once")
+        if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+            raise WrapError(f"optimizer {name}: its class does not call Optimizer.__init__, so it has no step hooks")
+        self._optimizer, self._momentum = optimizer, momentum_of(optimizer)
+        self.groups = self._groups()
         self._sgd: SGD | None = None
+
+    @property
+    def kind(self) -> str:
+        """The optimizer in a `Setting`: "sgd" only if its step is linear in the gradients."""
+        cls, first = type(self._optimizer), self.groups[0]
+        if self._momentum != "momentum_buffer":
+            return cls.__name__.lower() if cls.__module__.startswith("torch.") else f"{cls.__module__}.{cls.__name__}"
+        return "sgd" + "".join(f" with {name}" for name in ("dampening", "maximize") if getattr(first, name))
 
     @property
     def unequal(self) -> list[str]:
@@ -358,19 +401,22 @@ class Followed:
     @property
     def lr(self) -> float:
         """The learning rate of the current step."""
-        return self._shared("lr").lr
+        lr = self._shared("lr").lr
+        if lr is None:
+            raise WrapError("the optimizer has no lr, which this algorithm needs")
+        return lr
 
     @property
     def momentum(self) -> float:
-        """beta, or AdamW's beta1; with 0 the momentum buffer is never used."""
+        """beta, or Adam's beta1; with 0 the momentum buffer is never used, or unknown."""
         return self._shared("momentum").momentum
 
     def advance(self, step: int) -> None:
-        """Begin a new step. Raises: WrapError: momentum was switched on or off."""
+        """Begin a new step. Raises: WrapError: momentum, dampening or maximize was switched on or off."""
         del step
-        before, self.groups, self._sgd = self.groups, _groups(self._optimizer), None
-        if [group.momentum > 0 for group in before] != [group.momentum > 0 for group in self.groups]:
-            raise WrapError("momentum was switched on or off after wrap; set it before wrap")
+        before, self.groups, self._sgd = self.groups, self._groups(), None
+        if [_switches(group) for group in before] != [_switches(group) for group in self.groups]:
+            raise WrapError("momentum, dampening or maximize was switched on or off after wrap; set it before wrap")
 
     def step(self, w: Vector, m: Vector, g: Vector) -> None:
         """Take one step of SGD on vectors of the algorithm."""
@@ -385,11 +431,13 @@ class Followed:
 
     def _linear(self) -> SGD:
         if self._sgd is None:
-            if not self.is_sgd:
-                raise WrapError("this algorithm repeats the optimizer's step, which needs torch.optim.SGD")
-            settings = self._shared(*_Settings._fields)
-            self._sgd = SGD(SGDConfig(**{**settings._asdict(), "lr": 1.0}))
-            self._sgd.lr = settings.lr  # a spec cannot set 0, but schedulers begin with it
+            if self.kind != "sgd":
+                raise WrapError(f"this algorithm repeats the optimizer's step, which needs 'sgd', not '{self.kind}'")
+            shared = self._shared(*_Settings._fields)
+            self._sgd = SGD(
+                SGDConfig("sgd", 1.0, shared.weight_decay, momentum=shared.momentum, nesterov=shared.nesterov)
+            )
+            self._sgd.lr = self.lr  # a spec cannot set 0, but schedulers begin with it
         return self._sgd
 
     def _shared(self, *names: str) -> _Settings:
@@ -399,17 +447,25 @@ class Followed:
             raise WrapError(f"parameter groups differ in {', '.join(differing)}; this algorithm needs equal ones")
         return self.groups[0]
 
+    def _groups(self) -> list[_Settings]:
+        return [_settings(group, self._momentum) for group in self._optimizer.param_groups]
 
-def _groups(optimizer: torch.optim.Optimizer) -> list[_Settings]:
-    return [_settings(group) for group in optimizer.param_groups]
+
+def _switches(group: _Settings) -> tuple[bool, bool, bool]:
+    return group.momentum > 0, group.dampening > 0, group.maximize
 
 
-def _settings(group: dict[str, Any]) -> _Settings:
-    if group["maximize"]:
-        raise WrapError("maximize = True; expected False: negate the loss")
-    decay = float(group["weight_decay"])
-    if "betas" in group:
-        return _Settings(float(group["lr"]), float(cast(Any, group["betas"][0])), False, decay)
-    if group["dampening"]:
-        raise WrapError(f"dampening = {group['dampening']:g}; expected 0")
-    return _Settings(float(group["lr"]), float(group["momentum"]), bool(group["nesterov"]), decay)
+def _settings(group: dict[str, Any], momentum: str | None) -> _Settings:
+    lr = None if group.get("lr") is None else float(group["lr"])
+    if momentum is None:
+        return _Settings(lr)
+    if momentum == "exp_avg":
+        return _Settings(lr, float(group["betas"][0]), weight_decay=float(group["weight_decay"]))
+    return _Settings(
+        lr,
+        float(group["momentum"]),
+        bool(group["nesterov"]),
+        float(group["weight_decay"]),
+        float(group["dampening"]),
+        bool(group["maximize"]),
+    )

@@ -283,10 +283,6 @@ def mixed(model):
 
 
 REFUSED = [
-    (torch.optim.LBFGS, None, "optimizer LBFGS: expected torch.optim.SGD or torch.optim.AdamW"),
-    (torch.optim.Adam, None, "optimizer Adam: expected torch.optim.SGD or torch.optim.AdamW"),
-    (partial(MOMENTUM, dampening=0.1), None, "dampening = 0.1; expected 0"),
-    (partial(ADAMW, maximize=True), None, "maximize = True; expected False: negate the loss"),
     (
         MOMENTUM,
         half,
@@ -305,15 +301,6 @@ def test_an_unsupported_setup_is_reported_in_one_line(optimizer, change, message
     with pytest.raises(WrapError) as error:
         one(SSGD(), optimizer, model if change is None else change(model))
     assert str(error.value) == message
-
-
-def test_a_closure_is_refused():
-    _, _, optimizer = one(SSGD())
-    with pytest.raises(
-        WrapError,
-        match=r"^optimizer\.step\(closure\) is not supported; call loss",
-    ):
-        optimizer.step(lambda: 0.0)
 
 
 def test_a_sparse_gradient_is_refused():
