@@ -76,7 +76,7 @@ def snippet(cell: TrainingCell) -> str:
             "    optimizer.zero_grad()",
             "    loss(model(inputs), targets).backward()",
             "    optimizer.step()",
-            "wrapped.drain()",
+            "wrapped.final()",
             "",
         ]
     )

@@ -30,7 +30,7 @@ def wrap(
 
     Call it once on every rank, after `torch.distributed.init_process_group("gloo")`. Parameters and buffers of the
     model are set to those of rank 0. The loop stays as it is: each `optimizer.step()` is one step of the algorithm, so
-    all ranks must make equally many. Call `drain()` before an evaluation, before a checkpoint and at the end.
+    all ranks must make equally many. Call `drain()` before an evaluation or a checkpoint, and `final()` at the end.
 
     Example:
         >>> wrapped = wrap(model, optimizer, "dts", delay=4, period=4)
@@ -38,7 +38,7 @@ def wrap(
         ...     optimizer.zero_grad()
         ...     loss(model(inputs), targets).backward()
         ...     optimizer.step()
-        >>> wrapped.drain()
+        >>> wrapped.final()
 
     Args:
         model: the bare module, not inside DistributedDataParallel or FSDP, which average gradients themselves.
@@ -81,7 +81,7 @@ class Wrapped:
         comm: Comm,
         *,
         seed: int = 0,
-        make_equal: Callable[[list[torch.Tensor]], None] | None = None,
+        make_equal: Callable[[list[torch.Tensor]], None] = lambda tensors: None,
     ) -> None:
         """Install the hooks.
 
@@ -90,7 +90,7 @@ class Wrapped:
             algorithm: an instance.
             comm: connects the peers.
             seed: must be equal on all ranks.
-            make_equal: sets the model's parameters and buffers to the same values on all ranks.
+            make_equal: sets tensors of the model to the values of rank 0, on all ranks.
         """
         optimizer = _inside(optimizer)
         followed = Followed(optimizer)
@@ -98,9 +98,9 @@ class Wrapped:
         self._flat = FlatParameters(optimizer, {id(parameter): name for name, parameter in self._parameters.items()})
         self.algorithm, self.steps = algorithm, 0
         algorithm.check(_setting(followed, comm, self._flat))
-        if make_equal is not None:
-            make_equal([*model.parameters(), *model.buffers()])
-        self._comm, self._drained = comm, True
+        self._make_equal = make_equal
+        make_equal(self._tensors())
+        self._comm, self._drained, self._ended = comm, True, False
         # Then replicas differ between steps, and a change of the program's would stay on this rank alone.
         self._defers = comm.world_size > 1 and (algorithm.delay_steps > 0 or algorithm.period_steps > 1)
         self._replica = Replica(
@@ -125,6 +125,31 @@ class Wrapped:
         self._follow()
         self.algorithm.finish()
         self._drained = True
+
+    @torch.no_grad()
+    def final(self) -> None:
+        """End the training with the model to keep, equal to the bit on all ranks: `drain`, then average over the ranks.
+
+        Parameters and floating-point buffers become their means, in place; other buffers become those of rank 0. If the
+        ranks never communicated, all have the model of rank 0. All ranks must call this after the same step, and
+        training cannot continue afterwards.
+
+        Raises:
+            CommError: a peer is gone.
+        """
+        self.drain()
+        tensors = self._tensors()
+        if type(self.algorithm) is not Algorithm:
+            floats = [tensor for tensor in tensors if tensor.is_floating_point()]
+            mean = torch.cat([tensor.reshape(-1).to(self._flat.w) for tensor in floats])
+            self._comm.all_reduce(mean).wait()
+            for tensor, part in zip(floats, torch.split(mean, [tensor.numel() for tensor in floats]), strict=True):
+                tensor.copy_(part.view_as(tensor))
+        self._make_equal(tensors)
+        self._ended = True
+
+    def _tensors(self) -> list[torch.Tensor]:
+        return [tensor.detach() for tensor in (*self._model.parameters(), *self._model.buffers())]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this rank's algorithm, to store beside those of the model and the optimizer.
@@ -160,8 +185,13 @@ class Wrapped:
         self.steps, self._drained = state["steps"], True
 
     def _refuse_in_flight(self, what: str) -> None:
+        self._refuse_ended()
         if not self._drained:
             raise WrapError(f"{what}: averages are in flight; call drain() first, on all ranks")
+
+    def _refuse_ended(self) -> None:
+        if self._ended:
+            raise WrapError("final() has ended this training; wrap a new optimizer to go on from its model")
 
     def _identity(self) -> dict[str, Any]:
         comm = self._comm
@@ -186,6 +216,7 @@ class Wrapped:
 
     def _follow(self) -> None:
         """Take what the program has changed since the last step. Raises: WrapError: it may not change now."""
+        self._refuse_ended()
         self._flat.follow()
         if self._defers and not self._drained:
             self._flat.check_same()

@@ -1,4 +1,4 @@
-"""`wrap` with any optimizer: training equals plain torch on every rank, whose gradients or models are averaged by hand."""
+"""`wrap` with any optimizer equals plain torch on every rank, with gradients or models averaged by hand."""
 
 from __future__ import annotations
 
