@@ -5,7 +5,8 @@
     Run         a run folder: Run.open("latency-sweep").results() and .best() are tables, .figures(), .report()
     figures     functions that draw results with matplotlib
     wrap        wrap(model, optimizer, "dts", delay=4, period=4): an algorithm in your own training loop
-    Wrapped     the object that wrap returns: drain(), state_dict(), load_state_dict()
+    attach      the same for a model in DistributedDataParallel
+    Wrapped     the object that both return: drain(), final(), state_dict(), load_state_dict()
     WrapError   the model or the optimizer is one that wrap cannot work with
     step        step() marks the end of a training step for `wanbench exec`
     testing     checks for your own algorithm: testing.check(Mine, period=4)
@@ -34,6 +35,7 @@ _NAMES = {
     "wanbench.workloads.algorithms.base": ("Algorithm", "AlgorithmError", "Promises", "Replica", "Setting"),
     "wanbench.workloads.loop.stepping": ("step",),
     "wanbench.workloads.parameters": ("at_least", "between", "one_of"),
+    "wanbench.workloads.wrap.attach": ("attach",),
     "wanbench.workloads.wrap.flat": ("WrapError",),
     "wanbench.workloads.wrap.wrapped": ("Wrapped", "wrap"),
 }

@@ -47,6 +47,7 @@ from wanbench.workloads.loop.stepping import step as step
 from wanbench.workloads.parameters import at_least as at_least
 from wanbench.workloads.parameters import between as between
 from wanbench.workloads.parameters import one_of as one_of
+from wanbench.workloads.wrap.attach import attach as attach
 from wanbench.workloads.wrap.flat import WrapError as WrapError
 from wanbench.workloads.wrap.wrapped import Wrapped as Wrapped
 from wanbench.workloads.wrap.wrapped import wrap as wrap

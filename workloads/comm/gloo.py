@@ -4,7 +4,7 @@ gloo runs two operations of a context at a time. If an algorithm keeps more in f
 channel is one gloo context with its own TCP connections and its own two threads. If the device is repeated, gloo
 assigns operations to the channels in turn.
 
-`world` is the group that the user's own program has formed, whose backend can also be `wan`.
+`formed` is about a group that the user's own program has formed, whose backend can also be `wan`.
 """
 
 from __future__ import annotations
@@ -166,11 +166,11 @@ _count = itertools.count(1)
 _EXIT_DELAY_S = 0.1
 
 
-def world() -> GroupComm:
-    """Return a comm for the default process group. Its operations join the program's own in the order of the calls.
+def formed(group: dist.ProcessGroup | None = None) -> GroupComm:
+    """Return a comm for a process group, by default the program's default one.
 
-    Every call returns a new comm, whose messages cannot be confused with those of the others. All ranks must call it
-    the same number of times.
+    Its operations join the program's own in the order of the calls. Every call returns a new comm, whose messages
+    cannot be confused with those of the others. All ranks of the group must call it the same number of times.
 
     Raises:
         CommError: there is no group, or its backend for the CPU is neither gloo nor wan.
@@ -180,25 +180,26 @@ def world() -> GroupComm:
             'no process group: call torch.distributed.init_process_group("gloo") first, and start the program with '
             "torchrun or wanbench (one process alone: torchrun --nproc-per-node 1)"
         )
-    backends = dict(pair.split(":") for pair in dist.get_backend_config().split(","))
+    backends = dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
     if backends.get("cpu") not in ("gloo", "wan"):
-        backend = backends.get("cpu") or dist.get_backend()
+        backend = backends.get("cpu") or dist.get_backend(group)
         raise CommError(
             f"the process group has backend '{backend}'; expected gloo or wan: init_process_group(\"gloo\")"
         )
     _sleep_at_exit()
-    return GroupComm(dist.group.WORLD, dist.get_rank(), dist.get_world_size(), first_tag=next(_count) * _TAGS)
+    group = group or dist.group.WORLD
+    return GroupComm(group, dist.get_rank(group), dist.get_world_size(group), first_tag=next(_count) * _TAGS)
 
 
-def copy_from_rank_0(tensors: list[torch.Tensor]) -> None:
-    """Copy the values of all tensors from rank 0, with one broadcast per type.
+def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
+    """Copy the values of all tensors from rank 0 of the group, with one broadcast per type.
 
     All ranks must pass the same number of tensors, with the same shapes and types.
     """
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         same_type = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
         flat = torch.cat([tensor.reshape(-1) for tensor in same_type])
-        dist.broadcast(flat, src=0)
+        dist.broadcast(flat, group=group, group_src=0)
         ends = list(itertools.accumulate(tensor.numel() for tensor in same_type))
         for tensor, part in zip(same_type, flat.tensor_split(ends[:-1]), strict=True):
             tensor.copy_(part.view_as(tensor))

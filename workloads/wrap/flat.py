@@ -4,6 +4,9 @@ Parameters and momentum buffers become views of w and m. A program can give them
 `p.data = ...`, a conversion of the model, and `load_state_dict` of an optimizer do. So before and after each step, what
 the optimizer uses is compared with the views; what differs is copied in, and becomes a view again. Of gradients nothing
 is kept: each step copies what the optimizer would use into a new vector g, whose parts take its place.
+
+Of a sharded parameter (DTensor), this is about the shard of this rank. Its memory belongs to FSDP, so nothing becomes a
+view: values are copied in and, by `write`, back.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from math import prod
+from typing import Any, cast
 
 import torch
 
@@ -35,6 +40,12 @@ def momentum_of(optimizer: torch.optim.Optimizer) -> str | None:
     return next((key for kind, key in _MOMENTUM.items() if step is inspect.unwrap(kind.step)), None)
 
 
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """The values of a tensor on this rank: of a DTensor its shard. They share its memory."""
+    tensor = tensor.detach()
+    return cast(torch.Tensor, tensor.to_local()) if hasattr(tensor, "to_local") else tensor
+
+
 class FlatParameters:
     """The flat vectors of an optimizer; see the module.
 
@@ -56,9 +67,9 @@ class FlatParameters:
         self._momentum = momentum_of(optimizer)
         self._parameters = self._trainable()
         self._check()
-        self.shapes = tuple(tuple(parameter.shape) for parameter in self._parameters)
-        with torch.no_grad():
-            self.w = torch.cat([parameter.reshape(-1) for parameter in self._parameters])
+        self._sharded = any(hasattr(parameter, "to_local") for parameter in self._parameters)
+        self.shapes = tuple(tuple(local(parameter).shape) for parameter in self._parameters)
+        self.w = torch.cat([local(parameter).reshape(-1) for parameter in self._parameters])
         self.m = torch.zeros_like(self.w)
         self._w, self._m = self._views(self.w), self._views(self.m)
         self.follow()
@@ -75,11 +86,24 @@ class FlatParameters:
                 parameter.data = w
         if self._momentum is None:
             return
-        states = [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
-        if self._copied(self.m, self._m, [state.get(self._momentum) for state in states], self._momentum):
+        states = self._states()
+        momenta = [state.get(self._momentum) for state in states]
+        if self._copied(self.m, self._m, momenta, self._momentum):
             for state, m in zip(states, self._m, strict=True):
                 if state.get(self._momentum) is not None:
                     state[self._momentum] = m.detach()  # another tensor: its `data` can be replaced, that of m cannot
+
+    def write(self, g: torch.Tensor | None = None) -> None:
+        """Copy w, m and gradients `g`, shape (numel,), to sharded parameters; others have views of them."""
+        if not self._sharded:
+            return
+        pairs: list[tuple[Any, torch.Tensor]] = [*zip(self._parameters, self._w, strict=True)]
+        momenta = (state.get(self._momentum) for state in self._states())
+        pairs += [(momentum, m) for momentum, m in zip(momenta, self._m, strict=True) if momentum is not None]
+        if g is not None:
+            pairs += zip((parameter.grad for parameter in self._parameters), self._views(g), strict=True)
+        for tensor, values in pairs:
+            local(tensor).copy_(values)
 
     def remember(self) -> None:
         """Keep the present values of w and m, for `check_same`."""
@@ -105,24 +129,32 @@ class FlatParameters:
                 raise WrapError(f"{used}, of this rank alone; set its grad to None")
         g = self._joined([parameter.grad for parameter in self._parameters], "gradient")
         for parameter, part in zip(self._parameters, self._views(g), strict=True):
-            parameter.grad = part
+            if not self._sharded:
+                parameter.grad = part
+            elif parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         return g
+
+    def _states(self) -> list[dict[Any, Any]]:
+        return [self._optimizer.state.get(parameter, {}) for parameter in self._parameters]
 
     def _copied(
         self, vector: torch.Tensor, views: Sequence[torch.Tensor], values: Sequence[torch.Tensor | None], what: str
     ) -> bool:
-        """Fill a vector, unless all values are its views already; return whether it was filled."""
-        pairs = zip(values, views, strict=True)
-        if all(value is not None and value.dtype == view.dtype and value.is_set_to(view) for value, view in pairs):
+        """Fill a vector, unless all values are its views already; return whether they must become views."""
+        pairs = () if self._sharded else zip(values, views, strict=True)
+        if pairs and all(
+            value is not None and value.dtype == view.dtype and value.is_set_to(view) for value, view in pairs
+        ):
             return False
         vector.copy_(self._joined(values, what))  # through other memory: two views can have been exchanged
-        return True
+        return not self._sharded
 
     def _joined(self, values: Sequence[torch.Tensor | None], what: str) -> torch.Tensor:
         """Return a new vector of a value for each parameter, in the type of w; None counts as zero."""
         parts = []
         for parameter, value, view in zip(self._parameters, values, self._w, strict=True):
-            part = torch.zeros_like(view) if value is None else value.detach()
+            part = torch.zeros_like(view) if value is None else local(value)
             name = f"parameter {self._name(parameter)}"
             if part.layout != torch.strided:
                 raise WrapError(f"{name} has a sparse {what}; expected a dense one, as with sparse=False")
@@ -138,7 +170,7 @@ class FlatParameters:
         return [parameter for parameter in self._all() if parameter.requires_grad]
 
     def _views(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        ends = list(accumulate(parameter.numel() for parameter in self._parameters))
+        ends = list(accumulate(map(prod, self.shapes)))
         parts = vector.tensor_split(ends[:-1])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
@@ -152,9 +184,9 @@ class FlatParameters:
                 what = "frozen or removed from" if key in before else "unfrozen or added to"
                 name = self._name(parameter)
                 raise WrapError(f"parameter {name} was {what} the optimizer after wrap; {AGAIN}")
-        for parameter, w in zip(self._parameters, self._w, strict=True):
-            if (parameter.dtype, parameter.device, parameter.shape) != (w.dtype, w.device, w.shape):
-                kinds = (f"{t.dtype}, {tuple(t.shape)} on {t.device}".removeprefix("torch.") for t in (w, parameter))
+        for parameter, values, w in zip(self._parameters, map(local, self._parameters), self._w, strict=True):
+            if (values.dtype, values.device, values.shape) != (w.dtype, w.device, w.shape):
+                kinds = (f"{t.dtype}, {tuple(t.shape)} on {t.device}".removeprefix("torch.") for t in (w, values))
                 name = self._name(parameter)
                 raise WrapError(f"parameter {name} was converted after wrap, from {' to '.join(kinds)}; {AGAIN}")
 
@@ -164,8 +196,6 @@ class FlatParameters:
         first = self._parameters[0]
         for parameter in self._parameters:
             name, dtype = self._name(parameter), str(parameter.dtype).removeprefix("torch.")
-            if hasattr(parameter, "placements"):
-                raise WrapError(f"parameter {name} is sharded (DTensor); wrap needs whole parameters on every rank")
             if parameter.dtype not in (torch.float32, torch.float64):
                 raise WrapError(
                     f"parameter {name} is {dtype}; expected float32 or float64: keep parameters in full precision "

@@ -6,25 +6,39 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
+import torch.distributed as dist
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
 from wanbench.workloads.algorithms.registry import create, from_environment
 from wanbench.workloads.comm.base import Comm, Vector
-from wanbench.workloads.comm.gloo import copy_from_rank_0, world
+from wanbench.workloads.comm.gloo import copy_from_rank_0, formed
 from wanbench.workloads.compute.optim import SGD, SGDConfig
 from wanbench.workloads.parameters import default_of
-from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError, momentum_of
+from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError, local, momentum_of
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 SEED = "WANBENCH_SEED"
+_AVERAGING = {
+    "DistributedDataParallel": "call wanbench.attach in place of wrap",
+    "FullyShardedDataParallel": "shard the module inside it with fully_shard, and pass mesh=...",
+}
 _WRAPPING = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning")
 """Packages whose optimizers forward each step to the one in their attribute `optimizer`."""
 
 
 def wrap(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, algorithm: Algorithm | str | None = None, **params: Any
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    algorithm: Algorithm | str | None = None,
+    *,
+    mesh: DeviceMesh | None = None,
+    **params: Any,
 ) -> Wrapped:
     """Make `optimizer.step()` follow an algorithm, in your own training loop.
 
@@ -41,12 +55,14 @@ def wrap(
         >>> wrapped.final()
 
     Args:
-        model: the bare module, not inside DistributedDataParallel or FSDP, which average gradients themselves.
+        model: the bare module; for one inside DistributedDataParallel, call `attach`.
         optimizer: any of torch's that need no closure, or your own, over parameters of the model. That of accelerate
             or Lightning is looked into. Methods that correct gradients exactly need torch.optim.SGD.
         algorithm: a name, or an instance such as `DTS(delay=4, period=4)`. None takes the one that the environment
             names: WANBENCH_ALGORITHM, and WANBENCH_PARAMS with its parameters as JSON. A spec with `workload.command`
             sets both. A single worker then trains without an algorithm.
+        mesh: the ranks with which this one averages, as a dimension of a DeviceMesh; None are all. A model that
+            `fully_shard` has sharded needs it: `mesh["site"]`, if it was sharded over `mesh["shard"]`.
         params: parameters of an algorithm given by name, as in a spec. `wanbench show algorithm NAME` lists them.
 
     Raises:
@@ -55,14 +71,27 @@ def wrap(
         AlgorithmError: no such algorithm or parameter, or it does not support this optimizer or number of workers.
         CommError: there is no process group, or its backend is not gloo.
     """
-    check_call(model, optimizer, algorithm, params)
+    check_call("wrap", model, optimizer, algorithm, params)
+    for module in model.modules():
+        name = type(module).__name__
+        if name in _AVERAGING:
+            raise WrapError(f"the model is in a {name}, which averages gradients itself; {_AVERAGING[name]}")
+    group = None if mesh is None else mesh.get_group()
+    _check_shards(model, group)
+    return Wrapped(model, optimizer, **of_the_program(algorithm, params, group))
+
+
+def of_the_program(
+    algorithm: Algorithm | str | None, params: Mapping[str, object], group: Any = None
+) -> dict[str, Any]:
+    """Return the arguments of `Wrapped` that follow from a call, the process group and the environment."""
     chosen = create(algorithm, params) if isinstance(algorithm, str) else algorithm
-    _check(model, optimizer)
-    comm = world()
+    comm = formed(group)
     if chosen is None:
         named = from_environment(os.environ)
         chosen = named if comm.world_size > 1 else Algorithm()
-    return Wrapped(model, optimizer, chosen, comm, seed=_seed(os.environ), make_equal=copy_from_rank_0)
+    make_equal = partial(copy_from_rank_0, group=group)
+    return {"algorithm": chosen, "comm": comm, "seed": _seed(os.environ), "make_equal": make_equal}
 
 
 class Wrapped:
@@ -82,6 +111,7 @@ class Wrapped:
         *,
         seed: int = 0,
         make_equal: Callable[[list[torch.Tensor]], None] = lambda tensors: None,
+        averaged: bool = False,
     ) -> None:
         """Install the hooks.
 
@@ -91,6 +121,7 @@ class Wrapped:
             comm: connects the peers.
             seed: must be equal on all ranks.
             make_equal: sets tensors of the model to the values of rank 0, on all ranks.
+            averaged: the gradients are already the averages that the algorithm would make, and steps need no more.
         """
         optimizer = _inside(optimizer)
         followed = Followed(optimizer)
@@ -108,6 +139,14 @@ class Wrapped:
         )
         with torch.no_grad():
             algorithm.start(self._replica)
+            self._flat.write()
+        self._install(optimizer, averaged)
+
+    def _install(self, optimizer: torch.optim.Optimizer, averaged: bool) -> None:
+        if averaged:
+            optimizer.register_step_pre_hook(self._refuse_ended)
+            optimizer.register_step_post_hook(self._count)
+            return
         optimizer.register_step_pre_hook(self._before_step)
         optimizer.register_step_post_hook(self._after_step)
         # torch.amp.GradScaler then never skips a step: the step itself handles an overflow.
@@ -124,6 +163,7 @@ class Wrapped:
         """
         self._follow()
         self.algorithm.finish()
+        self._flat.write()
         self._drained = True
 
     @torch.no_grad()
@@ -149,7 +189,7 @@ class Wrapped:
         self._ended = True
 
     def _tensors(self) -> list[torch.Tensor]:
-        return [tensor.detach() for tensor in (*self._model.parameters(), *self._model.buffers())]
+        return [local(tensor) for tensor in (*self._model.parameters(), *self._model.buffers())]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this rank's algorithm, to store beside those of the model and the optimizer.
@@ -189,7 +229,7 @@ class Wrapped:
         if not self._drained:
             raise WrapError(f"{what}: averages are in flight; call drain() first, on all ranks")
 
-    def _refuse_ended(self) -> None:
+    def _refuse_ended(self, *_: Any) -> None:
         if self._ended:
             raise WrapError("final() has ended this training; wrap a new optimizer to go on from its model")
 
@@ -212,6 +252,7 @@ class Wrapped:
         applied = self.algorithm.gradient(g)
         if applied is not g:
             g.copy_(applied)  # type: ignore[arg-type]
+        self._flat.write(g)
         return args, kwargs
 
     def _follow(self) -> None:
@@ -238,12 +279,16 @@ class Wrapped:
                 f"change values in place (load_state_dict without assign=True), or {AGAIN}"
             )
 
+    def _count(self, *_: Any) -> None:
+        self.steps += 1
+
     @torch.no_grad()
     def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         del optimizer, args, kwargs
         self._flat.follow()
         self.algorithm.stepped()
-        self.steps += 1
+        self._flat.write()
+        self._count()
         if self._defers:
             self._flat.remember()
 
@@ -280,14 +325,22 @@ def _with_gradients(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tupl
 
 
 def _check(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    for module in model.modules():
-        name = type(module).__name__
-        if name in ("DistributedDataParallel", "FullyShardedDataParallel"):
-            raise WrapError(f"the model is in a {name}, which averages gradients itself; pass the module inside it")
     if any(isinstance(getattr(hook, "__self__", None), Wrapped) for hook in _hooks(optimizer)):
         raise WrapError("this optimizer is already wrapped; call wrap once")
     if _parameters(optimizer) - set(map(id, model.parameters())):
         raise WrapError("the optimizer has parameters that the model lacks; make it from model.parameters()")
+
+
+def _check_shards(model: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
+    """Raises: WrapError: names a parameter of which the ranks of the group do not hold the same shard."""
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "device_mesh"):
+            peers = {*dist.get_process_group_ranks(group)} & {*parameter.device_mesh.mesh.flatten().tolist()}
+            if peers != {dist.get_rank()}:
+                raise WrapError(
+                    f"parameter {name!r} is sharded over ranks {sorted(peers)}, which would be averaged; pass "
+                    'mesh=mesh["site"], the dimension along which ranks hold the same shard'
+                )
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> set[int]:
@@ -296,7 +349,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> set[int]:
 
 
 def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
-    return optimizer._optimizer_step_pre_hooks.values()
+    return getattr(optimizer, "_optimizer_step_pre_hooks", {}).values()
 
 
 def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
@@ -330,11 +383,12 @@ def _unscale(optimizer: torch.optim.Optimizer, g: torch.Tensor) -> None:
 _EXAMPLE = 'call wrap(model, optimizer, "dts", delay=4, period=4)'
 
 
-def check_call(model: object, optimizer: object, algorithm: object, params: Mapping[str, object]) -> None:
-    """Check the arguments of `wrap`. Raises: TypeError."""
+def check_call(name: str, model: object, optimizer: object, algorithm: object, params: Mapping[str, object]) -> None:
+    """Check the arguments of `wrap`, or of `attach`. Raises: TypeError, WrapError."""
     problem = _of_the_loop(model, optimizer) or _of_the_algorithm(algorithm, params)
     if problem:
-        raise TypeError(problem)
+        raise TypeError(problem.replace("wrap", name))
+    _check(cast(torch.nn.Module, model), _inside(cast(torch.optim.Optimizer, optimizer)))
 
 
 def _of_the_loop(model: object, optimizer: object) -> str | None:
