@@ -28,7 +28,6 @@ ADAMW = partial(torch.optim.AdamW, lr=0.01)
 METHODS = {
     "diloco": (partial(DiLoCo, 3), ADAMW),
     "localsgd": (partial(LocalSGD, 2), partial(torch.optim.RMSprop, lr=0.01)),
-    "streaming diloco": (partial(StreamingDiLoCo, 4, 2, delay=1), ADAMW),
     "dts in model space": (partial(DTS, 2, 2, form="model"), ADAMW),
     "ssgd": (SSGD, ADAMW),
     "delayed": (partial(Delayed, 2), MOMENTUM),
@@ -136,14 +135,17 @@ def test_two_sites_of_two_shards_train_as_two_workers(of_four, name):
     assert last < first - 0.1
 
 
-RESUMED = ("diloco", "localsgd", "delayed", "dts with topk")
+OF_EACH_SHARD = {  # the largest elements and the fragments are those of the shard, not of the model
+    "dts with topk": (partial(DTS, 2, 2, form="model", compression="topk"), ADAMW),
+    "streaming diloco": (partial(StreamingDiLoCo, 4, 2, delay=1), ADAMW),
+}
+RESUMED = ("diloco", "localsgd", "delayed", *OF_EACH_SHARD)
 
 
 def resumed(folder):
     mesh = init_device_mesh("cpu", (SITES, SHARDS), mesh_dim_names=("site", "shard"))
-    methods = {**METHODS, "dts with topk": (partial(DTS, 2, 2, form="model", compression="topk"), ADAMW)}
     run = partial(sharded_run, mesh=mesh, dtype=torch.float32, folder=folder)
-    return {name: [run(*methods[name], resumed=again) for again in (False, True)] for name in RESUMED}
+    return {name: [run(*(METHODS | OF_EACH_SHARD)[name], resumed=again) for again in (False, True)] for name in RESUMED}
 
 
 def test_a_run_resumed_from_a_checkpoint_equals_a_whole_one_to_the_bit(tmp_path):
