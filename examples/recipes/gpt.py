@@ -69,6 +69,10 @@ text = torch.frombuffer(bytearray(b"".join(path.read_bytes() for path in sources
 torch.manual_seed(0)
 model = DistributedDataParallel(Gpt())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+if "WANBENCH_ALGORITHM" in os.environ:  # otherwise plain DDP
+    import wanbench
+
+    training = wanbench.attach(model, optimizer)
 generator = torch.Generator().manual_seed(rank)
 ends = []
 for _ in range(options.steps):
@@ -79,6 +83,8 @@ for _ in range(options.steps):
     optimizer.step()
     optimizer.zero_grad()
     ends.append(time.monotonic())
+if "WANBENCH_ALGORITHM" in os.environ:
+    training.final()
 total = loss.detach() * options.accumulate
 dist.all_reduce(total)
 if rank == 0:

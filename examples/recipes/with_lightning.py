@@ -27,6 +27,18 @@ class Model(lightning.LightningModule):
         """Return SGD."""
         return torch.optim.SGD(self.parameters(), lr=0.05)
 
+    def on_train_start(self) -> None:
+        """Attach the algorithm that the environment names; without one this is plain DDP."""
+        if "WANBENCH_ALGORITHM" in os.environ:
+            import wanbench
+
+            self.attached = wanbench.attach(self.trainer.strategy.model, self.optimizers())
+
+    def on_train_end(self) -> None:
+        """Make the model the mean over all ranks."""
+        if "WANBENCH_ALGORITHM" in os.environ:
+            self.attached.final()
+
 
 lightning.seed_everything(0)
 examples = torch.utils.data.TensorDataset(torch.randn(2048, 64), torch.randint(10, (2048,)))

@@ -40,6 +40,16 @@ def bench(monkeypatch):
     shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("script", recipes.ATTACHED)
+def test_an_attached_loop_is_plain_ddp_with_ssgd_and_another_with_a_delay(script):
+    losses = [
+        float(recipes.alone(2, f"examples/recipes/{script}", **environment))
+        for environment in ({}, {"WANBENCH_ALGORITHM": "ssgd"}, recipes.ATTACHED[script])
+    ]
+    assert losses[0] == losses[1]
+    assert 0 < abs(losses[2] - losses[0]) < 0.05  # ten steps, whose averages arrive later
+
+
 def shared() -> dict[str, object]:
     """What all programs of this host share, and a run must leave as it was; devices and processes: see `Command`.
 

@@ -24,16 +24,26 @@ def loss(out: str) -> str:
     return found
 
 
-def alone(processes: int, script: str) -> str:
-    """Return the loss of the same program on this host, without wanbench."""
+def alone(processes: int, script: str, **environment: str) -> str:
+    """Return the loss of the same program on this host, without a network."""
     torchrun = [PACKAGES / "torchrun", "--standalone", "--nproc-per-node", str(processes), script]
-    done = subprocess.run(torchrun, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(torchrun, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return loss(done.stdout)
 
 
-def same_loss(processes: int, script: str) -> Callable[[str], bool]:
-    return lambda out: loss(out) == alone(processes, f"examples/recipes/{script}")
+def same_loss(processes: int, script: str, **environment: str) -> Callable[[str], bool]:
+    return lambda out: loss(out) == alone(processes, f"examples/recipes/{script}", **environment)
+
+
+DELAYED = {"WANBENCH_ALGORITHM": "delayed", "WANBENCH_PARAMS": '{"delay": 4}'}
+MODEL_SPACE = {"WANBENCH_ALGORITHM": "dts", "WANBENCH_PARAMS": '{"delay": 3, "period": 2, "form": "model"}'}
+ATTACHED = {
+    "gpt.py": MODEL_SPACE,
+    "with_accelerate.py": DELAYED,
+    "with_lightning.py": DELAYED,
+    "with_trainer.py": MODEL_SPACE,
+}
 
 
 def steps_took(at_least_ms: float) -> Callable[[str], bool]:
@@ -47,6 +57,11 @@ CLAIMS: dict[str, Callable[[str], bool]] = {
     "accelerate": same_loss(2, "with_accelerate.py"),
     "lightning": same_loss(2, "with_lightning.py"),
     "torchrun": same_loss(4, "fsdp.py"),
+    "trainer": same_loss(2, "with_trainer.py"),
+    "gpt-dts": same_loss(2, "gpt.py", **MODEL_SPACE),
+    "accelerate-delayed": same_loss(2, "with_accelerate.py", **DELAYED),
+    "lightning-delayed": same_loss(2, "with_lightning.py", **DELAYED),
+    "trainer-dts": same_loss(2, "with_trainer.py", **MODEL_SPACE),
     "torchrun-static": same_loss(4, "fsdp.py"),
     "torchrun-c10d": same_loss(2, "fsdp.py"),
     "accelerate-launch": same_loss(2, "with_accelerate.py"),

@@ -116,9 +116,7 @@ class Wrapped:
         """Install the hooks.
 
         Args:
-            model, optimizer: as for `wrap`.
-            algorithm: an instance.
-            comm: connects the peers.
+            model, optimizer: as for `wrap`. algorithm: an instance. comm: connects the peers.
             seed: must be equal on all ranks.
             make_equal: sets tensors of the model to the values of rank 0, on all ranks.
             averaged: the gradients are already the averages that the algorithm would make, and steps need no more.
