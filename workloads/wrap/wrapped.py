@@ -56,11 +56,11 @@ def wrap(
 
     Args:
         model: the bare module; for one inside DistributedDataParallel, call `attach`.
-        optimizer: any of torch's that need no closure, or your own, over parameters of the model. That of accelerate
-            or Lightning is looked into. Methods that correct gradients exactly need torch.optim.SGD.
+        optimizer: any that computes gradients once a step, over parameters of the model. A wrapper of accelerate or
+            Lightning is looked into. Methods that correct gradients exactly need torch.optim.SGD.
         algorithm: a name, or an instance such as `DTS(delay=4, period=4)`. None takes the one that the environment
-            names: WANBENCH_ALGORITHM, and WANBENCH_PARAMS with its parameters as JSON. A spec with `workload.command`
-            sets both. A single worker then trains without an algorithm.
+            names: WANBENCH_ALGORITHM, and WANBENCH_PARAMS with its parameters as JSON, as a sweep sets them. A single
+            worker then trains without an algorithm.
         mesh: the ranks with which this one averages, as a dimension of a DeviceMesh; None are all. A model that
             `fully_shard` has sharded needs it: `mesh["site"]`, if it was sharded over `mesh["shard"]`.
         params: parameters of an algorithm given by name, as in a spec. `wanbench show algorithm NAME` lists them.
@@ -72,12 +72,8 @@ def wrap(
         CommError: there is no process group, or its backend is not gloo.
     """
     check_call("wrap", model, optimizer, algorithm, params)
-    for module in model.modules():
-        name = type(module).__name__
-        if name in _AVERAGING:
-            raise WrapError(f"the model is in a {name}, which averages gradients itself; {_AVERAGING[name]}")
     group = None if mesh is None else mesh.get_group()
-    _check_shards(model, group)
+    _check_whole(model, group)
     return Wrapped(model, optimizer, **of_the_program(algorithm, params, group))
 
 
@@ -329,8 +325,11 @@ def _check(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         raise WrapError("the optimizer has parameters that the model lacks; make it from model.parameters()")
 
 
-def _check_shards(model: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
-    """Raises: WrapError: names a parameter of which the ranks of the group do not hold the same shard."""
+def _check_whole(model: torch.nn.Module, group: dist.ProcessGroup | None) -> None:
+    """Raises: WrapError: names a module that averages, or a parameter of which the group holds different shards."""
+    for module in model.modules():
+        if (kind := type(module).__name__) in _AVERAGING:
+            raise WrapError(f"the model is in a {kind}, which averages gradients itself; {_AVERAGING[kind]}")
     for name, parameter in model.named_parameters():
         if hasattr(parameter, "device_mesh"):
             peers = {*dist.get_process_group_ranks(group)} & {*parameter.device_mesh.mesh.flatten().tolist()}
