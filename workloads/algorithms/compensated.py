@@ -163,7 +163,7 @@ class Compensated(Algorithm):
 
     @property
     def _estimates(self) -> bool:
-        return bool(self.replica.optimizer.momentum) and not self.two_tensors and not self.model_space
+        return not self.two_tensors and not self.model_space and bool(self.replica.optimizer.momentum)
 
     @property
     def sgd(self) -> SGD:

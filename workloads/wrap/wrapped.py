@@ -47,12 +47,7 @@ def wrap(
     all ranks must make equally many. Call `drain()` before an evaluation or a checkpoint, and `final()` at the end.
 
     Example:
-        >>> wrapped = wrap(model, optimizer, "dts", delay=4, period=4)
-        >>> for inputs, targets in batches:
-        ...     optimizer.zero_grad()
-        ...     loss(model(inputs), targets).backward()
-        ...     optimizer.step()
-        >>> wrapped.final()
+        >>> training = wrap(model, optimizer, "dts", delay=4, period=4)
 
     Args:
         model: the bare module; for one inside DistributedDataParallel, call `attach`.

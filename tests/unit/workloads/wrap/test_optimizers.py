@@ -252,6 +252,42 @@ def test_an_optimizer_that_cannot_be_followed_is_refused_by_name(make_optimizer,
 
 
 @dataclass
+class Looks(Algorithm):
+    """Keeps what an algorithm sees of the momentum."""
+
+    def stepped(self):
+        self.seen = self.replica.m.clone(), self.replica.optimizer.momentum
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_algorithm_sees_a_known_momentum_and_zero_for_any_other(name):
+    known = {"sgd": "momentum_buffer", "dampened": "momentum_buffer", "adam": "exp_avg", "adamw": "exp_avg"}.get(name)
+
+    def body(comm):
+        model, algorithm = Model(), Looks()
+        optimizer = OPTIMIZERS[name](model.parameters())
+        Wrapped(model, optimizer, algorithm, comm)
+        set_gradients(model, 0, 0)
+        optimizer.step()
+        momenta = [optimizer.state[p][known] if known else torch.zeros_like(p) for p in model.parameters()]
+        return algorithm.seen, torch.cat([momentum.detach().reshape(-1) for momentum in momenta])
+
+    ((m, momentum), expected), *_ = run_replicas(1, body)
+    assert torch.equal(m, expected)
+    assert momentum == (0.9 if known else 0.0)
+    assert bool(m.any()) == (known is not None)
+
+
+def test_groups_may_differ_in_all_settings_if_a_method_needs_no_single_one():
+    def grouped(params):
+        a, b = params
+        return torch.optim.AdamW([{"params": [a], "betas": (0.5, 0.9), "lr": 0.1}, {"params": [b]}], lr=0.01)
+
+    make, oracle = ORACLES["localsgd"]
+    assert torch.allclose(trained(grouped, make), oracle(grouped), rtol=0, atol=1e-12)
+
+
+@dataclass
 class NeedsRate(Algorithm):
     def stepped(self):
         self.replica.optimizer.lr  # noqa: B018
