@@ -43,6 +43,6 @@ def on_processes(world_size: int, folder: Path, body: Callable[..., Any], *argum
             for rank in range(world_size)
         ]
     for rank in ranks:
-        rank.communicate(timeout=60)
+        rank.communicate(timeout=120)
     assert [rank.returncode for rank in ranks] == [0] * world_size, (folder / "errors").read_text()
     return [torch.load(folder / f"result-{rank}", weights_only=False) for rank in range(world_size)]

@@ -338,6 +338,26 @@ def test_a_closure_computes_the_gradients_of_its_step(name, keyword):
     assert torch.equal(closed[0], closed[1])
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_gradient_scaler_works_with_any_optimizer(name):
+    def body(comm):
+        model = Model()
+        optimizer = OPTIMIZERS[name](model.parameters())
+        Wrapped(model, optimizer, SSGD(), comm)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+        for step in range(STEPS):
+            set_gradients(model, step, comm.rank)
+            local = [p.grad.clone() for p in model.parameters()]
+            optimizer.zero_grad()
+            scaler.scale(sum((p * g).sum() for p, g in zip(model.parameters(), local, strict=True))).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        return model.flat()
+
+    ours = torch.stack(run_replicas(RANKS, body))
+    assert torch.allclose(ours, averaged_gradients(OPTIMIZERS[name]), rtol=0, atol=1e-12)
+
+
 def test_an_optimizer_that_calls_its_closure_twice_is_refused():
     class Twice(Sign):
         def step(self, closure=None):
