@@ -1,1 +1,1 @@
-"""`wrap`: an algorithm in a user's own training loop."""
+"""An algorithm in a user's own training loop: `wrap`, and `attach` for DistributedDataParallel."""

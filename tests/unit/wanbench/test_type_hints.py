@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import torch
 import wanbench
-from wanbench import DTS, Run, Spec, TopK, Wrapped, wrap
+from wanbench import DTS, Run, Spec, TopK, Wrapped, attach, wrap
 
 def measure() -> float:
     run: Run = wanbench.run("smoke", testbed="virtual", settings={"run.repeats": 1}, out="results")
@@ -23,6 +23,7 @@ def measure() -> float:
 def train(model: torch.nn.Module) -> Wrapped:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     wrap(model, optimizer, "dts", delay=4, period=4)
+    attach(torch.nn.parallel.DistributedDataParallel(model), optimizer, "dts", delay=4, period=4).final()
     return wrap(model, optimizer, DTS(delay=4, period=4, compression=TopK(0.01)))
 """
 WRONG = """

@@ -16,6 +16,7 @@ from real_ranks import on_processes
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 from wanbench import DTS, SSGD, Delayed, DiLoCo, LocalSGD, StreamingDiLoCo, WrapError, wrap
 from wanbench.workloads.comm.local import run_replicas
@@ -89,7 +90,7 @@ def whole(model):
 
 def all_methods():
     mesh = init_device_mesh("cpu", (SITES, SHARDS), mesh_dim_names=("site", "shard"))
-    return {name: sharded_run(*pair, mesh) for name, pair in METHODS.items()}
+    return {name: sharded_run(*pair, mesh) for name, pair in METHODS.items()} | {"ddp": ddp_run(mesh)}
 
 
 def two_workers(make, make_optimizer):
@@ -139,6 +140,31 @@ OF_EACH_SHARD = {  # the largest elements and the fragments are those of the sha
     "dts with topk": (partial(DTS, 2, 2, form="model", compression="topk"), ADAMW),
     "streaming diloco": (partial(StreamingDiLoCo, 4, 2, delay=1), ADAMW),
 }
+
+
+def ddp_run(mesh):
+    """Return the parameters after training with DDP inside a site, and DiLoCo between sites."""
+    make, make_optimizer = METHODS["diloco"]
+    module = module_of(torch.float64)
+    model = DistributedDataParallel(module, process_group=mesh["shard"].get_group())
+    optimizer = make_optimizer(module.parameters())
+    training = wrap(module, optimizer, make(), mesh=mesh["site"])
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model, batch(step, *mesh.get_coordinate(), torch.float64)).backward()
+        optimizer.step()
+        if step == DRAINED:
+            training.drain()
+    training.drain()
+    return torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+
+
+def test_ddp_inside_a_site_trains_as_two_workers_too(of_four):
+    sites = two_workers(*METHODS["diloco"])
+    for rank, results in enumerate(of_four):
+        assert torch.allclose(results["ddp"], sites[rank // SHARDS][1], rtol=0, atol=1e-12)
+
+
 RESUMED = ("diloco", "localsgd", "delayed", *OF_EACH_SHARD)
 
 
