@@ -1,19 +1,22 @@
 """What a run varies: the axes of its networks, and the choices that its curves and bars are named by. Pure.
 
-A choice is what a user sets on any network, as the algorithm: the collective, TCP, and every swept key without a column
-of its own, such as `comm.buckets` or a key of the user's own program. Choices are a part of the label of a cell, so
+A choice is what a user sets on any network, as the algorithm: the collective, TCP, and swept keys without a column such
+as `comm.buckets`, `train.lr` or a key of the user's own program. Choices are a part of the label of a cell, so
 tables and figures compare them as they compare algorithms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from wanbench.harness.analysis.order import AXES, CONDITIONS, absent
-from wanbench.harness.spec.axes import is_commands_own
+from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.command import suffix
 from wanbench.harness.text import plain, rate
 
@@ -88,33 +91,36 @@ def axis_value(axis: str, value: object) -> str:
 
 
 def set_choices(rows: Sequence[dict[str, Any]]) -> None:
-    """Set `setting`, `choices`, `words` and `algorithm` of each row.
+    """Set `setting`, `choices`, `conditions`, `words` and `algorithm` of each row.
 
     `setting` is the label of the algorithm alone. `choices` has the values of what the run varies besides the network
-    and the algorithm, by axis, and `words` their texts. They make up `algorithm`, the label that tells curves apart:
-    "ssgd, gloo", or "gloo, bucket 25" if all cells have one algorithm. Rows that have them keep them, so a part of
-    a run is labelled like the whole.
+    and the algorithm, by axis, and `conditions` those of keys of the network and the workload without a column. Their
+    texts, `words`, make up `algorithm`, the label that tells curves apart: "ssgd, gloo", or "gloo, bucket 25" if
+    all cells have one algorithm. Rows that have them keep them, so a part of a run is labelled like the whole.
     """
     if all("words" in row for row in rows):
         return
     for row in rows:
-        row.update(setting=_setting(row), choices={}, words={})
+        row.update(setting=_setting(row), choices={}, conditions={}, words={})
     several = [row for row in rows if row["workers"] != 1]
-    if not several:
-        return
     by_setting: dict[str, list[dict[str, Any]]] = {}
     for row in several:
         by_setting.setdefault(row["setting"], []).append(row)
+    programs = _programs_keys(several)
     for group in by_setting.values():
-        columns, keys = _swept_choices(group), _own_keys(group)
+        columns, keys = _swept_choices(group), dict.fromkeys([*programs, *_keys_apart(group)])
         for row in group:
-            values = {name: row[name] for name in columns} | {key: (row["axes"] or {}).get(key) for key in keys}
-            row["choices"] = {name: value for name, value in values.items() if not absent(value)}
-    alone, words = len(by_setting) == 1, _words(several)
+            own = {key: (row["axes"] or {}).get(key) for key in keys}
+            values = {name: row[name] for name in columns} | own
+            for name, value in values.items():
+                if not absent(value):
+                    row["conditions" if _is_condition(name) else "choices"][name] = value
+    words = _words(several)
+    alone = len(by_setting) == 1
     for row in several:
-        row["words"] = {axis: words[axis, str(value)] for axis, value in row["choices"].items()}
-        if not (alone and row["choices"]):
-            row["words"] = {"algorithm": row["setting"]} | row["words"]
+        given = {**row["choices"], **row["conditions"]}
+        row["words"] = {} if alone and given else {"algorithm": row["setting"]}
+        row["words"] |= {axis: words[axis, str(value)] for axis, value in given.items()}
     _number(several)
     for row in rows:
         row["algorithm"] = label_without(row)
@@ -125,15 +131,36 @@ def label_without(row: Mapping[str, Any], axis: str = "") -> str:
     return ", ".join(word for name, word in row["words"].items() if name != axis) or str(row["setting"])
 
 
+def value_text(axis: str, value: Any) -> str:
+    """A value of a choice without the name of its axis: "gloo", "25", "true", '"a, b"'."""
+    if axis in CHOICES or not isinstance(value, str | bool | float):
+        return plain(value)
+    if isinstance(value, float):
+        return plain(value) if float(plain(value)) == value else repr(value)
+    text = str(value).lower() if isinstance(value, bool) else value
+    return json.dumps(text, ensure_ascii=False) if not text.strip() or "," in text else text
+
+
+def natural(text: str) -> list[tuple[float, str]]:
+    """Sort key of a text with numbers: "4MB" before "25MB"."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(part), "") if index % 2 else (math.inf, part) for index, part in enumerate(parts)]
+
+
 def _setting(row: Mapping[str, Any]) -> str:
     """The label of a row's algorithm; without the axes of a user's own program, which its cell has in its label."""
     label, kind = str(row["algorithm"]), str(row["kind"])
     own = {key: value for key, value in (row["axes"] or {}).items() if is_commands_own(key)}
     if row["workers"] == 1 or not kind.startswith("command:") or not own:
         return label
-    return kind.removeprefix("command:") + suffix(
-        {key: value for key, value in (row["params"] or {}).items() if key not in own}
-    )
+    params = {key: value for key, value in (row["params"] or {}).items() if key not in own}
+    _, mark, text = label.partition(" (")  # "(earlier)"
+    return kind.removeprefix("command:") + suffix(params) + mark + text
+
+
+def _is_condition(axis: str) -> bool:
+    """True for a key of the network, the workload or failures, which is given, not chosen."""
+    return axis.startswith(("workload.", "network.", "failures.")) and not axis.startswith("network.tcp.")
 
 
 def _swept_choices(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -145,36 +172,51 @@ def _swept_choices(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [axis for axis in CHOICES if axis in swept and (axis != "channels" or given)]
 
 
-def _own_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The swept keys that tell cells apart which are equal in every column."""
+def _programs_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The axes of users' own programs of which the rows have several values; no column has them."""
+    values: dict[str, set[str]] = {}
+    for row in rows:
+        if str(row["kind"]).startswith("command:"):
+            for key, value in (row["axes"] or {}).items():
+                if is_commands_own(key):
+                    values.setdefault(key, set()).add(str(value))
+    return sorted(key for key, different in values.items() if len(different) > 1)
+
+
+def _keys_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The swept keys that tell cells of one setting apart which are equal in every column."""
     alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        alike.setdefault((str(row["run"]), row["setting"], *(str(row[axis]) for axis in AXES)), []).append(
-            row["axes"] or {}
-        )
+        cell = str(row["run"]), *(str(row[axis]) for axis in AXES if axis != "channels")
+        alike.setdefault(cell, []).append(row["axes"] or {})
     keys = dict.fromkeys(key for group in alike.values() for axes in group for key in axes if key != "algorithm")
-    return [key for key in keys if any(len({str(axes.get(key)) for axes in group}) > 1 for group in alike.values())]
+    found = [key for key in keys if any(len({str(axes.get(key)) for axes in group}) > 1 for group in alike.values())]
+    return sorted(key for key in found if SHORT_AXES.get(key, key) not in _OF_COLUMNS)
+
+
+_OF_COLUMNS = {"comm.collective", "comm.channels", "network.tcp.congestion", "network.tcp.preset"}
+_WITH_A_UNIT = re.compile(r"\d[\d.]* ?[A-Za-z]+")
 
 
 def _words(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """The text of each value of each choice. Text that only one key has needs no name: "25MB", but "bucket 25"."""
-    values = {(axis, str(value)): value for row in rows for axis, value in row["choices"].items()}
-    texts = [str(value) for value in values.values()]
-    keys = [axis.rpartition(".")[2] for axis in dict.fromkeys(axis for axis, _ in values)]
+    """The text of each value of each choice and condition, by axis and value.
+
+    A key is named, "bucket 25", unless all of its values have a unit, and no other key has one of them: "25MB".
+    """
+    values: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        for axis, value in (*row["choices"].items(), *row["conditions"].items()):
+            values.setdefault(axis, {})[str(value)] = value
+    lasts = [axis.rpartition(".")[2] for axis in values]
     words = {}
-    for (axis, text), value in values.items():
+    for axis, of_axis in values.items():
         last = axis.rpartition(".")[2]
-        if axis in CHOICES:
-            words[axis, text] = axis_value(axis, value)
-        elif isinstance(value, str) and texts.count(text) == 1 and not text.replace(".", "").isdecimal():
-            words[axis, text] = text
-        else:
-            words[axis, text] = f"{last if keys.count(last) == 1 else axis} {_plain(value)}"
+        others = {text for other, of_other in values.items() if other != axis for text in of_other}
+        speaks = all(isinstance(v, str) and _WITH_A_UNIT.fullmatch(v) and v not in others for v in of_axis.values())
+        name = "" if speaks else f"{last if lasts.count(last) == 1 else axis} "
+        for text, value in of_axis.items():
+            words[axis, text] = axis_value(axis, value) if axis in CHOICES else name + value_text(axis, value)
     return words
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else plain(value)
 
 
 def _number(rows: Sequence[dict[str, Any]]) -> None:

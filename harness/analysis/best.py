@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wanbench.harness.analysis.axes import axes_of, axis_value
+from wanbench.harness.analysis.axes import axes_of, axis_value, value_text
 from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
-from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, records, says_little
+from wanbench.harness.analysis.summary import ALONE, AnalysisError, Line, cells, compared_by_steps, frame, records
 from wanbench.harness.results.rules import ACCURACY_BAND
+from wanbench.harness.spec.axes import is_commands_own
 
 REFERENCE = "ssgd"
-ALONE = "local"  # it does not communicate, so it is no way to train one model
 TIE_SHARE = 0.01
 
 
@@ -25,12 +25,13 @@ class Standing:
     Attributes:
         algorithm, kind, params: label, family and settings.
         scalability, low, high: median, minimum and maximum of the valid repetitions; NaN without a one-worker cell.
-        step_time_s: median. repeats: number of valid repetitions.
+        step_time_s, step_low_s, step_high_s: median, minimum and maximum. repeats: number of valid repetitions.
         accuracy, accuracy_low, accuracy_high: median, minimum and maximum; None if the workload does not train a model.
         accuracy_change: accuracy minus that of the reference on the same network after as many steps, else None.
         not_compared: why, if the numbers of steps are the reason.
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
         workload, cell: the names of the workload and of the cell. host: where hosts are kept apart, else None.
+        behind: accuracy minus that of the best reference on the network, if references differ in what they train with.
         setting, choices: the label of the algorithm alone, and the text of each choice, by axis (`analysis.axes`).
         time_to_target_s: median, None without a target or if fewer than half of the repetitions reach it.
         megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
@@ -59,12 +60,9 @@ class Standing:
     not_compared: str | None = None
     setting: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def speeds(self) -> tuple[float, float, float]:
-        """Steps a second: median, minimum and maximum, which differ as those of the scalability do."""
-        ends = [1.0 if math.isnan(end) else end / self.scalability for end in (self.low, self.high)]
-        return 1 / self.step_time_s, ends[0] / self.step_time_s, ends[1] / self.step_time_s
+    step_low_s: float = math.nan
+    step_high_s: float = math.nan
+    behind: float | None = None
 
     @property
     def staleness(self) -> int:
@@ -90,7 +88,7 @@ class Standing:
     @property
     def accurate(self) -> bool:
         """True unless it is known to be further below the reference than `verify` allows."""
-        return self.change is None or self.change >= -ACCURACY_BAND
+        return all(change is None or change >= -ACCURACY_BAND for change in (self.change, self.behind))
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,7 @@ class NetworkStandings:
         where: the swept axes and their values here; empty if only the algorithm is swept.
         standings: in the order of a legend. lost: labels of the cells without a valid repetition.
         name: the profile, or the RTT of a uniform network. testbeds: of the valid cells.
+        by_steps: whether the fastest is the one with the shortest step, not the highest scalability.
     """
 
     where: Mapping[str, Any]
@@ -108,6 +107,7 @@ class NetworkStandings:
     lost: tuple[str, ...]
     name: str = ""
     testbeds: frozenset[str] = frozenset()
+    by_steps: bool = False
 
     @property
     def best(self) -> Standing | None:
@@ -116,28 +116,34 @@ class NetworkStandings:
         The bytes that a user's own program sends are not known, so of its algorithms the fastest is the best.
         """
         sent = {id(s): math.inf if s.megabytes_per_step is None else s.megabytes_per_step for s in self.as_fast}
-        return min(self.as_fast, key=lambda s: (s.staleness, sent[id(s)], -s.scalability), default=None)
+        slow = {id(s): s.step_time_s if self.by_steps else -s.scalability for s in self.as_fast}
+        return min(self.as_fast, key=lambda s: (s.staleness, sent[id(s)], slow[id(s)]), default=None)
 
     @property
     def as_fast(self) -> tuple[Standing, ...]:
         """The accurate algorithms that are as fast as the fastest.
 
-        With a target, they reach it within 1 % of the shortest time. Otherwise their scalability (where it says little,
-        their steps a second) is within 1 % of the highest, or their repetitions overlap with its.
+        With a target, they reach it within 1 % of the shortest time. Otherwise their scalability, or their steps a
+        second with `by_steps`, is within 1 % of the highest, or their repetitions overlap with its.
         """
-        little = says_little(s.scalability for s in self.standings)
         able = [s for s in self.standings if s.accurate and s.kind != ALONE]
-        compared = [s for s in able if little or not math.isnan(s.scalability)]
+        compared = [s for s in able if self.by_steps or not math.isnan(s.scalability)]
         if not compared:
             return ()
         times = [s.time_to_target_s for s in compared if s.time_to_target_s is not None]
         if times:
             limit = min(times) * (1 + TIE_SHARE)
             return tuple(s for s in compared if s.time_to_target_s is not None and s.time_to_target_s <= limit)
-        speeds = {id(s): s.speeds if little else (s.scalability, s.low, s.high) for s in compared}
+        speeds = {id(s): self._speed(s) for s in compared}
         speed, low, _ = max(speeds.values())
         floor = min(speed * (1 - TIE_SHARE), low)
         return tuple(s for s in compared if speeds[id(s)][0] >= floor or speeds[id(s)][2] >= low)
+
+    def _speed(self, standing: Standing) -> tuple[float, float, float]:
+        """What is compared: median, minimum and maximum."""
+        if not self.by_steps:
+            return standing.scalability, standing.low, standing.high
+        return 1 / standing.step_time_s, 1 / standing.step_high_s, 1 / standing.step_low_s
 
 
 def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
@@ -153,9 +159,10 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     axes = axes_of(table)
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in summary:
-        groups.setdefault(tuple(comparable(line[axis]) for axis in axes), []).append(line)
-    seeds = _accuracies(records(table))
-    standings = [_network(dict(zip(axes, key, strict=True)), lines, seeds) for key, lines in groups.items()]
+        where = {**{axis: comparable(line[axis]) for axis in axes}, **line["conditions"]}
+        groups.setdefault(tuple(where.items()), []).append(line)
+    seeds, by_steps = _accuracies(records(table)), compared_by_steps(summary)
+    standings = [_network(dict(key), lines, seeds, by_steps) for key, lines in groups.items()]
     return sorted(standings, key=lambda network: [by_value(value) for value in network.where.values()])
 
 
@@ -165,39 +172,59 @@ class Effect:
 
     Attributes:
         axis: the choice. best: the text of its fastest value.
-        ratios: by each other value, the step time divided by that of the best: geometric mean, minimum and maximum.
-        compared, left_out: the number of networks and other choices at which all values were measured, and of the rest.
+        ratios: by each other value: the step time divided by that of the best (geometric mean, minimum and maximum),
+            how many pairs of cells have both values, and whether the best is faster in each of them.
+        cells: of how many combinations of network, algorithm and other choices.
     """
 
     axis: str
     best: str
-    ratios: Mapping[str, tuple[float, float, float]]
-    compared: int
-    left_out: int
+    ratios: Mapping[str, tuple[float, float, float, int, bool]]
+    cells: int
+
+
+_Times = Mapping[str, Standing]  # by the text of a choice, everything else equal
 
 
 def effects(cases: Iterable[NetworkStandings]) -> list[Effect]:
-    """The effect of each choice, over the networks and other choices at which all of its values were measured."""
-    groups: dict[str, dict[tuple[Any, ...], dict[str, float]]] = {}
+    """The effect of each choice on the step time; empty if a target decides which is the fastest."""
+    groups: dict[str, dict[tuple[Any, ...], dict[str, Standing]]] = {}
     for network in cases:
         for standing in network.standings:
-            for axis, text in standing.choices.items():
+            if standing.time_to_target_s is not None:
+                return []
+            for axis, text in standing.choices.items() if standing.kind != ALONE else ():
                 rest = {name: value for name, value in standing.choices.items() if name != axis}
                 key = (*map(str, network.where.items()), standing.setting, *rest.items())
-                groups.setdefault(axis, {}).setdefault(key, {})[text] = standing.step_time_s
-    return [effect for axis, of_axis in groups.items() if (effect := _effect(axis, [*of_axis.values()])) is not None]
+                groups.setdefault(axis, {}).setdefault(key, {})[text] = standing
+    return [_effect(axis, [*of_axis.values()]) for axis, of_axis in groups.items()]
 
 
-def _effect(axis: str, groups: Sequence[Mapping[str, float]]) -> Effect | None:
+def _effect(axis: str, groups: Sequence[_Times]) -> Effect:
+    """The value that no other beats on average where both were measured, and the ratios to it."""
     texts = list(dict.fromkeys(text for group in groups for text in group))
-    complete = [group for group in groups if len(group) == len(texts) > 1]
-    if not complete:
-        return None
-    means = {text: math.prod(group[text] ** (1 / len(complete)) for group in complete) for text in texts}
-    best = min(texts, key=lambda text: means[text])
-    spans = {text: [group[text] / group[best] for group in complete] for text in texts if text != best}
-    ratios = {text: (means[text] / means[best], min(span), max(span)) for text, span in spans.items()}
-    return Effect(axis, best, ratios, len(complete), len(groups) - len(complete))
+    logs = {text: [_mean_log(groups, text, other) for other in texts if other != text] for text in texts}
+    best = min(texts, key=lambda text: (any(log > 0 for log in logs[text]), sum(logs[text])))
+    ratios = {}
+    for text in texts:
+        both = [(group[text], group[best]) for group in groups if text in group and best in group and text != best]
+        if both:
+            spans = [slow.step_time_s / fast.step_time_s for slow, fast in both]
+            always = all(
+                s.step_low_s > f.step_high_s and s.step_time_s > f.step_time_s * (1 + TIE_SHARE) for s, f in both
+            )
+            mean = math.exp(sum(map(math.log, spans)) / len(spans))
+            ratios[text] = (mean, min(spans), max(spans), len(both), always)
+    return Effect(axis, best, ratios, len(groups))
+
+
+def _mean_log(groups: Sequence[_Times], text: str, other: str) -> float:
+    logs = [
+        math.log(group[text].step_time_s / group[other].step_time_s)
+        for group in groups
+        if text in group and other in group
+    ]
+    return sum(logs) / len(logs) if logs else 0.0
 
 
 Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
@@ -213,20 +240,33 @@ def _accuracies(rows: Iterable[Line]) -> Seeds:
     return accuracies
 
 
-def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds) -> NetworkStandings:
+def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds, by_steps: bool) -> NetworkStandings:
     valid = [line for line in lines if line["status"] == "ok"]
     references = [line for line in valid if line["kind"] == REFERENCE and not math.isnan(line["accuracy"])]
+    several = len({str(_training(line)) for line in references}) > 1
+    top = max((float(line["accuracy"]) for line in references), default=math.nan) if several else math.nan
     standings = []
-    for line in valid:  # a learning rate, say, is that of its own reference
-        alike = [reference for reference in references if reference["choices"] == line["choices"]]
-        standings.append(_standing(line, next(iter(alike or references), None), seeds))
-    standings.sort(key=lambda s: algorithm_order(s.algorithm, s.kind, s.params))
+    for line in valid:
+        own = [reference for reference in references if _training(reference) == _training(line)]
+        standing = _standing(line, own[0] if own else None, seeds)
+        if references and not own and standing.accuracy is not None:
+            standing = replace(standing, not_compared="not compared: no ssgd was trained with the same settings")
+        behind = None if math.isnan(top) or standing.accuracy is None else standing.accuracy - top
+        standings.append(replace(standing, behind=behind))
+    standings.sort(key=lambda s: algorithm_order(s.setting, s.kind, s.params))
     lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
     testbeds = frozenset(line["testbed"] for line in valid)
     name = str(lines[0]["profile"] or "the network")
     if name == "uniform" and not absent(lines[0]["rtt_ms"]):
         name = axis_value("rtt_ms", lines[0]["rtt_ms"])
-    return NetworkStandings(where, tuple(standings), lost, name, testbeds)
+    return NetworkStandings(where, tuple(standings), lost, name, testbeds, by_steps)
+
+
+def _training(line: Line) -> dict[str, Any]:
+    """The swept values that a cell is trained with, and that its reference must have too."""
+    return {
+        key: value for key, value in (line["axes"] or {}).items() if key.startswith("train.") or is_commands_own(key)
+    }
 
 
 def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
@@ -262,7 +302,9 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         unscaled_megabytes_per_step=unscaled_megabytes_per_step(line),
         time_to_target_s=None if absent(line["time_to_target_s"]) else float(line["time_to_target_s"]),
         setting=line["setting"],
-        choices={axis: line["words"][axis] for axis in line["choices"]},
+        choices={axis: value_text(axis, value) for axis, value in line["choices"].items()},
+        step_low_s=float(line["step_time_s_min"]),
+        step_high_s=float(line["step_time_s_max"]),
     )
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from wanbench.harness.analysis.axes import axis_value, label_without
+from wanbench.harness.analysis.axes import axis_value, label_without, natural
 from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
 from wanbench.harness.analysis.summary import AnalysisError, Beside, Line, Pivot, Row, cells, frame, own_host
 from wanbench.harness.results.hosts import by_run
@@ -101,7 +100,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     if len(values) < 2:
         only = f"only {values.pop()}" if values else "no valid result"
         raise AnalysisError(f"--by {by}: expected at least two values of {by}, found {only}")
-    base = min(values, key=lambda value: (value == "virtual", _natural(value)))
+    base = min(values, key=lambda value: (value == "virtual", natural(value)))
     swept = [
         axis for axis in fixed if len({comparable(line[axis]) for line in lines if axis not in line["choices"]}) > 1
     ]
@@ -109,7 +108,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
         _pair(group[base], group[head], base, head, swept)
         for group in groups.values()
         if base in group
-        for head in sorted(group, key=_natural)
+        for head in sorted(group, key=natural)
         if head != base
     ]
     if not pairs:
@@ -135,12 +134,6 @@ def _along(lines: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:
         for line in lines
         if axis in line["choices"]
     ]
-
-
-def _natural(value: str) -> list[tuple[float, str]]:
-    """Sort key of a text with numbers: "bucket 4" before "bucket 25"."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", value)
-    return [(float(part), "") if index % 2 else (math.inf, part) for index, part in enumerate(parts)]
 
 
 def _pair(base: Row, head: Row, base_value: str, head_value: str, swept: Sequence[str]) -> Pair:
@@ -216,7 +209,7 @@ def lay_beside(pivot: Pivot, rows: Iterable[Line], run: str) -> Pivot:
     valid = [line for line in cells(frame(rows)) if line["status"] == "ok" and line["workers"] != 1]
     for label in pivot.algorithms:
         own = next(line for (algorithm, _), line in pivot.lines.items() if algorithm == label)
-        alike = [line for line in valid if line["algorithm"] == label and _fits(line, own, pivot)]
+        alike = [line for line in valid if line["setting"] == own["setting"] and _fits(line, own, pivot)]
         for column in sorted({line[pivot.column_axis] for line in alike}, key=by_value):
             there = [line for line in alike if line[pivot.column_axis] == column]
             lines[label, column] = _nearest(there, own, pivot.column_axis, f"{run}: {label}")
@@ -231,7 +224,13 @@ def _fits(line: Line, own: Line, pivot: Pivot) -> bool:
     there = line[axis]
     numbers = all(isinstance(value, int | float) for value in (there, *columns))
     inside = min(columns) <= there <= max(columns) if numbers and axis == "rtt_ms" else there in columns
-    return inside and all(line[name] == own[name] for name in _SHARED if name != axis)
+    chosen = all(_value(line, name) == _value(own, name) for name in {**line["choices"], **own["choices"]})
+    return inside and chosen and all(line[name] == own[name] for name in _SHARED if name != axis)
+
+
+def _value(line: Line, axis: str) -> Any:
+    """The value of a choice, also in a run that does not vary it."""
+    return line[axis] if axis in AXES else (line["axes"] or {}).get(axis)
 
 
 def _nearest(lines: Sequence[Line], own: Line, axis: str, where: str) -> Line:

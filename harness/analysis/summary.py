@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.axes import axes_of, set_choices
+from wanbench.harness.analysis.axes import axes_of, natural, set_choices
 from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
 from wanbench.harness.results.scalability import host_of, rescale
+from wanbench.harness.spec.axes import is_commands_own
 from wanbench.harness.spec.tables import TUNED
 from wanbench.workloads.comm.blocks import MTU
 
 Row = Mapping[str, Any]  # a repetition
 Line = Row  # a cell, from `cells`
 
+ALONE = "local"  # it does not communicate, so it is no way to train one model
 _TO_TARGET = frozenset({"time_to_target_s", "steps_to_target"})
 
 
@@ -92,7 +93,8 @@ def remarks(rows: Iterable[Row], *, across_hosts: bool = False) -> list[tuple[st
 def _row_order(row: Mapping[str, Any]) -> tuple[object, ...]:
     axes = tuple(by_value(row.get(name)) for name in AXES)
     params = {name: value for name, value in (row["params"] or {}).items() if name not in row["choices"]}
-    setting = algorithm_order(row["setting"], str(row["kind"]), params), [*map(by_value, row["choices"].values())]
+    values = [natural(str(value)) for value in (*row["choices"].values(), *row["conditions"].values())]
+    setting = algorithm_order(row["setting"], str(row["kind"]), params), values
     return str(row["run"]), setting, axes, str(row["cell"]), by_value(row["rep"]), by_value(row["host"])
 
 
@@ -277,19 +279,26 @@ LITTLE = 0.1
 """Below this, scalabilities say less than step times."""
 
 
-def says_little(scalabilities: Iterable[float]) -> bool:
-    """True if most scalabilities are low, or none is known."""
-    valid = [value for value in scalabilities if not math.isnan(value)]
-    return not valid or statistics.median(valid) < LITTLE
+def compared_by_steps(lines: Iterable[Line]) -> bool:
+    """True if the step times of these cells say more than their scalability.
+
+    So it is if most scalabilities are low, or none is known, and for the axes of a user's own program: each of their
+    values is divided by a step time of its own.
+    """
+    lines = [line for line in lines if line["workers"] != 1]
+    valid = [line["scalability"] for line in lines if line["status"] == "ok" and not math.isnan(line["scalability"])]
+    own = any(is_commands_own(axis) for line in lines for axis in line["choices"])
+    return own or not valid or statistics.median(valid) < LITTLE
 
 
-def speed_ups(pivot: Pivot) -> tuple[str, dict[tuple[str, Any], float]]:
-    """The label of the slowest algorithm of a pivot, and its step time divided by that of each cell."""
-    times = {key: line["step_time_s"] for key, line in pivot.lines.items() if line["status"] == "ok"}
-    counts = Counter(label for label, _ in times)
-    whole = [label for label in pivot.algorithms if counts[label] == max(counts.values(), default=0)]
-    if not times:
-        return "", {}
-    slowest = max(whole, key=lambda label: math.prod(times.get((label, column), 1.0) for column in pivot.columns))
-    ratios = {key: times[slowest, key[1]] / time for key, time in times.items() if (slowest, key[1]) in times}
-    return slowest, ratios
+def speed_ups(pivot: Pivot) -> dict[tuple[str, Any], float]:
+    """The step time of the slowest algorithm in a column, divided by that of each cell of the column.
+
+    Training alone is left out: it is no way to train one model.
+    """
+    valid = {key: line for key, line in pivot.lines.items() if line["status"] == "ok" and line["kind"] != ALONE}
+    slowest = {
+        column: max((line["step_time_s"] for (_, at), line in valid.items() if at == column), default=math.nan)
+        for column in pivot.columns
+    }
+    return {key: slowest[key[1]] / line["step_time_s"] for key, line in valid.items()}

@@ -1,7 +1,8 @@
 """Results in the formats of services that watch benchmarks: Bencher, github-action-benchmark, and asv.
 
 Each cell is a benchmark: its step time in milliseconds, the median over the valid repetitions with its minimum and
-maximum, and its scalability and accuracy if they are known. Cells without a valid repetition have no value.
+maximum, and for Bencher its scalability and accuracy if they are known; to the others, smaller is always better. Cells
+without a valid repetition have no value, and results of hosts that differ are refused.
 
 Sources: Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format); the tools customSmallerIsBetter and
 customBiggerIsBetter of github.com/benchmark-action/github-action-benchmark; asv 0.6, files of version 2.
@@ -21,23 +22,30 @@ from wanbench.harness.gate.verdict import by_name
 from wanbench.harness.process.git import git
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import write_json, write_text
+from wanbench.harness.results.hosts import hosts_of
 from wanbench.harness.results.store import RunFolder
 
 FORMATS = ("bencher", "github", "asv")
-# (column, name of the measure, unit, factor); the first is better if it is smaller, the others if they are larger.
-_MEASURES = (("step_time_s", "step-time", "ms", 1e3), ("scalability", "scalability", "1", 1.0),
-             ("accuracy", "accuracy", "%", 100.0))  # fmt: skip
+# (column, name of the measure, factor): ms, a share, and %.
+_MEASURES = (("step_time_s", "step-time", 1e3), ("scalability", "scalability", 1.0), ("accuracy", "accuracy", 100.0))
 Values = Mapping[str, Mapping[str, tuple[float, ...]]]  # cell -> measure -> median, and minimum and maximum of several
 
 
 def values(rows: Iterable[Row]) -> Values:
-    """The measures of every cell with a valid repetition, by the names that `check` gives to cells."""
+    """The measures of every cell with a valid repetition, by the names that `check` gives to cells.
+
+    Raises:
+        SpecError: hosts that measured the rows differ.
+    """
+    rows = list(rows)
+    if problem := hosts_of(rows).problem:
+        raise SpecError(f"{problem}; a service compares results of one machine")
     known = {cell: metrics_of(of_cell) for cell, of_cell in by_name(rows).items()}
     return {cell: dict(_measures(metrics)) for cell, metrics in known.items() if metrics}
 
 
 def _measures(metrics: Mapping[str, Iterable[float]]) -> Iterator[tuple[str, tuple[float, ...]]]:
-    for column, name, _, factor in _MEASURES:
+    for column, name, factor in _MEASURES:
         if column in metrics:
             yield name, tuple(factor * value for value in metrics[column])
 
@@ -80,18 +88,16 @@ def write_asv(rows: Iterable[Row], manifest: Mapping[str, Any], folder: Path) ->
         manifest: of the run, with the commit of the user's project or, without one, of wanbench.
 
     Raises:
-        SpecError: the run has no commit that is known here.
+        SpecError: the run has no commit that is known here, or ran files that were not committed.
     """
-    commit, date_ms = _commit(str(manifest.get("project") or manifest.get("git") or "").removesuffix("-dirty"))
+    commit, date_ms = _commit(str(manifest.get("project") or manifest.get("git") or ""))
     rows = list(rows)
     machine = next((str(row["host"]) for row in rows if row.get("host")), "unknown")
-    units = {name: unit for _, name, unit, _ in _MEASURES}
-    results = {f"{cell}.{name}": value[0] for cell, of_cell in values(rows).items() for name, value in of_cell.items()}
+    results = {cell.replace("/", "_"): of_cell["step-time"][0] for cell, of_cell in values(rows).items()}
     benchmarks = {
-        name: {"name": name, "code": "", "param_names": [], "params": [], "type": "track",
-               "unit": units[name.rpartition(".")[2]], "version": "1"}
+        name: {"name": name, "code": "", "param_names": [], "params": [], "type": "track", "unit": "ms", "version": "1"}
         for name in results
-    }  # fmt: skip
+    }
     about = {"machine": machine, "cpu": str(manifest.get("cpu", "")), "os": str(manifest.get("kernel", ""))}
     (folder / machine).mkdir(parents=True, exist_ok=True)
     write_json(folder / "benchmarks.json", benchmarks | {"version": 2})
@@ -110,6 +116,10 @@ def write_asv(rows: Iterable[Row], manifest: Mapping[str, Any], folder: Path) ->
 
 def _commit(revision: str) -> tuple[str, int]:
     """The full hash of a revision, and its date in milliseconds. Raises: SpecError."""
+    if revision.endswith("-dirty"):
+        raise SpecError(
+            f"asv: files a result under its commit, but {revision} has changes; commit them, and measure again"
+        )
     try:
         commit, date = git("log", "-1", "--no-show-signature", "--format=%H%x00%cI", revision, "--").strip().split("\0")
     except (HostError, OSError, ValueError):

@@ -22,10 +22,10 @@ from wanbench.harness.analysis.summary import (
     Pivot,
     Row,
     cells,
+    compared_by_steps,
     frame,
     pivots,
     provenance,
-    says_little,
     speed_ups,
 )
 from wanbench.harness.results.columns import SHOWN
@@ -125,7 +125,8 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     mixed |= {"hosts"} if table["hosts"].nunique() > 1 else set()
     axes = [axis for axis in AXES if axis in {"workers", *axes_of(table), *mixed}]
     columns = [(title, show) for title, needed, show in _COLUMNS if table[needed].notna().any()]
-    header = ["algorithm", *(AXIS_TITLES.get(axis, axis) for axis in axes), *(title for title, _ in columns)]
+    first = "setting" if any(table["choices"]) else "algorithm"
+    header = [first, *(AXIS_TITLES.get(axis, axis) for axis in axes), *(title for title, _ in columns)]
     changes = _changes(rows) if table["accuracy"].notna().any() else {}
     lines = []
     for line in _sorted(cells(table), sort):
@@ -168,15 +169,17 @@ def as_pivot(rows: Sequence[Row]) -> str:
     Where scalability says little, step times with their speed-up over the slowest stand in its place.
     """
     tables = pivots(frame(rows))
-    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot)) for pivot in tables]
+    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot, _shows_times(tables))) for pivot in tables]
     return _legend(rows, tables) + "\n\n" + "\n".join(blocks)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """The pivot as GitHub-flavoured Markdown tables."""
     tables = pivots(frame(rows))
+    times = _shows_times(tables)
     blocks = (
-        f"**{as_written(_pivot_heading(pivot))}**\n\n{markdown(*_pivot_grid(pivot), numbers=True)}" for pivot in tables
+        f"**{as_written(_pivot_heading(pivot))}**\n\n{markdown(*_pivot_grid(pivot, times), numbers=True)}"
+        for pivot in tables
     )
     return "\n".join([*blocks, f"{_legend(rows, tables)}\n"])
 
@@ -185,37 +188,34 @@ def _legend(rows: Sequence[Row], tables: Sequence[Pivot]) -> str:
     kind = provenance(row["testbed"] for row in rows)
     definition = formula(rows).replace(" / ", "/")
     losses = "In brackets: goodput, the share that is left of the same cell without failures.\n"
-    entries = []
-    if any(map(_shows_times, tables)):
-        entries.append(f"Step time in ms, {kind}, and in parentheses the speed-up.\n")
-    if not all(map(_shows_times, tables)):
-        entries.append(
-            f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
-        )
+    meaning = (
+        f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
+    )
+    if _shows_times(tables):
+        meaning = f"Step time in ms, {kind}, and in parentheses the speed-up over the slowest in its column.\n"
     return (
-        f"{''.join(entries)}{losses if any(row.get('goodput') is not None for row in rows) else ''}"
+        f"{meaning}{losses if any(row.get('goodput') is not None for row in rows) else ''}"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
 
 
-def _shows_times(pivot: Pivot) -> bool:
-    return says_little(line["scalability"] for line in pivot.lines.values())
+def _shows_times(tables: Sequence[Pivot]) -> bool:
+    return compared_by_steps(line for pivot in tables for line in pivot.lines.values())
 
 
 def _pivot_heading(pivot: Pivot) -> str:
     fixed = ", ".join(f"{AXIS_TITLES.get(axis, axis)} {shown(value)}" for axis, value in pivot.fixed.items())
-    over = f"speed-up over {speed_ups(pivot)[0]}" if _shows_times(pivot) else ""
     by = f"{_series(pivot)} by {AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)}"
-    return "; ".join(filter(None, [by, fixed, over]))
+    return f"{by}; {fixed}" if fixed else by
 
 
 def _series(pivot: Pivot) -> str:
     return "setting" if any(line["choices"] for line in pivot.lines.values()) else "algorithm"
 
 
-def _pivot_grid(pivot: Pivot) -> tuple[list[str], list[list[str]]]:
+def _pivot_grid(pivot: Pivot, times: bool) -> tuple[list[str], list[list[str]]]:
     header = [_series(pivot), *(shown(column) for column in pivot.columns)]
-    ratios = speed_ups(pivot)[1] if _shows_times(pivot) else None
+    ratios = speed_ups(pivot) if times else None
     keys = [[(label, column) for column in pivot.columns] for label in pivot.algorithms]
     lines = [[row[0][0], *(_pivot_entry(pivot.lines.get(key), ratios, key) for key in row)] for row in keys]
     return header, lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -91,13 +90,14 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
     }
     colours = _by_choice(pivot) if parts is _WHOLE else {}
     entries = {text: filled(colour, "") for text, colour in colours.items()} or entries
-    slowest, ratios = speed_ups(pivot)
-    over = f"×: how many times as fast as {slowest}, the slowest" if has_choices(pivot) else None
+    ratios = speed_ups(pivot)
+    over = "×: how many times as fast as the slowest of its panel" if has_choices(pivot) else None
     about = caption(pivot, run_name, "; ".join(filter(None, [_MARKS[parts], over])), whiskers=False)
 
     def end(pivot: Pivot, key: Key) -> tuple[float, str]:
         end_s, text = _step_end(pivot, key)
-        return end_s, f"{text}   {ratios[key]:.2g}×" if over and key in ratios else text
+        ratio = ratios.get(key) if over else None
+        return end_s, text if ratio is None else f"{text}   {f'{ratio:.2g}' if ratio < 10 else f'{ratio:.0f}'}×"
 
     def draw(axes: Axes, row: int, name: str, key: Key) -> None:
         _mark_step(axes, pivot.lines.get(key), name, row)
@@ -111,9 +111,9 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
 
 
 def _by_choice(pivot: Pivot) -> dict[str, str]:
-    """A colour for each value of the first choice, in the words of labels; empty without choices."""
+    """A colour for each value of the first choice, in the words of labels; empty without choices, or for too many."""
     texts = dict.fromkeys(filter(None, (first_choice(line) for line in pivot.lines.values())))
-    return dict(zip(texts, itertools.cycle(_CHOSEN), strict=False))
+    return dict(zip(texts, _CHOSEN, strict=False)) if len(texts) <= len(_CHOSEN) else {}
 
 
 def first_choice(line: Line) -> str:

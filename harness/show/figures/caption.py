@@ -13,7 +13,7 @@ from wanbench.harness.analysis.axes import axis_value
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import Line, Pivot, law_inputs, provenance, speed_ups
-from wanbench.harness.show.figures.names import human
+from wanbench.harness.show.figures.names import line_name
 from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
@@ -85,13 +85,16 @@ def has_choices(pivot: Pivot) -> bool:
 
 
 def chosen(pivot: Pivot) -> str | None:
-    """ "At 100 ms, gloo, bucket 25 is 2.7 times as fast as gloo, bucket 1"; None without choices."""
-    slowest, ratios = speed_ups(pivot)
-    if not ratios or not has_choices(pivot):
+    """ "At 100 ms, gloo, bucket 25 is 2.7 times as fast as gloo, bucket 1"; None without choices or a difference."""
+    ratios = speed_ups(pivot) if has_choices(pivot) else {}
+    label, column = max(ratios, key=lambda key: ratios[key], default=("", None))
+    ratio = ratios.get((label, column), 1.0)
+    if ratio <= 1 + TIE_SHARE:
         return None
-    label, column = max(ratios, key=lambda key: ratios[key])
+    slowest = next(other for (other, at), value in ratios.items() if at == column and value == 1)
     where = f"{_where(pivot, column)}, " if len(pivot.columns) > 1 else ""
-    return f"{where}{label} is {ratios[label, column]:.2g} times as fast as {slowest}"
+    times = f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
+    return f"{where}{label} is {times} times as fast as {slowest}"
 
 
 def column_of(pivot: Pivot) -> Any:
@@ -134,7 +137,7 @@ def _name(pivot: Pivot, column: Any, line: Line) -> str:
     name = BUILT_IN[line["kind"]].name if line["kind"] in BUILT_IN else ""
     if name and len({percent(other["scalability"]) for other in family}) == 1:
         return name
-    return human(str(line["algorithm"]), str(line["kind"]), line["params"])
+    return line_name(line)
 
 
 def _where(pivot: Pivot, column: Any) -> str:
@@ -147,8 +150,7 @@ def _where(pivot: Pivot, column: Any) -> str:
 
 def names_of(pivot: Pivot) -> dict[str, str]:
     """Label -> the name that is drawn."""
-    lines: Sequence[tuple[str, Line]] = [(label, line) for (label, _), line in pivot.lines.items()]
-    return {label: human(label, str(line["kind"]), line["params"]) for label, line in lines}
+    return {label: line_name(line) for (label, _), line in pivot.lines.items()}
 
 
 def message_size(pivot: Pivot) -> str | None:

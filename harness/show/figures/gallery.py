@@ -21,12 +21,12 @@ from wanbench.harness.analysis.summary import (
     Pivot,
     Row,
     cells,
+    compared_by_steps,
     frame,
     grouped,
     pivots,
     provenance,
     records,
-    says_little,
 )
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
@@ -37,7 +37,7 @@ from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.curves import goodput_by_mtbf, scalability_by_rtt
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.learning import learning, learning_points, learning_time, learning_time_points
-from wanbench.harness.show.figures.names import data_set, human
+from wanbench.harness.show.figures.names import data_set, line_name, standing_name
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix, network_points
 from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front, pareto_points
 from wanbench.harness.show.figures.timeline import (
@@ -155,12 +155,13 @@ def _speed(run: _Run) -> list[Drawing]:
             raise AnalysisError(
                 f"{name}: no valid cell with an algorithm of {run.name} on the same axis; nothing to lay beside"
             )
+    by_steps = compared_by_steps(run.lines)
     valid = [pivot for pivot in tables if any(line["status"] == "ok" for line in pivot.lines.values())]
     return [
         draw(pivot, run.name)
         for pivot in valid
         for draw in (scalability_drawing, step_time_drawing)
-        if draw is step_time_drawing or not says_little(line["scalability"] for line in pivot.lines.values())
+        if draw is step_time_drawing or not by_steps
     ]
 
 
@@ -235,7 +236,7 @@ def _trade_off(run: _Run) -> list[Drawing]:
     )
     marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in standings) else ""
     every = [s for network in standings for s in network.standings]
-    unequal = {f"{human(s.algorithm, s.kind, s.params)} {s.not_compared}" for s in every if s.not_compared}
+    unequal = {f"{standing_name(s)} {s.not_compared}" for s in every if s.not_compared}
     marks += "".join(f"; {remark}" for remark in sorted(unequal))
     pivot = whole(run.lines)
     about = caption(pivot, run.name, marks, whiskers=False)
@@ -315,7 +316,7 @@ def trace_of(row: Row, evidence: Evidence) -> Trace | None:
         return None
     events = [(event["at_ns"], event["what"]) for event in row.get("events") or [] if event["at_ns"] is not None]
     steps, messages = pd.DataFrame(recorded["steps"]), pd.DataFrame(recorded["messages"])
-    return Trace(human(row["algorithm"], row["kind"], row["params"]), steps, messages, recorded["first"], events)
+    return Trace(line_name(row), steps, messages, recorded["first"], events)
 
 
 def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:

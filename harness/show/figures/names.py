@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wanbench.harness.analysis.best import Standing
 from wanbench.workloads.models.builtins import BUILTINS
 
 _COMPRESSIONS = {"topk": "top-k", "chunk-topk": "chunk-wise top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
@@ -18,6 +19,21 @@ def human(label: str, kind: str, params: Mapping[str, Any] | None) -> str:
         return label
     settings = [f"{letter}{params[name]}" for name, letter in _LETTERS.items() if params and name in params]
     return f"{'-'.join([kind, *settings])} + {compressed(compression)}"
+
+
+def line_name(line: Mapping[str, Any]) -> str:
+    """The name of a cell or repetition of `analysis.summary`: its setting in words, and its choices."""
+    words = {**line["words"]}
+    if "algorithm" in words or not words:
+        words = {"algorithm": human(line["setting"], str(line["kind"]), line["params"])} | {
+            axis: word for axis, word in words.items() if axis != "algorithm"
+        }
+    return ", ".join(words.values())
+
+
+def standing_name(standing: Standing) -> str:
+    """The same of an algorithm on a network."""
+    return standing.algorithm if standing.choices else human(standing.algorithm, standing.kind, standing.params)
 
 
 def compressed(compression: Any) -> str:

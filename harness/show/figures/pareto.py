@@ -18,7 +18,7 @@ from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, text_in
-from wanbench.harness.show.figures.names import human
+from wanbench.harness.show.figures.names import standing_name
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, INK, PAGE_IN, Style, point, styles, wanbench_style
 
 _PANEL_IN = 1.7
@@ -44,7 +44,7 @@ def pareto(
         return labelled
     # Too many points for names beside them.
     drawn = [s for network in shown for s in drawn_points(network)]
-    entries = {human(s.algorithm, s.kind, s.params): looks[s.algorithm] for s in drawn}
+    entries = {standing_name(s): looks[s.algorithm] for s in drawn}
     with_legend = _sheet(shown, looks, entries, title, about, width_in)
     assert with_legend is not None
     return with_legend
@@ -84,7 +84,7 @@ def _finding(network: NetworkStandings) -> str:
     best = network.best
     if best is None or reference is None or best.kind == REFERENCE or best.accuracy_change is None:
         return "Speed and accuracy"
-    times, name = reference.step_time_s / best.step_time_s, human(best.algorithm, best.kind, best.params)
+    times, name = reference.step_time_s / best.step_time_s, standing_name(best)
     where = f"At {_where(network).removeprefix('RTT ')}, " if network.where else ""
     return f"{where}{name} is {times:.2g} times as fast as ssgd; accuracy {_change(best)} points"
 
@@ -102,7 +102,7 @@ def _place_of(standing: Standing) -> Place:
         100 * ((accuracy if end is None else end) - accuracy + change)
         for end in (standing.accuracy_low, standing.accuracy_high)
     )
-    name = human(standing.algorithm, standing.kind, standing.params)
+    name = standing_name(standing)
     return Place(name, standing.scalability, 100 * change, low, high)
 
 

@@ -37,7 +37,7 @@ def shown_axes(table: Any) -> list[str]:
 
 # (title, meaning). The swept axes come between the first and the second.
 _FIELDS = (
-    ("algorithm", "kind and parameters of the algorithm"),
+    ("algorithm", "kind and parameters of the algorithm, and what else was chosen, such as the collective"),
     ("status", "ok if at least one repetition is valid"),
     ("reps", "number of valid repetitions"),
     ("step ms", "step time of the slowest worker: duration of the window / steps, median over the repetitions"),

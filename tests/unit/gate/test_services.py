@@ -61,7 +61,7 @@ def test_github_action_benchmark_gets_step_times_of_which_smaller_is_better():
 
 def test_asv_gets_a_results_folder_with_the_full_hash_of_the_commit(tmp_path, commit):
     rows = [{**row, "host": "box"} for row in ROWS]
-    file = services.write_asv(rows, {"project": f"{commit[:8]}-dirty", "python": "3.11"}, tmp_path / "asv")
+    file = services.write_asv(rows, {"project": commit[:8], "python": "3.11"}, tmp_path / "asv")
     stored = json.loads(file.read_text())
     benchmarks = json.loads((tmp_path / "asv" / "benchmarks.json").read_text())
     assert file == tmp_path / "asv" / "box" / f"{commit[:8]}-wanbench.json"
@@ -71,6 +71,19 @@ def test_asv_gets_a_results_folder_with_the_full_hash_of_the_commit(tmp_path, co
     assert benchmarks.pop("version") == 2
     assert benchmarks.keys() == stored["results"].keys()
     assert all(benchmark.keys() >= OF_ITS_BENCHMARKS for benchmark in benchmarks.values())
+
+
+def test_asv_gets_no_result_of_files_that_were_not_committed(tmp_path, commit):
+    with pytest.raises(
+        SpecError, match=rf"^asv: files a result under its commit, but {commit}-dirty has changes; commit"
+    ):
+        services.write_asv(ROWS, {"project": f"{commit}-dirty"}, tmp_path / "asv")
+
+
+def test_results_of_hosts_that_differ_are_refused():
+    slow = [{**row, "host": "b", "cell": row["cell"], "step_time_s": 2 * row["step_time_s"]} for row in ROWS]
+    with pytest.raises(SpecError, match=r"; a service compares results of one machine$"):
+        services.as_bencher([{**row, "host": "a"} for row in ROWS] + slow)
 
 
 def test_asv_is_refused_without_a_commit(tmp_path, commit):
