@@ -14,6 +14,7 @@ from wanbench.harness.errors import SpecError
 
 if TYPE_CHECKING:
     from wanbench.harness.results.columns import Row
+    from wanbench.harness.results.store import RunFolder
 
 _FORMATS = ("table", "pivot", "md", "csv", "json", "parquet", "bencher", "github", "asv")
 
@@ -42,21 +43,12 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     Example:  wanbench results latency-sweep --format pivot
               wanbench results latency-sweep --sort -scalability
     """
-    from wanbench.harness.gate import services
     from wanbench.harness.show.best import best_text
-    from wanbench.harness.show.tables import render, timeline_table, write_parquet
+    from wanbench.harness.show.tables import render, timeline_table
 
     folder, rows = read_run(run_source, out, earlier=earlier)
-    if form == "parquet":
-        path = folder.path / ("results-all.parquet" if earlier else "results.parquet")
-        write_parquet(rows, path)
-        click.echo(path)
-        return
-    if form == "asv":
-        click.echo(services.write_asv(rows, folder.manifest(), folder.path / "asv"))
-        return
-    if form in ("bencher", "github"):
-        click.echo(services.as_bencher(rows) if form == "bencher" else services.as_github(rows), nl=False)
+    if (text := _for_machines(folder, rows, form, earlier)) is not None:
+        click.echo(text, nl=False)
         return
     shown = by_hosts(rows, across_hosts=across_hosts) if form in ("table", "pivot", "md") else rows
     try:
@@ -74,6 +66,21 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
     else:
         click.echo(whole, nl=False)
     click.echo(_state(folder.path.name, rows), err=True)
+
+
+def _for_machines(folder: RunFolder, rows: Sequence[Row], form: str, earlier: bool) -> str | None:
+    """The text, or the path of the file that was written, in a format of a service or in Parquet; None in another."""
+    from wanbench.harness.gate import services
+    from wanbench.harness.show.tables import write_parquet
+
+    if form == "parquet":
+        path = folder.path / ("results-all.parquet" if earlier else "results.parquet")
+        write_parquet(rows, path)
+        return f"{path}\n"
+    if form == "asv":
+        return f"{services.write_asv(rows, folder.manifest(), folder.path / 'asv')}\n"
+    texts = {"bencher": services.as_bencher, "github": services.as_github}
+    return texts[form](rows) if form in texts else None
 
 
 def _state(name: str, rows: Sequence[Row]) -> str:
