@@ -83,10 +83,9 @@ def test_its_steps_logs_and_figures_are_stored(ddp):
     steps = pd.read_parquet(rep / "steps.parquet")
     assert steps.groupby("rank").size().to_dict() == {0: 10, 1: 10}
     assert "rank 1 of 2" in (rep / "rank-1.out.log").read_text()
-    assert {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")} >= {
-        "scalability-by-rtt-gloo",
-        "step-time-gloo",
-    }
+    drawn = {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")}
+    assert "step-time" in drawn
+    assert not any(name.startswith("scalability") for name in drawn)  # one worker needs almost no time
 
 
 def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
