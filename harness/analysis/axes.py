@@ -23,6 +23,9 @@ from wanbench.harness.text import plain, rate
 CHOICES = ("collective", "channels", "tcp", "host_tcp")
 """The columns that are choices."""
 
+EARLIER = " (earlier)"
+"""The end of a label of a cell that only an earlier version of the spec had."""
+
 AXIS_TITLES = {
     "rtt_ms": "RTT (ms)",
     "workers": "workers",
@@ -154,8 +157,7 @@ def _setting(row: Mapping[str, Any]) -> str:
     if row["workers"] == 1 or not kind.startswith("command:") or not own:
         return label
     params = {key: value for key, value in (row["params"] or {}).items() if key not in own}
-    _, mark, text = label.partition(" (")  # "(earlier)"
-    return kind.removeprefix("command:") + suffix(params) + mark + text
+    return kind.removeprefix("command:") + suffix(params) + (EARLIER if label.endswith(EARLIER) else "")
 
 
 def _is_condition(axis: str) -> bool:

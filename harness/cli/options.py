@@ -297,7 +297,9 @@ def rows_of(folder: RunFolder, *, earlier: bool = False) -> list[Row]:
     for problem in content.problems:
         click.echo(f"wanbench: {folder.path / problem}", err=True)
     if earlier:
-        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']} (earlier)"} for row in content.earlier]
+        from wanbench.harness.analysis.axes import EARLIER
+
+        marked: list[Row] = [{**row, "algorithm": f"{row['algorithm']}{EARLIER}"} for row in content.earlier]
         return [*content.rows, *marked]
     if content.note:
         click.echo(f"wanbench: {folder.name}: {content.note}", err=True)

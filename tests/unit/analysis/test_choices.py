@@ -51,6 +51,8 @@ def test_programs_with_other_values_are_never_taken_for_one():
 def test_cells_of_an_earlier_spec_stay_marked():
     rows = [cell({"H": 8}, 1.0), cell({"H": 64}, 1.0, label="train-H64 (earlier)")]
     assert labels(rows) == ["train, H 8", "train (earlier), H 64"]
+    brackets = [cell({"note": note}, 1.0, label=f"train-note{note}") for note in ("a (b)", "c (d)")]
+    assert labels(brackets) == ["note a (b)", "note c (d)"]
 
 
 def test_values_with_one_worker_cells_of_their_own_are_compared_by_their_steps():
