@@ -99,8 +99,12 @@ def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: A
     _write(report, code, source.where, request.out / f"check-{plan.spec.name}", options)
     if options["append"] is not None and not journal.append(options["append"], report):
         click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
-    if options["metrics"] is not None and (measured := journal.measured(report)) is not None:
-        services.write(options["metrics"][0], measured, options["metrics"][1])
+    if options["metrics"] is not None:
+        form, file = options["metrics"]
+        if (measured := journal.measured(report)) is not None:
+            services.write(form, measured, file)
+        else:
+            click.echo(f"wanbench: --metrics {form} {file}: nothing was measured, so nothing was written", err=True)
     _say(report, code, as_json)
     click.get_current_context().exit(code)
 

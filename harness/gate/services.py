@@ -25,7 +25,6 @@ from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.hosts import hosts_of
 from wanbench.harness.results.store import RunFolder
 
-FORMATS = ("bencher", "github", "asv")
 # (column, name of the measure, factor): ms, a share, and %.
 _MEASURES = (("step_time_s", "step-time", 1e3), ("scalability", "scalability", 1.0), ("accuracy", "accuracy", 100.0))
 Values = Mapping[str, Mapping[str, tuple[float, ...]]]  # cell -> measure -> median, and minimum and maximum of several

@@ -121,6 +121,14 @@ def test_a_check_appends_its_outcome(tmp_path, monkeypatch):
     assert all("step-time" in measures for measures in json.loads((tmp_path / "m.json").read_text()).values())
 
 
+def test_metrics_of_a_check_that_measured_nothing_are_said_to_be_missing(tmp_path, monkeypatch):
+    (tmp_path / "t.toml").write_text(SPEC)
+    monkeypatch.setattr(journal, "measured", lambda report: None)
+    result = wanbench(*CHECK, "--accept", "--metrics", "asv", "folder")
+    assert "wanbench: --metrics asv folder: nothing was measured, so nothing was written\n" in result.stderr
+    assert not (tmp_path / "folder").exists()
+
+
 def test_a_file_of_another_experiment_is_refused_before_anything_is_measured(tmp_path):
     (tmp_path / "t.toml").write_text(SPEC)
     (tmp_path / "h.jsonl").write_text('{"schema":1,"experiment":"u","cells":{}}\n')
