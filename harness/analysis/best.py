@@ -28,7 +28,7 @@ class Standing:
         step_time_s, step_low_s, step_high_s: median, minimum and maximum. repeats: number of valid repetitions.
         accuracy, accuracy_low, accuracy_high: median, minimum and maximum; None if the workload does not train a model.
         accuracy_change: accuracy minus that of the reference on the same network after as many steps, else None.
-        not_compared: why, if the numbers of steps are the reason.
+        not_compared: why, if the numbers of steps or other settings of the training are the reason.
         paired: the mean of that difference over repetitions with equal seeds, None if there are none.
         workload, cell: the names of the workload and of the cell. host: where hosts are kept apart, else None.
         behind: accuracy minus that of the best reference on the network, if references differ in what they train with.

@@ -169,7 +169,8 @@ def as_pivot(rows: Sequence[Row]) -> str:
     Where scalability says little, step times with their speed-up over the slowest stand in its place.
     """
     tables = pivots(frame(rows))
-    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot, _shows_times(tables))) for pivot in tables]
+    times = _shows_times(tables)
+    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot, times)) for pivot in tables]
     return _legend(rows, tables) + "\n\n" + "\n".join(blocks)
 
 

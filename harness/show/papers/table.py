@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wanbench.harness.analysis.axes import AXIS_TITLES
+from wanbench.harness.analysis.axes import AXIS_TITLES, natural
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.paired import unequal_steps
@@ -68,7 +67,7 @@ def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> 
     algorithms = list(dict.fromkeys(label for label, *_ in at))
     body = [
         [*map(str, values), *(_entry(name, at.get((label, *values)), None) for label in algorithms)]
-        for values in sorted({tuple(values) for _, *values in at}, key=lambda values: [*map(_by_number, values)])
+        for values in sorted({tuple(values) for _, *values in at}, key=lambda values: [natural(str(v)) for v in values])
     ]
     grid = markdown([*(key.rpartition(".")[2] for key in keys), *algorithms], body, numbers=True)
     return with_caption(figure, grid, whole(lines), run_name, _COLUMNS[name][0])
@@ -77,12 +76,6 @@ def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> 
 def whole(lines: Sequence[Line]) -> Pivot:
     """All cells of a run, for its caption."""
     return Pivot({}, "", (), (), {(str(place), 0): line for place, line in enumerate(lines)})
-
-
-def _by_number(value: object) -> tuple[float, str]:
-    """Sort key of a swept value, such as "6MiB": by the number that it begins with."""
-    number = re.match(r"[0-9.]+", str(value))
-    return float(number[0]) if number else 0.0, str(value)
 
 
 def with_caption(
