@@ -4,8 +4,8 @@ Each cell is a benchmark: its step time in milliseconds, the median over the val
 maximum, and for Bencher its scalability and accuracy if they are known; to the others, smaller is always better. Cells
 without a valid repetition have no value, and results of hosts that differ are refused.
 
-Sources: Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format); the tools customSmallerIsBetter and
-customBiggerIsBetter of github.com/benchmark-action/github-action-benchmark; asv 0.6, files of version 2.
+Sources: Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format); the tool customSmallerIsBetter of
+github.com/benchmark-action/github-action-benchmark; asv 0.6, files of version 2.
 """
 
 from __future__ import annotations
