@@ -1,32 +1,49 @@
-"""Measure how often the gate is wrong on this host, and whether it detects a slowdown: real namespaces, real TCP.
+"""How often the gate is wrong: checks of equal sides and of planted slowdowns, from rounds measured on this host.
 
-    python benchmarks/gate_power.py [--equal 10] [--slower 3] [--slowdown 0.15]
+    python benchmarks/gate_power.py measure --out FOLDER     emulates for two hours; the same command goes on
+    python benchmarks/gate_power.py record FOLDER            writes results/reference/gate-power
 
-First it checks a revision against itself, which must never be reported as a regression. Then it checks it against a
-revision in which `ssgd` sleeps for 15 % of every step. Each check takes one to two minutes. The exit code is 1 if the
-gate was wrong.
+A round measures on namespaces and the relay: the base, the same once more, and the base with a computation that is
+longer by 3, 5, 10 and 20 % of the base's step. The link is fast and the step short, which is hard on the gate: what
+disturbs a host is then a larger share of a step. Ten consecutive rounds are one check, of which five are enough unless
+the first look is in doubt. They are judged by the code of `wanbench check`, with its default limit of 5 % and without a
+measured noise. In a real check each side has a process of its own; here one starts the workers of both.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import json
+import csv
 import subprocess
 import sys
-import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from wanbench.harness.gate.measured import Sides, findings, further  # noqa: E402
+from wanbench.harness.gate.noise import HostNoise  # noqa: E402
+from wanbench.harness.gate.rule import LOOKS  # noqa: E402
+from wanbench.harness.gate.verdict import Verdict  # noqa: E402
+from wanbench.harness.results.store import RunFolder  # noqa: E402
+from wanbench.harness.spec.tables import GateTable  # noqa: E402
+
+FOLDER = ROOT / "results/reference/gate-power"
+STEP_MS = 24  # of the base, measured
+COMPUTE_MS = 10
+SLOWDOWNS = (0.03, 0.05, 0.10, 0.20)
+NAME = "gate-power"
 SPEC = """
 schema = 1
 name = "gate-power"
 
 [workload]
-params = 100_000
+params = 25_000
 tensors = 4
-step_time = "50ms"
+step_time = "10ms"
 step_cv = 0.02
 
 [network]
@@ -34,105 +51,146 @@ rate = "100Mbit"
 tcp = { congestion = "reno", slow_start_after_idle = false }
 
 [algorithms]
-ssgd = {}
-sparse = { period = 4 }
+base = { kind = "ssgd" }
+equal = { kind = "ssgd" }
 
 [sweep]
 workers = [2]
-rtt = ["20ms"]
+rtt = ["5ms"]
 
 [run]
 testbed = "netns"
 """
-SLEEPS = """
-
-import time as _time
-
-_prompt = SSGD.gradient
-
-
-def _late(self, g):
-    averaged = _prompt(self, g)  # before the sleep, which would otherwise overlap with messages in flight
-    now = _time.monotonic()
-    _time.sleep({share} * (now - getattr(self, "_before", now)))
-    self._before = _time.monotonic()
-    return averaged
-
-
-SSGD.gradient = _late
+_LONGER = """
+[[sweep.include]]
+algorithm = "base"
+workers = 2
+rtt = "5ms"
+"workload.step_time" = "{}ms"
 """
+_IDENTITY = ("algorithm", "kind", "params", "axes", "cell", "cell_key", "code")
+
+
+def compute_ms(slowdown: float) -> float:
+    """How long a worker computes in a step that is longer by this share of the base's."""
+    return round(COMPUTE_MS + slowdown * STEP_MS, 2)
+
+
+def spec() -> str:
+    """The sweep of a round: the base, its equal, and the base with longer computations."""
+    return SPEC + "".join(_LONGER.format(compute_ms(slowdown)) for slowdown in SLOWDOWNS)
+
+
+def measure(out: Path, rounds: int) -> int:
+    """Measure up to this many rounds; returns the exit status of `wanbench run`."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{NAME}.toml").write_text(spec())
+    options = ("--no-figures", "--jobs", "1", "--out", ".", "--set", f"run.repeats={rounds}")
+    command = [sys.executable, "-P", "-m", "wanbench.harness.cli", "run", f"{NAME}.toml", *options]
+    return subprocess.run(command, cwd=out).returncode
+
+
+def planted(row: Mapping[str, Any]) -> float | None:
+    """The slowdown of a row's step; 0 for the equal side, None for the base."""
+    if row["algorithm"] == "equal":
+        return 0.0
+    longer = dict(row["axes"]).get("workload.step_time")
+    return next((slowdown for slowdown in SLOWDOWNS if longer == f"{compute_ms(slowdown)}ms"), None)
+
+
+def checks(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of each check: of each block of consecutive rounds, and each slowdown."""
+    sides: dict[float | None, dict[int, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["workers"] > 1 and row["status"] == "ok":
+            sides.setdefault(planted(row), {})[row["rep"]] = row
+    base = sides[None]
+    for slowdown in (0.0, *SLOWDOWNS):
+        head = sides[slowdown]
+        both = sorted(base.keys() & head.keys())
+        for number in range(len(both) // LOOKS[-1]):
+            block = both[number * LOOKS[-1] : (number + 1) * LOOKS[-1]]
+            yield {"check": number, "slowdown_pct": round(100 * slowdown), **_judged(base, head, block)}
+
+
+def _judged(base: Mapping[int, Any], head: Mapping[int, Any], block: Sequence[int]) -> dict[str, Any]:
+    """Judge one check as `wanbench check` does: after the first look, and after the second where that is in doubt."""
+    gate, noise = GateTable(), HostNoise(Path(), {})
+    sides, rounds = _sides(base, head, block[: LOOKS[0]], gate), LOOKS[0]
+    cells, together = findings(sides, gate, len(LOOKS), noise)
+    if further(sides, gate, len(LOOKS), noise):
+        regressed = [finding.cell for finding in cells if finding.verdict is Verdict.REGRESSED]
+        sides, rounds = _sides(base, head, block, gate), LOOKS[-1]
+        cells, together = findings(sides, gate, len(LOOKS), noise, regressed)
+    (cell,) = cells
+    assert cell.timing is not None, "all repetitions are valid"
+    return {
+        "rounds": rounds,
+        "change_pct": 100 * (cell.timing.change or 0.0),
+        "low_pct": 100 * (cell.timing.low or 0.0),
+        "high_pct": 100 * (cell.timing.high or 0.0),
+        "cell": str(cell.verdict),
+        "all_cells": "" if together is None else str(together.verdict),
+    }
+
+
+def _sides(base: Mapping[int, Any], head: Mapping[int, Any], block: Sequence[int], gate: GateTable) -> Sides:
+    """Both sides of some rounds, as the same cell; rounds count from 0 in each check."""
+    same = {name: base[block[0]][name] for name in _IDENTITY if name in base[block[0]]}
+    before, after = ([{**side[rep], **same, "rep": i} for i, rep in enumerate(block)] for side in (base, head))
+    return Sides(before, after, gate)
+
+
+def record(out: Path) -> None:
+    """Write the checks, and the step times that they are made of."""
+    rows = RunFolder(out / NAME).read().rows
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    outcomes = list(checks(rows))
+    write_csv(FOLDER / "checks.csv", outcomes)
+    write_csv(FOLDER / "step_times.csv", _step_times(rows))
+    for slowdown in (0.0, *SLOWDOWNS):
+        lines = [line for line in outcomes if line["slowdown_pct"] == round(100 * slowdown)]
+        cell, together = (dict(Counter(line[name] for line in lines)) for name in ("cell", "all_cells"))
+        print(f"{slowdown:.0%} slower: {len(lines)} checks: each cell {cell}; all cells {together}")
+
+
+def _step_times(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The step time of each side in each round, in ms; empty if the repetition is not valid."""
+    lines = []
+    for row in rows:
+        if row["workers"] > 1:
+            slowdown = planted(row)
+            line = {
+                "round": row["rep"],
+                "side": "base" if slowdown is None else "head",
+                "slowdown_pct": None if slowdown is None else round(100 * slowdown),
+                "step_time_ms": 1e3 * row["step_time_s"] if row["status"] == "ok" else None,
+            }
+            lines.append(line)
+    return sorted(lines, key=lambda line: (line["round"], line["side"], line["slowdown_pct"] or 0))
+
+
+def write_csv(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write lines with equal keys; numbers have three digits after the point."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*lines[0]], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()} for line in lines)
 
 
 def main() -> int:
-    """Run the checks and print a line for each."""
+    """Measure, or record."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--equal", type=int, default=10, help="checks of a revision against one with the same code")
-    options.add_argument("--slower", type=int, default=3, help="checks against the slower revision")
-    options.add_argument("--slowdown", type=float, default=0.15)
+    commands = options.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("--rounds", type=int, default=1000)
+    measuring.add_argument("--out", type=Path, required=True)
+    commands.add_parser("record").add_argument("out", type=Path)
     asked = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gate-power-") as name:
-        repository = _repository(Path(name) / "repository", asked.slowdown)
-        equal = [_check(repository, "base", "equal") for _ in range(asked.equal)]
-        slower = [_check(repository, "base", "slow") for _ in range(asked.slower)]
-    false_alarms = sum(report["counts"]["regressed"] > 0 for report in equal)
-    seen = sum(_verdicts(report).get("ssgd w2 20ms") == "regressed" for report in slower)
-    print(f"{false_alarms} of {asked.equal} checks of equal revisions found a regression; "
-          f"{seen} of {asked.slower} detected that ssgd was {asked.slowdown:.0%} slower")  # fmt: skip
-    return 0 if false_alarms == 0 and seen == asked.slower else 1
-
-
-def _repository(folder: Path, slowdown: float) -> Path:
-    """Clone this checkout and add the revisions `base`, `equal`, which has one more file, and `slow`."""
-    _run("git", "clone", "--quiet", "--shared", str(ROOT), str(folder), cwd=ROOT)
-    _run("git", "tag", "base", cwd=folder)
-    (folder / "gate-power.toml").write_text(SPEC)
-    who = ("-c", "user.name=gate", "-c", "user.email=gate@example.org")
-    (folder / "equal.txt").touch()
-    _run("git", "add", "equal.txt", cwd=folder)
-    _run("git", *who, "commit", "--quiet", "--message", "equal", cwd=folder)
-    _run("git", "tag", "equal", cwd=folder)
-    algorithm = folder / "workloads" / "algorithms" / "ssgd.py"
-    algorithm.write_text(algorithm.read_text() + SLEEPS.format(share=slowdown))
-    _run("git", *who, "commit", "--quiet", "--all", "--message", "slow", cwd=folder)
-    _run("git", "tag", "slow", cwd=folder)
-    return folder
-
-
-def _check(repository: Path, base: str, head: str) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "wanbench.harness.cli",
-        "check",
-        "gate-power.toml",
-        "--allow-no-code",
-        "--base",
-        base,
-        "--head",
-        head,
-        "--json",
-    ]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
-    if not done.stdout:
-        sys.exit(done.stderr)
-    report: dict[str, Any] = json.loads(done.stdout)
-    pairs = collections.Counter(cell["timing"]["pairs"] for cell in report["cells"] if cell["timing"])
-    cells = "   ".join(f"{cell['cell']} {_change(cell)} {cell['verdict']}" for cell in report["cells"])
-    print(f"{base} {head} exit {done.returncode}   {cells}   pairs {dict(pairs)}", flush=True)
-    return report
-
-
-def _change(cell: dict[str, Any]) -> str:
-    timing = cell["timing"]
-    return f"{100 * timing['change']:+.1f} %" if timing and timing["change"] is not None else f"({cell['text']})"
-
-
-def _verdicts(report: dict[str, Any]) -> dict[str, str]:
-    return {cell["cell"]: cell["verdict"] for cell in report["cells"]}
-
-
-def _run(*command: str, cwd: Path) -> None:
-    subprocess.run(command, cwd=cwd, check=True)
+    if asked.command == "measure":
+        return measure(asked.out.resolve(), asked.rounds)
+    record(asked.out)
+    return 0
 
 
 if __name__ == "__main__":
