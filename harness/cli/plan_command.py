@@ -56,7 +56,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     from wanbench.harness.spec.tables import TUNED
     from wanbench.workloads.comm.blocks import MTU
 
-    spec = plan.spec
+    spec, explained = plan.spec, [*workload_explained(plan)]  # or refused, whatever is printed
     folder = RunFolder(out / spec.name)
     lines = [_line(cell, folder, spec.run.repeats) for cell in cells]
     todo = [cell.load for cell, line in zip(cells, lines, strict=True) for _ in range(line["to_run"])]
@@ -72,7 +72,7 @@ def _print_work(plan: Plan, cells: list[Cell], out: Path, jobs: int | None, as_j
     packets = [f"network.mtu: packets have up to {mtu} bytes" for mtu in sorted({cell.mtu for cell in cells} - {MTU})]
     stock = sorted({cell.tcp.host for cell in cells if not cell.is_baseline} - {TUNED})
     hosts = [f"network.tcp: hosts have the buffers of {host}, so a window can limit a connection" for host in stock]
-    notes = [*workload_explained(plan), *packets, *hosts, *filter(None, [plan.unequal_steps])]
+    notes = [*explained, *packets, *hosts, *filter(None, [plan.unequal_steps])]
     _print(spec.name, spec.run.repeats, lines, len(todo), seconds, notes)
 
 

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process.git import environment
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.host import stoppable
+from wanbench.harness.run.host import StopRequest, stoppable
 from wanbench.harness.spec.command import files
 from wanbench.harness.spec.tables import GateTable
 from wanbench.netprofiles import toml_text
@@ -158,7 +157,7 @@ def _run(command: Sequence[str], side: Side, record: Path, say: Callable[[str], 
     return process.returncode, last.removeprefix("wanbench: ")
 
 
-def _lines(process: subprocess.Popen[bytes], stopped: threading.Event) -> Iterator[str]:
+def _lines(process: subprocess.Popen[bytes], stopped: StopRequest) -> Iterator[str]:
     """The lines of the process on stderr. It is interrupted when we are, and killed if it does not stop."""
     assert process.stderr is not None
     rest, deadline_s = b"", math.inf

@@ -203,9 +203,10 @@ def host_turn(say: Callable[[str], None]) -> Iterator[str]:
         if not locked(host, fcntl.LOCK_EX):
             with stoppable() as stopped:
                 say("waiting: another wanbench emulates on this host; each would disturb the other")
-                while not locked(host, fcntl.LOCK_EX):
-                    if stopped.wait(_LOOK_S):
-                        raise Interrupted("interrupted while waiting for the host; the same command continues")
+                while not (locked(host, fcntl.LOCK_EX) or stopped.wait(_LOOK_S)):
+                    pass
+            if stopped.is_set():  # also if both happened at once
+                raise Interrupted("interrupted while waiting for the host; the same command continues")
         os.environ[SWITCH] = "off"  # what is started meanwhile, such as a program that runs wanbench, is part of this
         yield "alone" if os.fstat(host).st_ino == _FIRST else "unknown"
     finally:
@@ -214,19 +215,42 @@ def host_turn(say: Callable[[str], None]) -> Iterator[str]:
         os.close(host)
 
 
+class StopRequest:
+    """Whether SIGINT or SIGTERM has come.
+
+    It has no lock, unlike `threading.Event`: a handler that interrupts a thread which holds that lock waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self, *_: object) -> None:
+        """Ask for a stop. It is a signal handler."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether a stop has been asked for."""
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep this long, then return whether a stop has been asked for."""
+        time.sleep(0 if self._is_set else seconds)
+        return self._is_set
+
+
 @contextmanager
-def stoppable() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event. SIGINT needs a handler: background jobs inherit it ignored.
+def stoppable() -> Iterator[StopRequest]:
+    """Turn SIGINT and SIGTERM into a request. SIGINT needs a handler: background jobs inherit it ignored.
 
     Only the main thread gets signals. In another one, the caller decides what they do.
     """
-    event = threading.Event()
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield event
+        yield request
         return
-    before = {s: signal.signal(s, lambda *_: event.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request.set) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield event
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

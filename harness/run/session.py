@@ -34,7 +34,7 @@ from wanbench.harness.results.goodput import goodput, undisturbed_step_times
 from wanbench.harness.results.row import describe
 from wanbench.harness.results.scalability import calibration, one_worker_step_times, scalability
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.run.host import check_host, control_folder, host_turn, stoppable
+from wanbench.harness.run.host import StopRequest, check_host, control_folder, host_turn, stoppable
 from wanbench.harness.run.manifest import host_facts
 from wanbench.harness.run.progress import Remaining, Reporter, brief, clock
 from wanbench.harness.run.room import Room, Running
@@ -149,7 +149,7 @@ class _Session:
         control: Path,
         say: Reporter,
         tally: Tally,
-        stopped: threading.Event,
+        stopped: StopRequest,
         host: Capacity,
         slots: int,
         processes: int,

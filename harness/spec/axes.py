@@ -109,6 +109,8 @@ def _check_axis(key: str, where: str, command: bool) -> None:
         return
     table, dot, rest = key.partition(".")
     names = (*_OWN, *SHORT_AXES)
+    if not dot and key in _TABLES:  # TOML takes a dot outside quotes for a table
+        raise SpecError(f'{where}: sweep.{key}: put a dotted key in quotes: "{key}.KEY" = [...]')
     if not dot and key not in names:
         hint = did_you_mean(key, names, f"expected a dotted key or one of {', '.join(sorted(names))}")
         raise SpecError(f"{where}: sweep.{key}: unknown axis{hint}")

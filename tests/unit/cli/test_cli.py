@@ -105,7 +105,9 @@ def test_plan_tells_how_workers_start_a_launch_line_and_refuses_one_that_cannot_
     )
     lines = wanbench("plan", str(spec)).stdout.splitlines()
     assert "on each worker: torchrun --nnodes=4 --node-rank={rank} t.py" in lines
-    assert refused("plan", str(spec), "--set", "workload.nproc_per_worker=2").startswith(
+    several = ("plan", str(spec), "--set", "workload.nproc_per_worker=2")
+    assert refused(*several, "--json") == refused(*several)
+    assert refused(*several).startswith(
         "wanbench: torchrun: starts all"
     )
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from wanbench.harness.errors import EXIT_INTERRUPTED
-from wanbench.harness.run.host import SWITCH
+from wanbench.harness.errors import EXIT_INTERRUPTED, Interrupted
+from wanbench.harness.run import host
+from wanbench.harness.run.host import SWITCH, host_turn, stoppable
 
 HOLD = """
 import subprocess, sys
@@ -88,6 +89,29 @@ def test_who_is_interrupted_while_it_waits_ends_with_130(holder, number):
     assert said(second) == WAITING
     second.send_signal(number)
     assert second.wait(10) == EXIT_INTERRUPTED
+
+
+def test_an_interruption_at_the_moment_of_the_turn_is_not_lost(monkeypatch):
+    answers = iter([False, True])
+
+    def locked(*_: object) -> bool:
+        turn = next(answers)
+        if turn:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return turn
+
+    monkeypatch.delenv(SWITCH, raising=False)
+    monkeypatch.setattr(host, "locked", locked)
+    with pytest.raises(Interrupted), host_turn(print):
+        pytest.fail("it had the turn")
+
+
+def test_who_waits_after_a_request_to_stop_does_not_sleep():
+    with stoppable() as stopped:
+        assert not stopped.wait(0)
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped.is_set()
+        assert stopped.wait(3600)  # at once
 
 
 def test_in_another_time_namespace_or_without_one_it_is_unknown(holder):
