@@ -181,7 +181,11 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("workers =", "workload.params =", 'x.toml: sweep.workload: put a dotted key in quotes: "workload.KEY" = [...]'),
+        (
+            "workers =",
+            "workload.params =",
+            'x.toml: sweep.workload: put a dotted key in quotes: "workload.KEY" = [...]',
+        ),
         ("workers =", "worker =", "x.toml: sweep.worker: unknown axis; did you mean 'workers'?"),
         (
             "workers = [2]",
