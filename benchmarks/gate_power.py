@@ -2,6 +2,7 @@
 
     python benchmarks/gate_power.py measure --out FOLDER     emulates for two hours; the same command goes on
     python benchmarks/gate_power.py record FOLDER            writes results/reference/gate-power
+    python benchmarks/gate_power.py draw                     draws its figure again
 
 A round measures on namespaces and the relay: the base, the same once more, and the base with a computation that is
 longer by 3, 5, 10 and 20 % of the base's step. The link is fast and the step short, which is hard on the gate: what
@@ -21,6 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -29,10 +34,14 @@ from wanbench.harness.gate.noise import HostNoise  # noqa: E402
 from wanbench.harness.gate.rule import LOOKS  # noqa: E402
 from wanbench.harness.gate.verdict import Verdict  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
+from wanbench.harness.show.figures.drawing import save  # noqa: E402
+from wanbench.harness.show.figures.layout import Panels  # noqa: E402
+from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, wanbench_style  # noqa: E402
 from wanbench.harness.spec.tables import GateTable  # noqa: E402
 
 FOLDER = ROOT / "results/reference/gate-power"
 STEP_MS = 24  # of the base, measured
+SPEC_LINK = "5 ms and 100 Mbit/s apart"
 COMPUTE_MS = 10
 SLOWDOWNS = (0.03, 0.05, 0.10, 0.20)
 NAME = "gate-power"
@@ -170,6 +179,69 @@ def _step_times(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: (line["round"], line["side"], line["slowdown_pct"] or 0))
 
 
+def draw() -> None:
+    """Draw the outcomes that are recorded."""
+    with (FOLDER / "checks.csv").open() as file:
+        outcomes = [*csv.DictReader(file)]
+    for width_in, names in ((PAGE_IN, ("gate-power.svg", "gate-power.png")), (COLUMN_IN, ("gate-power-column.pdf",))):
+        for name in names:
+            with wanbench_style():
+                print(save(figure(outcomes, width_in), FOLDER / name))
+
+
+VERDICTS: Mapping[str, Mapping[str, Any]] = {
+    "regressed": {"facecolor": "#B5483F", "edgecolor": INK},
+    "inconclusive": {"facecolor": "#FFFFFF", "edgecolor": INK, "hatch": "////"},
+    "unchanged": {"facecolor": "#C9DDF0", "edgecolor": INK},
+}
+RULES = {"cell": "each cell: slower by over 5 %", "all_cells": "all cells together: by over 1 %"}
+
+
+def title(outcomes: Sequence[Mapping[str, str]]) -> str:
+    """What the outcomes show: false alarms, and the smallest slowdown from which none was missed."""
+    failed = {
+        share: [line["slowdown_pct"] == share and "regressed" in (line["cell"], line["all_cells"]) for line in outcomes]
+        for share in dict.fromkeys(line["slowdown_pct"] for line in outcomes)
+    }
+    counts = Counter(line["slowdown_pct"] for line in outcomes)
+    seen = [share for share in failed if share != "0" and sum(failed[share]) == counts[share]]
+    detected = f", {counts[seen[0]]} of {counts[seen[0]]} with a slowdown of {seen[0]} % or more" if seen else ""
+    return f"Failed: {sum(failed['0'])} of {counts['0']} checks of equal sides{detected}"
+
+
+def figure(outcomes: Sequence[Mapping[str, str]], width_in: float) -> Figure:
+    """The share of checks with each verdict by planted slowdown, by the rule for a cell and by that for all cells."""
+    about = (
+        f"emulated with the relay: two workers, a step of {STEP_MS} ms, {SPEC_LINK}; 5 or 10 rounds a check; both "
+        "sides in one process, while the host did other work"
+    )
+    entries = {verdict: Patch(**look, linewidth=0.6) for verdict, look in VERDICTS.items()}
+    sheet = Panels(width_in, f"{title(outcomes)}\nOutcomes of `wanbench check` by planted slowdown", about, entries,
+                   count=2, across=2 if width_in > COLUMN_IN else 1, panel_in=1.5, between_in=0.3)  # fmt: skip
+    for index, (column, rule) in enumerate(RULES.items()):
+        _bars(sheet.panel(index, rule), outcomes, column)
+        sheet.label(index, "planted slowdown (%)", "checks (%)")
+    return sheet.figure
+
+
+def _bars(axes: Axes, outcomes: Sequence[Mapping[str, str]], column: str) -> None:
+    shares = list(dict.fromkeys(line["slowdown_pct"] for line in outcomes))
+    for x, share in enumerate(shares):
+        verdicts = Counter(line[column] for line in outcomes if line["slowdown_pct"] == share)
+        bottom = 0.0
+        for verdict, look in VERDICTS.items():
+            part = 100 * verdicts[verdict] / verdicts.total()
+            axes.bar(x, part, 0.7, bottom=bottom, linewidth=0.6, **look)
+            if part >= 8:
+                axes.text(x, bottom + part / 2, f"{part:.0f}", ha="center", va="center", fontsize=6.5,
+                          color="white" if verdict == "regressed" else INK,
+                          bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+                          if verdict == "inconclusive" else None)  # fmt: skip
+            bottom += part
+    axes.set_xticks(range(len(shares)), shares)
+    axes.set_ylim(0, 100)
+
+
 def write_csv(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Write lines with equal keys; numbers have three digits after the point."""
     with path.open("w", newline="") as file:
@@ -186,10 +258,13 @@ def main() -> int:
     measuring.add_argument("--rounds", type=int, default=1000)
     measuring.add_argument("--out", type=Path, required=True)
     commands.add_parser("record").add_argument("out", type=Path)
+    commands.add_parser("draw")
     asked = options.parse_args()
     if asked.command == "measure":
         return measure(asked.out.resolve(), asked.rounds)
-    record(asked.out)
+    if asked.command == "record":
+        record(asked.out)
+    draw()
     return 0
 
 
