@@ -112,14 +112,15 @@ def read_table(text: str) -> Iterator[tuple[int, list[str]]]:
     blanks.
 
     Raises:
-        FileError: begins with the line; cells are separated by `;`, or a line has another number of them than the
-            first one, or a quote is not closed.
+        FileError: begins with the line; cells are separated by `;`, or by `|` as in Markdown, or a line has another
+            number of them than the first one, or a quote is not closed.
     """
     lines = io.StringIO(text, newline="")
     first = next((line for line in lines if not _is_comment(line)), "")
-    if first.count(";") > first.count(","):
+    other = max(";|", key=first.count)
+    if first.count(other) > first.count(","):
         number = text[: lines.tell()].count("\n") or 1
-        raise FileError(f"line {number}: cells are separated by ';'; expected ',' between cells, {_NUMBERS}")
+        raise FileError(f"line {number}: cells are separated by {other!r}; expected ',' between cells, {_NUMBERS}")
     mark = next((mark for mark in ",\t" if mark in first), " ")
     rows = ("\n" if _is_comment(line) else line for line in io.StringIO(text, newline=""))
     reader = csv.reader(rows, delimiter=mark, skipinitialspace=True, strict=True)

@@ -160,7 +160,9 @@ def command(argv: tuple[str, ...], describe: bool, **options: Any) -> None:
     """
     if describe:
         from wanbench.harness import describe as alone
+        from wanbench.harness.spec.command import check_there
 
+        check_there(argv[0], Path.cwd())
         click.echo(alone.describe(argv).to_toml(argv), nl=False)
         return
     context = click.get_current_context()

@@ -1,7 +1,8 @@
 """The one reader of ping: iputils, BusyBox, BSD, inetutils, Windows and fping, in any language. Pure.
 
 Words differ by language, so a line is recognised by its numbers. An answer has a time, and the number of the ping or an
-address. The statistics have the pings that were sent and received, and what is lost must agree with them.
+address. The statistics have the pings that were sent and received, and what is lost must agree with them. Each line may
+begin with the time of day or the seconds since 1970: of `-D`, `--apple-time`, `ts`, a shell's `date` or PowerShell.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 _UNIT = r"(?:ms|msec|m|мс|毫秒|ミリ秒|밀리초|\ufffd+)(?!\w)"  # Spanish has `<1m`; \ufffd is of another encoding
@@ -20,7 +22,11 @@ _HOST = re.compile(
     r"|\S+(?= +: \[)",  # of fping
     re.IGNORECASE,
 )
-_STAMP = re.compile(r"\s*\[(\d+\.\d+)\]")  # of -D
+_STAMP = re.compile(
+    r"(?:[^=\n]{0,40}?[\s\[(\"T,])??(?:(\d{10})|(\d\d?):(\d\d):(\d\d))([.,]\d+)?(?![\d:.])"
+    r" ?(?:Z|[+-]\d\d:?\d\d|(?!PING)[A-Z]{2,5}\b)?(?: \d{4}\b)?[\s\]):|>\",-]*"  # CEST 2024: or PM -
+)
+_HALF_DAY_S = 12 * 3600  # clock times are counted modulo this, as some are written with AM and PM
 _REPEATED = re.compile(r"!\)|duplicate")
 _TTL = re.compile(r"\b(?:ttl|hlim)=", re.IGNORECASE)
 _FROM_0 = re.compile(r"\): \d+ data bytes|: \[\d+\]")  # BusyBox, BSD and fping; iputils counts from 1
@@ -60,11 +66,14 @@ class Pings:
 
 
 class _Line(NamedTuple):
+    """A line without its stamp. `stamp_s`: its value in seconds, and whether it had decimals; None without one."""
+
     number: int
     text: str
     host: str
     sequence: int | None
     rtt_ms: float | None
+    stamp_s: tuple[float, bool] | None = None
 
 
 def each_way(share: float) -> float:
@@ -111,7 +120,8 @@ def _two_runs(line: int) -> ValueError:
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    for number, row in enumerate(text.splitlines(keepends=True), 1):
+    for number, whole in enumerate(text.splitlines(keepends=True), 1):
+        row, stamp_s = _unstamped(whole)
         head = row[:_LONGEST]
         times, sequence, host = _TIME.findall(head), _SEQUENCE.search(head), _HOST.search(head)
         if (vector := _VECTOR.match(row)) and "bytes," not in text:
@@ -124,7 +134,16 @@ def _lines(text: str) -> Iterator[_Line]:
         elif not timed and _TTL.search(head):
             raise ValueError(f"line {number}: expected an answer with its time in ms, such as `time=84.9 ms`")
         rtt_ms = float(times[0][1].replace(",", ".")) if timed else None
-        yield _Line(number, head, host[0] if host else "", int(sequence[1]) if sequence else None, rtt_ms)
+        yield _Line(number, head, host[0] if host else "", int(sequence[1]) if sequence else None, rtt_ms, stamp_s)
+
+
+def _unstamped(row: str) -> tuple[str, tuple[float, bool] | None]:
+    """A line without its stamp, and the stamp."""
+    if (stamp := _STAMP.match(row)) is None:
+        return row, None
+    epoch, hours, minutes, seconds, decimals = (value or "0" for value in stamp.groups())
+    whole_s = int(epoch) + 3600 * int(hours) + 60 * int(minutes) + int(seconds)
+    return row[stamp.end() :], (whole_s + float(f"0{decimals.replace(',', '.')}"), stamp[5] is not None)
 
 
 def _statistics(lines: Iterable[_Line]) -> Iterator[tuple[int, int, int, float | None]]:
@@ -179,18 +198,26 @@ def _in_order(lines: Iterable[_Line]) -> tuple[dict[int, _Line], range, int]:
 
 
 def _interval_s(answers: Mapping[int, _Line], sent: int | None, took_s: float | None) -> float | None:
-    """From the stamps of `-D`, or from the statistics. Raises: ValueError: it is not above 0."""
-    begin, end = min(answers, default=0), max(answers, default=0)
-    first, last = (_STAMP.match(answers[number].text if answers else "") for number in (begin, end))
-    if first and last and begin < end:
-        interval_s = (float(last[1]) - float(first[1])) / (end - begin)
-    elif took_s is not None and sent is not None and sent > 1:
+    """From stamps with decimals, else from the statistics, else from stamps in seconds.
+
+    Raises:
+        ValueError: it is not above 0.
+    """
+    stamps = [(number, *line.stamp_s) for number, line in sorted(answers.items()) if line.stamp_s is not None]
+    fine = len(stamps) > 1 and stamps[0][2]
+    if not fine and took_s is not None and sent is not None and sent > 1:
         interval_s = took_s / (sent - 1)
+    elif len(stamps) > 1:
+        half = _HALF_DAY_S / 2
+        steps = ((after - before + half) % _HALF_DAY_S - half for (_, before, _), (_, after, _) in pairwise(stamps))
+        interval_s = sum(steps) / (stamps[-1][0] - stamps[0][0])
     else:
         return None
-    if interval_s <= 0:
-        raise ValueError("the times of the pings do not grow; expected the output of one run of ping")
-    return interval_s
+    if interval_s > 0:
+        return interval_s
+    if stamps and not fine:
+        return None  # all in the same second
+    raise ValueError("the times of the pings do not grow; expected the output of one run of ping")
 
 
 def _summary(answers: Sequence[str], sent: int | None, counted: bool) -> str:

@@ -161,6 +161,9 @@ def variable(axis: str) -> str:
 def check_there(program: str, folder: Path, key: str = "") -> None:
     """Check that the program of a command exists on this host; `key` prefixes the error. Raises: SpecError."""
     path = folder / program
+    name, equals, _ = program.partition("=")
+    if equals and name.isidentifier():  # its value may be a secret
+        raise SpecError(f"{key}{name}=...: a variable, not a program; put `env` before it")
     if "/" in program and path.is_file() and not os.access(path, os.X_OK):
         raise SpecError(
             f"{key}{program}: not executable; use chmod +x, or its interpreter, as in: python {shlex.quote(program)}"

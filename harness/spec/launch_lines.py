@@ -98,7 +98,7 @@ _DYNAMIC = re.compile(r"--rdzv[-_]backend[= ](?!static)")
 _FIXED = re.compile(
     r"""(?<![\w-])[\w-]{0,20}(?:(?:(?:master|main|rdzv|dist)[-_](?:addr(?:ess)?|endpoint|process[-_]ip|url)|init[-_]method)"""
     r"""['"\]]*(?:\s*=\s*|\s+)['"]?(?:tcp://)?(?:localhost|\d+\.\d+\.\d+\.\d+)[:\d]*"""
-    r"""|(?:node|machine|distributed)[-_]rank['"\]]*(?:\s*=\s*|\s+)['"]?\d+\b)""",
+    r"""|(?:node|machine|distributed)[-_]rank['"\]]*(?:\s*=\s*|\s+)['"]?\d+\b|(?<=\s--)rank(?:=|\s+)0\b)""",
     re.IGNORECASE,
 )
 

@@ -111,6 +111,57 @@ def test_measure_and_trace_see_the_same_pings(name):
     assert [number for number, point in enumerate(points) if "rtt_ms" not in point] == missing
 
 
+STAMPS = {
+    "ts": "May 27 {h:02}:{m:02}:{s:02} ",
+    "ts with decimals": "[2026-05-27 {h:02}:{m:02}:{s:02}.250000] ",
+    "seconds": "{since:.0f} ",
+    "seconds with decimals": "{since:.6f} ",
+    "date": "Wed May 27 {h:02}:{m:02}:{s:02} CEST 2026: ",
+    "a log": "2026-05-27 {h:02}:{m:02}:{s:02},250 INFO - ",
+    "ISO 8601": "2026-05-27T{h:02}:{m:02}:{s:02}+0200 ",
+    "macOS --apple-time": "{h:02}:{m:02}:{s:02}.250000 ",
+    "PowerShell": "5/27/2026 {half}:{m:02}:{s:02} {noon} - ",
+}
+
+
+def stamp(style, second):
+    """What the program puts before a line, `second` s after 23:59:55."""
+    since = 1_700_000_000 + 86_395 + second
+    h, m, s = (since // 3600) % 24, since // 60 % 60, since % 60
+    return STAMPS[style].format(h=h, m=m, s=s, since=since, half=(h - 1) % 12 + 1, noon="AM" if h < 12 else "PM")
+
+
+@pytest.mark.parametrize("style", STAMPS)
+def test_a_stamp_before_each_line_changes_no_answer(style):
+    for name in WHOLE.keys() - {"fping-C-q.txt"}:  # which has one line for all pings
+        lines = text_of(name).splitlines(keepends=True)
+        stamped = read_pings("".join(stamp(style, second) + line for second, line in enumerate(lines)))
+        plain = read_pings("".join(lines))
+        assert (stamped.rtts_ms, stamped.sent, stamped.summary) == (plain.rtts_ms, plain.sent, plain.summary), name
+
+
+@pytest.mark.parametrize("style", STAMPS)
+@pytest.mark.parametrize("begin_s", [0, 12 * 3600])
+def test_stamps_give_the_interval_also_through_noon_and_midnight(style, begin_s):
+    answer = "64 bytes from 2001:db8:10:20:30:40:50:60: icmp_seq={} ttl=52 time=9 ms"
+    lines = [stamp(style, begin_s + 5 * number) + answer.format(number) for number in (1, 2, 3, 5)]
+    assert read_pings("\n".join([*lines, ""])).interval_s == pytest.approx(5)
+
+
+def test_stamps_in_seconds_are_coarser_than_the_statistics_and_may_say_nothing():
+    lines = [f"10:00:00 64 bytes from 192.0.2.1: icmp_seq={number} ttl=52 time=9 ms\n" for number in (1, 2, 3)]
+    assert read_pings("".join(lines)).interval_s is None
+    counted = "10:00:00 3 packets transmitted, 3 received, 0% packet loss, time 400ms\n"
+    assert read_pings("".join([*lines, counted])).interval_s == 0.2
+
+
+def test_two_runs_in_one_log_with_stamps_are_refused():
+    line = "64 bytes from 192.0.2.1: icmp_seq={} ttl=52 time=9 ms\n"
+    runs = ["PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n", line.format(1)], ["PING x\n", line.format(2)]
+    with pytest.raises(ValueError, match="line 3: ping begins again"):
+        read_pings("".join(f"10:00:00 {line}" for run in runs for line in run))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_one_run_is_refused_by_both_in_one_line(tmp_path, name):
     for command in (("measure", f"a,b={CASES / name}", "-o", "m.toml"), ("trace", str(CASES / name))):

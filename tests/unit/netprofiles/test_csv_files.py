@@ -224,6 +224,10 @@ NUMBERS = "'.' before decimals and nothing between thousands"
             f"net.csv, line 1: cells are separated by ';'; expected ',' between cells, {NUMBERS}",
         ),
         (
+            ["| RTT (ms) | Dallas | Washington DC |", "| --- | :---: | :---: |", "| **Dallas** |  | 31 |"],
+            f"net.csv, line 1: cells are separated by '|'; expected ',' between cells, {NUMBERS}",
+        ),
+        (
             ["src,dst,rtt_ms,rate_mbps", 'A,B,20,"1,000"'],
             "net.csv, line 2, rate_mbps: '1,000' is invalid; expected a number, above 0, without a unit; "
             f"',' separates digits, expected {NUMBERS}",

@@ -222,6 +222,12 @@ def test_a_missing_program_is_refused_in_one_line(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_variable_before_the_program_is_named_without_its_value():
+    line = "wanbench: WANDB_API_KEY=...: a variable, not a program; put `env` before it"
+    assert refused(*EXEC, "--", "WANDB_API_KEY=secret/1", "torchrun", "t.py") == line
+    assert refused("exec", "--describe", "--", "WANDB_API_KEY=secret/1", "torchrun", "t.py") == line
+
+
 def test_adopted_containers_need_a_working_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("WANBENCH_ADOPT", str(tmp_path))
     said = refused(*EXEC, "--testbed", "docker", "--", "true")

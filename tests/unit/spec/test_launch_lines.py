@@ -131,6 +131,9 @@ def test_whoever_starts_a_line_sees_the_one_that_runs_and_what_cannot_be_replace
         ("MASTER_ADDR=${MASTER_ADDR:-localhost} torchrun --master_addr 10.99.0.1 t.py", None),
         ('os.environ.setdefault("MASTER_ADDR", "localhost")', None),
         ("if node_rank == 0: print(1)", None),
+        ("python ps.py --world_size=2 --rank=0", "--rank=0"),
+        ("python main.py --world-size 2 --rank 0 data", "--rank 0"),
+        ("python lora.py --rank 16 --lora-rank 0", None),
     ],
 )
 def test_a_fixed_place_is_found_in_lines_and_scripts_and_a_default_is_not(tmp_path, text, fixed):

@@ -257,10 +257,11 @@ def test_a_column_that_is_there_twice_is_refused_if_it_is_taken():
 
 
 @pytest.mark.parametrize("columns", [None, "time_s=time_s,rate_mbps=rate_mbps"])
-def test_cells_that_semicolons_separate_are_refused(columns):
-    assert refusal("time_s;rate_mbps\n0;5,5\n", columns=columns) == (
-        "f: line 1: cells are separated by ';'; expected ',' between cells, '.' before decimals and nothing between "
-        "thousands"
+@pytest.mark.parametrize(("mark", "text"), [(";", "time_s;rate_mbps\n0;5,5\n"), ("|", "| time_s | rate_mbps |\n")])
+def test_cells_that_other_marks_separate_are_refused(mark, text, columns):
+    assert refusal(text, columns=columns) == (
+        f"f: line 1: cells are separated by {mark!r}; expected ',' between cells, '.' before decimals and nothing "
+        "between thousands"
     )
 
 
