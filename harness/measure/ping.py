@@ -208,8 +208,8 @@ def _interval_s(answers: Mapping[int, _Line], sent: int | None, took_s: float | 
     if not fine and took_s is not None and sent is not None and sent > 1:
         interval_s = took_s / (sent - 1)
     elif len(stamps) > 1:
-        half = _HALF_DAY_S / 2
-        steps = ((after - before + half) % _HALF_DAY_S - half for (_, before, _), (_, after, _) in pairwise(stamps))
+        period_s = _HALF_DAY_S if stamps[0][1] <= 2 * _HALF_DAY_S else math.inf
+        steps = (math.remainder(after - before, period_s) for (_, before, _), (_, after, _) in pairwise(stamps))
         interval_s = sum(steps) / (stamps[-1][0] - stamps[0][0])
     else:
         return None

@@ -148,6 +148,13 @@ def test_stamps_give_the_interval_also_through_noon_and_midnight(style, begin_s)
     assert read_pings("\n".join([*lines, ""])).interval_s == pytest.approx(5)
 
 
+@pytest.mark.parametrize("first", ["[1700000000.500000]", "1700000000"])
+def test_seconds_since_1970_have_no_longest_gap(first):
+    last = first.replace("1700000000", f"{1_700_000_000 + 2 * 3600 * 20}")
+    answer = "{} 64 bytes from 192.0.2.1: icmp_seq={} time=9 ms\n"
+    assert read_pings(answer.format(first, 1) + answer.format(last, 21)).interval_s == 2 * 3600
+
+
 def test_stamps_in_seconds_are_coarser_than_the_statistics_and_may_say_nothing():
     lines = [f"10:00:00 64 bytes from 192.0.2.1: icmp_seq={number} ttl=52 time=9 ms\n" for number in (1, 2, 3)]
     assert read_pings("".join(lines)).interval_s is None
