@@ -107,9 +107,7 @@ def test_plan_tells_how_workers_start_a_launch_line_and_refuses_one_that_cannot_
     assert "on each worker: torchrun --nnodes=4 --node-rank={rank} t.py" in lines
     several = ("plan", str(spec), "--set", "workload.nproc_per_worker=2")
     assert refused(*several, "--json") == refused(*several)
-    assert refused(*several).startswith(
-        "wanbench: torchrun: starts all"
-    )
+    assert refused(*several).startswith("wanbench: torchrun: starts all")
 
 
 def test_plan_tells_stock_hosts():
