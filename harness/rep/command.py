@@ -40,8 +40,7 @@ from wanbench.workloads.loop.stepping import forget, read_idle_s, read_operation
 _LOG_TAIL_LINES = 12
 _NS = 1e9
 _SILENT_BYTES = 2_000  # of a worker: some connections and no messages
-_PATIENCE_S = 30.0
-_AT_ONCE_S = 10.0  # a program that fails sooner did not wait for others, and says itself what is wrong
+_PATIENCE_S = 30.0  # a program that fails sooner did not wait for others, and says itself what is wrong
 
 ReportedSteps = Mapping[int, tuple[str, list[int]]]
 
@@ -134,7 +133,7 @@ def run(
             ended = _execute(repetition, program, slot, folder, Path(f"{stem}-door"), meter, attended)
         stats = slot.emulator.stats()
         limit = f"{program.timeout_s or 0:g} s ({'workload.timeout' if attended is None else '--timeout'})"
-        if ended.code == 0 or max(ended.lasted.values(), default=0.0) > _AT_ONCE_S:
+        if ended.code == 0 or max(ended.lasted.values(), default=0.0) > _PATIENCE_S:
             ended.silence = silence(program, program.cwd, program.workers, stats.bytes)
         failure = _failure(ended, folder, limit)
         if failure is not None and attended is None:
