@@ -148,10 +148,10 @@ class Exchanges:
         complete_ns = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
         latest = self._all_arrived_ns(flight)
         if latest is not None:
-            for arrival in arrivals[arrivals > latest].tolist():
-                if arrival > flight.terms.end_ns(left_ns, latest):
-                    break
-                latest = arrival
+            chain = np.append(latest, arrivals[arrivals > latest])
+            limits = np.minimum(left_ns + flight.terms.deadline_ns, np.maximum(left_ns, chain) + flight.terms.silence_ns)
+            late = np.flatnonzero(chain[1:] > limits[:-1])
+            latest = int(chain[late[0] if len(late) else -1])
         end = flight.terms.end_ns(left_ns, latest)
         return end if complete_ns is None else min(end, complete_ns)
 
