@@ -44,7 +44,7 @@ def test_the_same_question_simulates_nothing_again(bench):
 
 def test_advice_says_what_the_buffers_of_stock_hosts_cost_and_both_remedies(bench):
     fast_and_far = ("uniform", "--rtt", "200ms", "--rate", "2Gbit", "--workers", "2")
-    large = ("--workload", "params=5000000,tensors=2,step_time=20ms", "--emulate", "0", *FEW)
+    large = ("--workload", "params=5000000,tensors=2,step_time=20ms", "--emulate", "0", *FEWEST)
     answers = {}
     for preset in ("tuned", "stock"):
         run = bench.run("advise", *fast_and_far, *large, "--preset", preset, "--out", preset, "--json")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_nothing_of_the_repository_is_changed_also_if_the_gate_is_stopped(reposi
     opens = [sys.executable, "-P", str(tmp_path / "opens.py")]
     with subprocess.Popen(opens, cwd=repository, env=given, stderr=subprocess.DEVNULL) as process:
         while end is not None and not (report.exists() and report.read_text()) and process.poll() is None:
-            pass
+            time.sleep(0.02)  # it needs the processor
         if end is not None:
             process.send_signal(end)
     assert eval(report.read_text())[:3] == [["kept", "removed"], "before", False]
