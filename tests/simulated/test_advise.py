@@ -81,7 +81,7 @@ def make(rank, world_size, seed, batch_size):
 
 def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_evidence(bench):
     (bench.folder / "mine.py").write_text(MODEL)
-    question = ("advise", *UNIFORM, "--workload", "mine:make", "--emulate", "0", *FEW)
+    question = ("advise", *UNIFORM[:-1], "2", "--workload", "mine:make", "--emulate", "0", *FEW)
     first = bench.run(*question, "--budget", "1")
     design = bench.folder / "results" / "advise-40ms-20Mbit-mine-make" / "learn.toml"
     assert f"wanbench learn {design.relative_to(bench.folder)}" in " ".join(first.out.split())
