@@ -28,6 +28,8 @@ settings.register_profile("shared-host", deadline=None)
 settings.load_profile("ci" if "CI" in os.environ else "shared-host")
 
 os.environ[SWITCH] = "off"
+# Tests run side by side, and threads of torch that wait for each other take whole processors. Workers have one, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The files of real runs that take longest, longest first.
 LONGEST = (
