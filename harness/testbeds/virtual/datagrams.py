@@ -149,8 +149,8 @@ class Exchanges:
         latest = self._all_arrived_ns(flight)
         if latest is not None:
             chain = np.append(latest, arrivals[arrivals > latest])
-            limits = np.minimum(left_ns + flight.terms.deadline_ns, np.maximum(left_ns, chain) + flight.terms.silence_ns)
-            late = np.flatnonzero(chain[1:] > limits[:-1])
+            silent_ns = np.maximum(left_ns, chain[:-1]) + flight.terms.silence_ns
+            late = np.flatnonzero(chain[1:] > np.minimum(left_ns + flight.terms.deadline_ns, silent_ns))
             latest = int(chain[late[0] if len(late) else -1])
         end = flight.terms.end_ns(left_ns, latest)
         return end if complete_ns is None else min(end, complete_ns)
