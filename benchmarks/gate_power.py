@@ -6,8 +6,8 @@
 
 A round measures on namespaces and the relay: the base, the same once more, and the base with a computation that is
 longer by 3, 5, 10 and 20 % of the base's step. The link is fast and the step short, which is hard on the gate: what
-disturbs a host is then a larger share of a step. Ten consecutive rounds are one check, of which five are enough unless
-the first look is in doubt. They are judged by the code of `wanbench check`, with its default limit of 5 % and without a
+disturbs a host is then a larger share of a step. Five consecutive rounds are one check, or ten if the first look is in
+doubt. They are judged by the code of `wanbench check`, with its default limit of 5 % and without a
 measured noise. In a real check each side has a process of its own; here one starts the workers of both.
 """
 
@@ -108,7 +108,7 @@ def planted(row: Mapping[str, Any]) -> float | None:
 
 
 def checks(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the outcome of each check: of each block of consecutive rounds, and each slowdown."""
+    """Yield the outcomes of the checks of each slowdown. A check takes the rounds after those of the one before."""
     sides: dict[float | None, dict[int, Mapping[str, Any]]] = {}
     for row in rows:
         if row["workers"] > 1 and row["status"] == "ok":
@@ -116,10 +116,12 @@ def checks(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     base = sides[None]
     for slowdown in (0.0, *SLOWDOWNS):
         head = sides[slowdown]
-        both = sorted(base.keys() & head.keys())
-        for number in range(len(both) // LOOKS[-1]):
-            block = both[number * LOOKS[-1] : (number + 1) * LOOKS[-1]]
-            yield {"check": number, "slowdown_pct": round(100 * slowdown), **_judged(base, head, block)}
+        remaining = sorted(base.keys() & head.keys())
+        number = 0
+        while len(remaining) >= LOOKS[-1]:
+            outcome = _judged(base, head, remaining[: LOOKS[-1]])
+            yield {"check": number, "slowdown_pct": round(100 * slowdown), **outcome}
+            number, remaining = number + 1, remaining[outcome["rounds"] :]
 
 
 def _judged(base: Mapping[int, Any], head: Mapping[int, Any], block: Sequence[int]) -> dict[str, Any]:
