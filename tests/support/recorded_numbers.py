@@ -273,4 +273,22 @@ def hosts():
             yield f"{re.search(r'N=(.+?) ', row['what'])[1]} workers"
 
 
-SUBJECTS = (parity, hosts, sweep, world, poster, recipe, advice, old, delays, collectives)
+def checks():
+    """The recorded checks by their planted slowdown in percent, as text."""
+    with (REFERENCE / "gate-power" / "checks.csv").open(encoding="utf-8") as file:
+        return by(list(csv.DictReader(file)), "slowdown_pct")
+
+
+def failed(outcomes):
+    return sum("regressed" in (one["cell"], one["all_cells"]) for one in outcomes)
+
+
+def gate():
+    """What the gate finds, and what it raises for nothing."""
+    equal, *slower = checks().items()
+    yield f"Of {len(equal[1])} recorded checks of equal sides {failed(equal[1])} failed"
+    for (share,), outcomes in slower:
+        yield f"{failed(outcomes)} of {len(outcomes)} with steps {share} % longer"
+
+
+SUBJECTS = (parity, hosts, sweep, gate, world, poster, recipe, advice, old, delays, collectives)

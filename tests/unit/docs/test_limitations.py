@@ -6,7 +6,7 @@ import csv
 import re
 
 import pytest
-from recorded_numbers import REFERENCE, ROOT, SUBJECTS, by, learned, median, off, points, rows
+from recorded_numbers import REFERENCE, ROOT, SUBJECTS, by, checks, failed, learned, median, off, points, rows
 
 from wanbench.harness.learning.summary import percent
 
@@ -22,6 +22,16 @@ def test_the_page_on_the_dts_recipe_has_the_numbers_of_its_recording():
         assert f"| `{setting}` | {tuned} | {unchanged} |" in page
     without = points(found, "momentum-0", "delayed-d20")
     assert f"Without momentum the same delay costs {without.removeprefix('-')} points" in page
+
+
+def test_the_page_on_ci_has_the_recorded_power_of_the_gate():
+    page = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
+    for (share,), outcomes in checks().items():
+        of_cells = [
+            f"{sum(one[rule] == verdict for one in outcomes)}"
+            for rule, verdict in [("cell", "regressed"), ("cell", "inconclusive"), ("all_cells", "regressed")]
+        ]
+        assert f"| {share} % | {len(outcomes)} | {' | '.join(of_cells)} | {failed(outcomes)} |" in page
 
 
 def test_the_page_on_scales_has_the_numbers_of_gloo_at_full_size():
