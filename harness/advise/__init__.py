@@ -6,7 +6,7 @@ Layout
     evidence.py    what is known of the accuracy of a setting: no risk, evidence or unknown
     ranking.py     candidates in order: worth simulating by the step-time law, and measured
     search.py      from a question to an answer: simulate, then emulate
-    flips.py       which other networks and step times have another answer, by the law; unknown uplinks
+    sensitivity.py  which other networks and step times have another answer, by the law; unknown uplinks
     own_evidence.py   a design that measures the accuracy of the fastest settings with one's own model
     answer.py      Answer: plain data, the lines that people read, and the files beside it
     reproduce.py   a spec, a snippet, and a trial on real hosts

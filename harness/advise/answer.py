@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.advise.evidence import Source, Tier
-from wanbench.harness.advise.flips import Flip, Uplinks, flips, shared
 from wanbench.harness.advise.hosts import Hosts
 from wanbench.harness.advise.own_evidence import FILE, Proposal, proposal
-from wanbench.harness.advise.ranking import TIE, Measured, advisable, ranked, without_risk
-from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
+from wanbench.harness.advise.question import Limits
+from wanbench.harness.advise.ranking import TIE, Measured, advisable, equals, ranked, without_risk
+from wanbench.harness.advise.recipe import Recipe, recipe
+from wanbench.harness.advise.reproduce import emulation_spec, training, trial
 from wanbench.harness.advise.search import SearchResult
+from wanbench.harness.advise.sensitivity import Shift, Uplinks, sensitivity, shared
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import predict
 from wanbench.harness.run.progress import clock
 from wanbench.harness.show.tables import objects_as_csv
-from wanbench.harness.text import rate, size
+from wanbench.harness.text import listed, rate, size
 from wanbench.netprofiles.toml_text import document
 
 _DAY_S = 86_400
@@ -34,7 +36,7 @@ _BINDS = {
     "bandwidth": "the rate",
     "channels": "gloo, which has two operations on the way for each channel",
 }
-_HEAD = 12
+_HEAD = 13
 _REPEATS = 3
 _SIDE, _TIMINGS = 1024, 3
 ADVICE, CANDIDATES = "advice.json", "candidates.csv"
@@ -47,7 +49,9 @@ class Answer:
 
     Attributes:
         no_risk: the fastest setting with the mathematics of `ssgd`. advised: the fastest with enough accuracy; the same
-            setting if no other is known to be accurate enough. runner_up: the next setting.
+            setting if no other is known to be accurate enough. equals: other settings that take as long, best first.
+            runner_up: the next setting.
+        recipe: how to train with the advised setting. learned: what was measured with this model, of each setting.
         proposal: a design that measures the fastest settings with this model, if it has no evidence of its own.
         compression_s: what the advised setting's compression takes on this host in a step, if nothing was charged.
         faster: a faster setting whose recorded accuracy is too low. unknown: the fastest setting of which no accuracy
@@ -57,10 +61,13 @@ class Answer:
     result: SearchResult
     no_risk: Measured
     advised: Measured
+    equals: Sequence[Measured]
     runner_up: Measured | None
+    recipe: Recipe
+    learned: Sequence[Source]
     faster: Measured | None
     unknown: Measured | None
-    flips: list[Flip] | None = None
+    sensitivity: list[Shift] | None = None
     proposal: Proposal | None = None
     compression_s: float | None = None
     uplinks: Uplinks | None = None
@@ -79,19 +86,19 @@ def answer(result: SearchResult, minutes: float) -> Answer:
                   and not measured.candidate.eligible]  # fmt: skip
     unknown = [measured for measured in result.simulated if measured.candidate.evidence.tier is Tier.UNKNOWN]
     here = _simulated(result, advised)
-    measured_itself = any(
-        not source.proxy for measured in result.simulated for source in measured.candidate.evidence.sources
-    )
     faster_s = here.step_time_s * (1 - TIE)
     return Answer(
         result,
         without_risk(result.simulated)[0],
         advised,
+        [measured for measured in equals(best) if measured in alternatives],
         alternatives[0] if alternatives else None,
+        recipe(advised, result.library),
+        learned := result.library.measured(),
         next((measured for measured in ranked(ineligible) if measured.step_time_s < faster_s), None),
         next((measured for measured in ranked(unknown) if measured.step_time_s < faster_s), None),
-        flips(result.question, here, advisable(result.simulated)),
-        None if measured_itself else proposal(result.question, result.simulated, minutes),
+        sensitivity(result.question, here, advisable(result.simulated)),
+        None if learned else proposal(result.question, result.simulated, minutes),
         unpriced_s(advised.candidate.cell),
         shared(result.question, advisable(result.simulated)),
     )
@@ -156,7 +163,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
     texts = {
         CANDIDATES: _candidates(answer),
         SPEC: emulation_spec(result.question, [measured.candidate.cell for measured in compared], _REPEATS),
-        SNIPPET: snippet(cell),
+        SNIPPET: training(result.question, cell, answer.recipe, str(folder / SNIPPET)),
         TRIAL: trial(cell, answer.advised.step_time_s),
         ADVICE: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
     }
@@ -197,7 +204,7 @@ def _candidates(answer: Answer) -> str:
 def to_json(answer: Answer) -> dict[str, Any]:
     """Everything that the text says, with numbers in seconds and bytes."""
     result = answer.result
-    question = result.question
+    question, cell = result.question, answer.advised.candidate.cell
     return {
         "network": question.network_name,
         "workload": question.reference.workload.to_json(),
@@ -210,11 +217,15 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "baseline": _plain(result.baseline, result),
         "no_risk": _plain(answer.no_risk, result),
         "advised": _plain(answer.advised, result),
+        "equals": [measured.name for measured in answer.equals],
+        "train": asdict(answer.recipe),
+        "tcp": {"congestion": cell.tcp.congestion, "hosts": cell.tcp.host},
+        "measured_on_this_model": [_source(source) for source in answer.learned],
         "runner_up": _plain(answer.runner_up, result),
         "faster_but_less_accurate": _plain(answer.faster, result),
         "faster_but_unknown": _plain(answer.unknown, result),
         "hosts": _hosts_plain(answer),
-        "flips": None if answer.flips is None else [asdict(flip) for flip in answer.flips],
+        "sensitivity": None if answer.sensitivity is None else [asdict(shift) for shift in answer.sensitivity],
         "uplinks": None if answer.uplinks is None else asdict(answer.uplinks),
         "compression_s_on_this_host": answer.compression_s,
         "emulated": [_plain(measured, result) for measured in result.emulated.measured],
@@ -251,7 +262,7 @@ def _plain(measured: Measured | None, result: SearchResult) -> dict[str, Any] | 
         "kind": cell.kind,
         "params": dict(cell.params),
         "collective": cell.collective,
-        "step_time_s": measured.step_time_s,
+        "step_time_s": measured.emulated_s or measured.step_time_s,
         "simulated_step_time_s": _simulated(result, measured).step_time_s,
         "law_step_time_s": cell.predicted_step_time_s,
         "speedup": speedup(measured, result) if measured.candidate.eligible else None,
@@ -293,7 +304,7 @@ def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "runner-up", _setting(answer.runner_up, answer.result)
     yield from _not_chosen(answer)
     yield "emulated", _emulated(answer)
-    yield "flips", _flips(answer.flips)
+    yield "sensitivity", _sensitivity(answer.sensitivity)
     if answer.uplinks is not None:
         yield "uplinks", _uplinks(answer.uplinks)
     if answer.proposal is not None:
@@ -350,8 +361,16 @@ def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "advised", "the same: no other setting is known to be faster to this accuracy"
     else:
         yield "advised", f"{_setting(advised, result)}, to {_target(result.question.limits)}"
-        for source in advised.candidate.evidence.sources:
-            yield "evidence", _evidence(source)
+    if answer.equals:
+        names = listed([measured.name for measured in answer.equals], most=3)
+        yield "equal", f"{names} take as long, within {TIE:.0%}; the advised one is the least stale, or sends the least"
+    yield "train", answer.recipe.words
+    yield "one model", "wrapped.final() makes all workers equal: the mean of their parameters and buffers; save it once"
+    for source in advised.candidate.evidence.sources:
+        if source.proxy:
+            yield "proxy", f"not your model: {_evidence(source)}"
+    for source in answer.learned:
+        yield "measured", f"on this model: {_evidence(source)}; {_decided(source, result.question.limits)}"
     if answer.compression_s is not None:
         took = f"on this host's processor it takes about {_seconds(answer.compression_s)} a step"
         yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
@@ -377,7 +396,7 @@ def _compute(cell: TrainingCell) -> str:
 
 
 def _step(measured: Measured) -> str:
-    return f"{measured.name}: {_seconds(measured.step_time_s)} a step"
+    return f"{measured.name}: {_seconds(measured.emulated_s or measured.step_time_s)} a step"
 
 
 def _a_day(measured: Measured) -> str:
@@ -394,14 +413,14 @@ def _placed(placement: tuple[str, ...]) -> str:
     return f"{len(placement)} workers" + (f" in {sites} sites" if sites < len(placement) else "")
 
 
-def _target(limits: Any) -> str:
+def _target(limits: Limits) -> str:
     if limits.target_loss is not None:
         return f"a loss of {limits.target_loss:g}"
     return f"within {100 * limits.accuracy_drop:g} point{'s' * (limits.accuracy_drop != 0.01)} of its accuracy"
 
 
 def _setting(measured: Measured, result: SearchResult) -> str:
-    how = "emulated" if any(emulated is measured for emulated in result.emulated.measured) else "simulated"
+    how = "emulated" if measured.emulated_s else "simulated"
     more = measured.candidate.evidence.more_steps
     longer = more is not None and abs(more - 1) > 0.005
     steps = f" and {more:.2f}{_interval(measured)} times the steps" if longer else ""
@@ -417,9 +436,22 @@ def _interval(measured: Measured) -> str:
 
 
 def _evidence(source: Source) -> str:
-    what = f"recorded with {'a proxy, not your model' if source.proxy else 'this model'}"
-    trained = f"{source.workload}, {source.workers} workers, {source.optimizer}, {source.seeds} seeds"
-    return f"{what}: {trained}: {_points(source)}"
+    trained = f"{source.setting} on {source.workload}, {source.workers} workers, {source.optimizer}"
+    return f"{trained}, {source.seeds} seeds, learning rate {source.lr:g}: {_points(source)}"
+
+
+def _decided(source: Source, limits: Limits) -> str:
+    """Whether a recording decides if the accuracy is kept, and how many seeds would."""
+    low, high, drop = source.difference.low, source.difference.high, limits.accuracy_drop
+    if low >= -drop:
+        return "accurate enough"
+    if high < -drop:
+        return "not accurate enough"
+    if not math.isfinite(low):
+        return "undecided; three seeds are the fewest"
+    width = (high - low) / 2  # it shrinks with the square root of the seeds, until it fits beside the limit
+    needed = math.ceil(source.difference.count * (width / max(abs(source.difference.mean + drop), drop / 10)) ** 2)
+    return f"undecided; about {max(needed, source.difference.count + 1)} seeds would decide it"
 
 
 def _points(source: Source) -> str:
@@ -460,13 +492,13 @@ def _learn(proposal: Proposal, file: str) -> str:
     return f"wanbench learn {shlex.quote(file)}{elsewhere}: {settings}, {took}; then ask again"
 
 
-def _flips(flips: list[Flip] | None) -> str:
-    if flips is None:
-        return "not known: the step-time law does not describe the advised setting"
-    if not flips:
-        return "nothing within half and twice the round trip, the rate and the step time, by the law"
-    parts = [f"{flip.axis} x {flip.factor:g}: {flip.name} ({flip.gain:.0%} less time)" for flip in flips]
-    return f"{'; '.join(parts)} (by the law)"
+def _sensitivity(shifts: list[Shift] | None) -> str:
+    if shifts is None:
+        return "not known: no formula for the step time describes the advised setting"
+    if not shifts:
+        return "the advice stays the same from half to twice the round trip, the rate and the step time (by formula)"
+    parts = [f"with {shift.axis} x {shift.factor:g}: {shift.name} ({shift.gain:.0%} less time)" for shift in shifts]
+    return f"what would change the advice (by formula): {'; '.join(parts)}"
 
 
 def _seconds(value: float) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, identity
-from wanbench.harness.advise.question import Limits, Question
+from wanbench.harness.advise.question import REFERENCE, Limits, Question
 from wanbench.harness.analysis.paired import MeanInterval, mean_interval
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.campaign import data_hash
@@ -47,6 +47,7 @@ class Source:
         design, condition, setting: where it is in the recording.
         workload, workers, seeds, optimizer: what was trained.
         proxy: whether that is another model than the one asked about.
+        lr, outer_lr: learning rates as tuned. reference_lr: that of `ssgd`. train: all else of how it was trained.
         difference: accuracy after the last step minus that of `ssgd`, paired by seed.
         more_steps: steps to the target as a multiple of those of `ssgd`; None if the mean over the seeds never gets
             there. low, high: its 95 % interval over paired seeds; None if a seed never gets there, or with fewer than
@@ -61,6 +62,10 @@ class Source:
     seeds: int
     optimizer: str
     proxy: bool
+    lr: float
+    outer_lr: float | None
+    reference_lr: float
+    train: Mapping[str, Any]
     difference: MeanInterval
     more_steps: float | None
     low: float | None
@@ -194,6 +199,16 @@ class Library:
                 if of_setting is not None and of_setting.difference.count >= self.fewest_seeds:
                     yield of_setting
 
+    def measured(self) -> list[Source]:
+        """What was measured with the model itself, of every setting but `ssgd`; with few seeds too."""
+        own = [] if self.proxy else [(recording, *key) for recording in self.recordings for key in recording.by_setting]
+        of_settings = (
+            source(r, condition, name, self.limits, optimizer=_optimizer(r, condition), proxy=False)
+            for r, condition, name in own
+            if name != REFERENCE
+        )
+        return [of_setting for of_setting in of_settings if of_setting is not None]
+
     @property
     def without_learning(self) -> list[str]:
         """The recordings in which `ssgd` hardly learned, so that they show nothing of the others, each with why."""
@@ -213,15 +228,20 @@ def source(
     if against is None:
         return None
     ratio, low, high = more_steps(seeds, reference, limits)
+    first = next(iter(seeds.values()))
     return Source(
         design=recording.design,
         condition=condition,
         setting=name,
         workload=_workload(recording),
-        workers=next(iter(seeds.values())).workers,
+        workers=first.workers,
         seeds=len(seeds),
         optimizer=optimizer,
         proxy=proxy,
+        lr=first.lr,
+        outer_lr=first.outer_lr,
+        reference_lr=next(iter(reference.values())).lr,
+        train=_trained(recording, condition),
         difference=against,
         more_steps=ratio,
         low=low,
@@ -288,9 +308,14 @@ def _means(curves: Iterable[Sequence[float | None]]) -> list[float | None]:
 
 
 def _optimizer(recording: Recording, condition: str) -> str:
+    return str(_trained(recording, condition).get("optimizer", "sgd"))
+
+
+def _trained(recording: Recording, condition: str) -> dict[str, Any]:
+    """The table `[train]` of a condition."""
     table: Mapping[str, Any] = next((c for c in recording.about.get("conditions", ()) if c["name"] == condition), {})
     train = {**recording.about["train"], **table.get("train", {})}
-    return str(train.get("optimizer", "sgd"))
+    return {key: value for key, value in train.items() if key not in table.get("without", ())}
 
 
 def _workload(recording: Recording) -> str:

@@ -21,7 +21,8 @@ _FIRST = 3
 _HOPELESS = 5.0  # times as long as the best
 _MARGIN = 2.0  # seconds a byte differ by less between settings on the same network
 _SLOWER = 1.5  # a second collective is simulated only if the law has it within this factor
-TIE = 0.01
+TIE = 0.05  # equal settings differ so much from one emulation to the next
+DISAGREES = 0.1  # simulated and emulated times of most cells agree so well
 MOST = 50
 
 
@@ -141,13 +142,23 @@ class Measured:
     """A candidate with its measured step time.
 
     Attributes:
-        step_time_s: simulated, emulated, or by the law on another network.
+        step_time_s: simulated, or by the law on another network; as emulated if that differs by more than `DISAGREES`.
+        emulated_s: as emulated, if it was.
         bytes_per_step: what a worker gave to collectives and peers in a step, as simulated; None if it was not.
     """
 
     candidate: Candidate
     step_time_s: float
     bytes_per_step: float | None = None
+    emulated_s: float | None = None
+
+    def as_emulated(self, seconds: float) -> Measured:
+        """The same after an emulation, which decides only where it disagrees with the simulation.
+
+        Otherwise the order of settings that are as fast would change from one emulation to the next.
+        """
+        decides = abs(seconds / self.step_time_s - 1) > DISAGREES
+        return replace(self, step_time_s=seconds if decides else self.step_time_s, emulated_s=seconds)
 
     @property
     def to_target_s(self) -> float:
@@ -174,15 +185,23 @@ class Measured:
 
 
 def ranked(measured: Iterable[Measured]) -> list[Measured]:
-    """In order of time to the target; those within 1 % of the first of a group are equals."""
+    """In order of time to the target. Those within `TIE` of the fastest that remains are equals: the least stale of
+    them comes first, then the one with the fewest bytes."""
     remaining = sorted(measured, key=lambda result: result.to_target_s)
     order: list[Measured] = []
     while remaining:
-        equals = [result for result in remaining if result.to_target_s <= remaining[0].to_target_s * (1 + TIE)]
-        equals.sort(key=lambda result: (result.staleness, result.vector_bytes_per_step, result.name))
-        order.append(equals[0])
-        remaining.remove(equals[0])
+        first_of_equals = min(
+            equals(remaining), key=lambda result: (result.staleness, result.vector_bytes_per_step, result.name)
+        )
+        order.append(first_of_equals)
+        remaining.remove(first_of_equals)
     return order
+
+
+def equals(measured: Sequence[Measured]) -> list[Measured]:
+    """Those that take as long to the target as the first, which is one of them."""
+    shortest_s = min(result.to_target_s for result in measured)
+    return [result for result in measured if result.to_target_s <= shortest_s * (1 + TIE)]
 
 
 def one_of_each(measured: Iterable[Measured]) -> list[Measured]:

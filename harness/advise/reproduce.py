@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wanbench.harness.advise.question import Question
+from wanbench.harness.advise.recipe import Recipe
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.pacing import network_environments
 from wanbench.netprofiles.toml_text import document
@@ -59,27 +62,121 @@ def _keys(cells: Sequence[TrainingCell]) -> dict[str, str]:
     return keys
 
 
-def snippet(cell: TrainingCell) -> str:
-    """A few lines that train with a setting in a user's own loop."""
-    backend, lines = _backend(cell), _network_settings(cell)
-    params = "".join(f", {key}={value!r}" for key, value in cell.params.items())
-    return "\n".join(
-        [
-            *(["import os"] if lines else []),
-            "import torch.distributed as dist",
-            "from wanbench import wrap",
-            "",
-            *lines,
-            f"dist.init_process_group({backend!r})",
-            f"wrapped = wrap(model, optimizer, {cell.kind!r}{params})",
-            "for inputs, targets in batches:",
-            "    optimizer.zero_grad()",
-            "    loss(model(inputs), targets).backward()",
-            "    optimizer.step()",
-            "wrapped.final()",
-            "",
-        ]
+def training(question: Question, cell: TrainingCell, recipe: Recipe, path: str) -> str:
+    """A program that trains a model of the user with a setting, or the lines for a loop that is not known.
+
+    Args:
+        path: where it will be.
+    """
+    model = question.spec.workload.model
+    lines = _network_settings(cell)
+    params = "".join(f", {key}={value!r}" for key, value in recipe.params.items())
+    wrapped = f"wrapped = wrap(model, optimizer, {cell.kind!r}{params})"
+    begin = [*lines, f"dist.init_process_group({_backend(cell)!r})"]
+    if model is None:
+        imports = [*(["import os"] if lines else []), "import torch.distributed as dist", "from wanbench import wrap"]
+        remarks = [f"# {line}" for line in textwrap.wrap(f"Train {recipe.words}.", 110)]
+        return "\n".join([*imports, "", *begin, *remarks, wrapped, *_LOOP, ""])
+    own = {**cell.train.model_dump(exclude_none=True), **({} if recipe.proxy else recipe.train)}
+    return _PROGRAM.format(
+        setting=cell.label,
+        module=model.partition(":")[0],
+        make=model.partition(":")[2],
+        path=shlex.quote(path),
+        workers=cell.workers,
+        network=shlex.quote(str(question.spec.network.profile)),
+        how=textwrap.fill(f"Trained {recipe.words}.", 110),
+        begin="\n".join(begin),
+        wrapped=wrapped,
+        lr=recipe.lr,
+        steps=recipe.steps or _STEPS,
+        warmup=recipe.train.get("warmup_steps", 0),
+        batch=own["batch_size"],
+        optimizer=_optimizer(own),
+        after=_COSINE if recipe.train.get("schedule") == "cosine" else "1.0",
     )
+
+
+def _optimizer(train: Mapping[str, Any]) -> str:
+    """The call that makes torch's optimizer."""
+    names = ("momentum", "nesterov", "weight_decay") if train["optimizer"] == "sgd" else ("weight_decay",)
+    settings = "".join(f", {name}={train[name]!r}" for name in names if train.get(name))
+    return f"torch.optim.{'SGD' if train['optimizer'] == 'sgd' else 'AdamW'}(model.parameters(), lr=LR{settings})"
+
+
+_LOOP = (
+    "for inputs, targets in batches:",
+    "    optimizer.zero_grad()",
+    "    loss(model(inputs), targets).backward()",
+    "    optimizer.step()",
+    "wrapped.final()  # one model: the mean of the workers' parameters and buffers",
+    "if dist.get_rank() == 0:",
+    '    torch.save(model.state_dict(), "model.pt")',
+)
+_COSINE = "(1 + math.cos(math.pi * (step - WARM_UP) / max(1, STEPS - WARM_UP))) / 2"
+_STEPS = 500  # of a program whose number of steps nobody has said
+_PROGRAM = '''"""Train {module}:{make} with {setting}, and save one model.
+
+{how}
+From the folder of {module}, on each of {workers} hosts, with an address of the first host and the rank of each:
+
+    torchrun --nnodes {workers} --nproc-per-node 1 --node-rank RANK --master-addr FIRST_HOST {path}
+
+or, on the emulated network:
+
+    wanbench exec --profile {network} -n {workers} -- python {path}
+"""
+
+import math
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+from wanbench import wrap
+
+sys.path.insert(0, os.getcwd())
+from {module} import {make}  # noqa: E402
+
+LR = {lr}
+STEPS, WARM_UP, BATCH_SIZE, SEED = {steps}, {warmup}, {batch}, 1
+if LR is None:
+    raise SystemExit("train.py: set LR: no learning rate was measured on this model (`wanbench learn` does)")
+
+{begin}
+rank, world_size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(SEED)
+model, batches, loss, *accuracy = {make}(rank, world_size, SEED, BATCH_SIZE)
+optimizer = {optimizer}
+
+
+def share_of_lr(step):
+    if step < WARM_UP:
+        return (step + 1) / WARM_UP
+    return {after}
+
+
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share_of_lr)
+{wrapped}
+step = 0
+while step < STEPS:
+    for inputs, targets in batches:
+        optimizer.zero_grad()
+        loss(model(inputs), targets).backward()
+        optimizer.step()
+        schedule.step()
+        step += 1
+        if step == STEPS:
+            break
+wrapped.final()  # one model: the mean of the workers' parameters and buffers
+if rank == 0:
+    torch.save(model.state_dict(), "model.pt")
+    model.eval()
+    with torch.no_grad():
+        print(f"{{step}} steps, accuracy {{float(accuracy[0]()):.4f}}" if accuracy else f"{{step}} steps")
+dist.destroy_process_group()
+'''
 
 
 def _backend(cell: TrainingCell) -> str:
@@ -180,7 +277,7 @@ periods = max(3, int(SECONDS / a_period_s.item()))
 began = time.monotonic()
 times_s = [step() for _ in range(periods * PERIOD)]
 mean_s = (time.monotonic() - began) / len(times_s)
-wrapped.drain()
+wrapped.final()
 if dist.get_rank() == 0:
     with open("steps.jsonl", "w") as file:
         for number, seconds in enumerate(times_s):

@@ -76,10 +76,11 @@ class SearchResult:
 
     @property
     def advisable(self) -> list[Measured]:
-        """Those whose accuracy is known and enough: in the emulated order first, then in the simulated one."""
-        first = list(self.emulated.measured)
-        seen = {result.candidate.cell.key for result in first}
-        return [*first, *(result for result in advisable(self.simulated) if result.candidate.cell.key not in seen)]
+        """Those whose accuracy is known and enough: those that were emulated first, then the others."""
+        simulated = {result.candidate.cell.key: result for result in self.simulated}
+        emulated = {result.candidate.cell.key: result.step_time_s for result in self.emulated.measured}
+        first = ranked(simulated[key].as_emulated(seconds) for key, seconds in emulated.items())
+        return [*first, *(result for result in advisable(self.simulated) if result.candidate.cell.key not in emulated)]
 
 
 @dataclass(frozen=True)

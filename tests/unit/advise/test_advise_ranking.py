@@ -8,7 +8,6 @@ import pytest
 
 from wanbench.harness.advise.candidates import Setting, candidates, settings, with_setting
 from wanbench.harness.advise.evidence import Evidence, Library, Tier
-from wanbench.harness.advise.flips import flips
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import (
     Candidate,
@@ -23,6 +22,7 @@ from wanbench.harness.advise.ranking import (
     weighed,
     without_risk,
 )
+from wanbench.harness.advise.sensitivity import sensitivity
 
 UNIFORM = {"profile": "uniform", "rtt": "100ms", "rate": "1Gbit"}
 QUESTION = ask(UNIFORM, "resnet50-v100", 4, Limits())
@@ -116,7 +116,7 @@ def test_on_a_nearer_network_the_synchronous_method_wins_again():
 
     delayed, ssgd = by_law("delayed", 1.6, Tier.EVIDENCE, delay=4), by_law("ssgd", 1.0, Tier.NO_RISK)
     assert ranked([ssgd, delayed])[0] is delayed
-    found = flips(far, delayed, [delayed, ssgd])
+    found = sensitivity(far, delayed, [delayed, ssgd])
     # What makes messages shorter beside compute: a shorter round trip, a higher rate, a longer step.
     assert {(each.axis, each.factor < 1) for each in found} == {("RTT", True), ("rate", False), ("step time", False)}
     assert all(each.name.startswith("ssgd") and each.gain > 0.01 for each in found)

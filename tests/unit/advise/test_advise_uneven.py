@@ -10,10 +10,10 @@ import pytest
 from wanbench.harness.advise.answer import _asked
 from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.evidence import Evidence, Tier
-from wanbench.harness.advise.flips import moved
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import Candidate, Measured, law_s
 from wanbench.harness.advise.reproduce import emulation_spec, trial
+from wanbench.harness.advise.sensitivity import moved
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.spec.experiment import Spec

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wanbench.harness.advise.candidates import Setting, with_collective, with_setting
 from wanbench.harness.advise.evidence import Evidence, Tier
-from wanbench.harness.advise.flips import missing, shared
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import Candidate, Measured, law_s
+from wanbench.harness.advise.sensitivity import missing, shared
 
 PATHS = "src,dst,rtt_ms,rate_mbps,up_mbps\nparis,tokyo,100,200,\nparis,oregon,100,100,\noregon,tokyo,100,100,\n"
 

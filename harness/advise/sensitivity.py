@@ -11,7 +11,7 @@ from itertools import islice, product
 from typing import Any
 
 from wanbench.harness.advise.question import Question
-from wanbench.harness.advise.ranking import Measured, law_s, ranked
+from wanbench.harness.advise.ranking import TIE, Measured, law_s, ranked
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.netprofiles import Delay, Profile, Rate
@@ -21,8 +21,8 @@ _AXES = ("RTT", "rate", "step time")
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A change that makes another setting the best.
+class Shift:
+    """A change of the network or of the machines that makes another setting the best.
 
     Attributes:
         axis: "RTT", "rate" or "step time". factor: on it. name: the best setting there.
@@ -35,8 +35,8 @@ class Flip:
     gain: float
 
 
-def flips(question: Question, advised: Measured, measured: Sequence[Measured]) -> list[Flip] | None:
-    """For each axis and direction, the smallest change that makes another setting better by over 1 %.
+def sensitivity(question: Question, advised: Measured, measured: Sequence[Measured]) -> list[Shift] | None:
+    """For each axis and direction, the smallest change that makes another setting better by over `TIE`.
 
     Algorithms that the law does not describe are left out; None if the advised one is one of them.
     """
@@ -45,19 +45,21 @@ def flips(question: Question, advised: Measured, measured: Sequence[Measured]) -
     lawful = [result for result in measured if result.candidate.law_s]
     smallest = []
     for axis, factors in product(_AXES, _FACTORS):
-        changes = (_flip(question, axis, factor, advised, lawful) for factor in factors)
+        changes = (_shift(question, axis, factor, advised, lawful) for factor in factors)
         smallest += [*islice(filter(None, changes), 1)]
     return smallest
 
 
-def _flip(question: Question, axis: str, factor: float, advised: Measured, measured: Sequence[Measured]) -> Flip | None:
+def _shift(
+    question: Question, axis: str, factor: float, advised: Measured, measured: Sequence[Measured]
+) -> Shift | None:
     there = question.changed(_changes(question, axis, factor))
     best = ranked(moved(result, there.reference) for result in measured)[0]
     advised_there = moved(advised, there.reference)
     gain = 1 - best.to_target_s / advised_there.to_target_s
-    if best.name == advised.name or gain < 0.01:
+    if best.name == advised.name or gain < TIE:
         return None
-    return Flip(axis, factor, best.name, gain)
+    return Shift(axis, factor, best.name, gain)
 
 
 def moved(measured: Measured, there: TrainingCell) -> Measured:

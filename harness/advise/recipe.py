@@ -1,0 +1,93 @@
+"""How to train with a setting: learning rates, warm-up and schedule, as far as somebody measured them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wanbench.harness.advise.evidence import Evidence, Library, Source, Tier
+from wanbench.harness.advise.ranking import Measured
+from wanbench.harness.learning.design import BASE, REFERENCE
+
+_STEPS = "until"  # as in `[train]`: "500 steps"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a setting was trained.
+
+    Attributes:
+        params: of the algorithm, with the outer learning rate that was tuned.
+        lr: tuned with the model itself; None if it was not measured on it.
+        of_ssgd: the smallest and the largest learning rate in the recordings, as multiples of the best one of `ssgd`
+            there; both 1 with the mathematics of `ssgd`.
+        train: optimizer, batch, schedule, warm-up and steps, as recorded; empty if nothing was.
+        recorded_on: the workloads of the recordings.
+        proxy: whether those are other models.
+    """
+
+    params: Mapping[str, Any]
+    lr: float | None
+    of_ssgd: tuple[float, float] = (1.0, 1.0)
+    train: Mapping[str, Any] = field(default_factory=dict)
+    recorded_on: tuple[str, ...] = ()
+    proxy: bool = True
+
+    @property
+    def steps(self) -> int | None:
+        """The number of steps that were recorded; None if it is not given so."""
+        number, _, unit = str(self.train.get(_STEPS, "")).partition(" ")
+        return int(number) if unit == "steps" else None
+
+    @property
+    def words(self) -> str:
+        """Learning rate, warm-up and schedule in words, and where they are from."""
+        where = ", ".join(self.recorded_on)
+        if not self.train:
+            return (
+                "with the learning rate, warm-up and schedule of DDP on as many workers: nothing has to be tuned again"
+            )
+        schedule = f"{self.train.get('schedule', 'constant')} schedule"
+        if warmup := self.train.get("warmup_steps"):
+            schedule += f" after a warm-up of {warmup} of {self.steps or 'all'} steps"
+        outer = f", outer learning rate {self.params['outer_lr']:g}" if "outer_lr" in self.params else ""
+        if self.lr is not None:
+            return f"with learning rate {self.lr:g}{outer}, {schedule}, as measured on this model ({where})"
+        least, most = self.of_ssgd
+        times = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        return (
+            f"with {times} times the learning rate that is best for ssgd{outer}, {schedule}, as was best on {where}; "
+            "what is best for your model is unknown, so try half and twice of it"
+        )
+
+
+def recipe(measured: Measured, library: Library) -> Recipe:
+    """How to train with a measured setting."""
+    cell, evidence = measured.candidate.cell, measured.candidate.evidence
+    if evidence.tier is Tier.NO_RISK:
+        return _of_ssgd(cell.params, library)
+    return _as_recorded(cell.params, evidence)
+
+
+def _as_recorded(params: Mapping[str, Any], evidence: Evidence) -> Recipe:
+    worst: Source = min(evidence.sources, key=lambda source: source.difference.mean)
+    times = [source.lr / source.reference_lr for source in evidence.sources]
+    return Recipe(
+        {**params, **({} if worst.outer_lr is None else {"outer_lr": worst.outer_lr})},
+        None if worst.proxy else worst.lr,
+        (min(times), max(times)),
+        worst.train,
+        tuple(dict.fromkeys(source.workload for source in evidence.sources)),
+        worst.proxy,
+    )
+
+
+def _of_ssgd(params: Mapping[str, Any], library: Library) -> Recipe:
+    """That of `ssgd`, if it was measured with the model itself."""
+    for recording in () if library.proxy else library.recordings:
+        for trajectory in recording.by_setting.get((BASE, REFERENCE), {}).values():
+            name = recording.about["workload"]
+            return Recipe(params, trajectory.lr, train=recording.about["train"], proxy=False,
+                          recorded_on=(str(name.get("name") or name.get("model")),))  # fmt: skip
+    return Recipe(params, None)
