@@ -33,7 +33,6 @@ _VALUES: Mapping[str, tuple[object, ...]] = {
         "fp16",
     ),
 }
-_USABLE = ("direct", "gloo", "hierarchical")  # in a user's program; `ring` carries our own trainers only
 WITHOUT = ("local", "gradient-sharing")  # the first does not communicate; the second is what others are made from
 
 
@@ -139,7 +138,7 @@ def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
     several = len(set(cell.placement)) < cell.workers
     for alternative in alternatives(cell, where):
         # With one worker on each site, hierarchical is direct.
-        if alternative.collective in _USABLE and (several or alternative.collective != "hierarchical"):
+        if several or alternative.collective != "hierarchical":
             yield with_collective(alternative)
 
 

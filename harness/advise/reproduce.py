@@ -12,7 +12,6 @@ from wanbench.harness.advise.recipe import Recipe
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.pacing import network_environments
 from wanbench.netprofiles.toml_text import document
-from wanbench.workloads.group.settings import COLLECTIVE
 
 _WINDOW = "20 steps"  # DDP on gloo can take many seconds a step
 _TRIAL_S = 300
@@ -187,9 +186,8 @@ def _network_settings(cell: TrainingCell) -> list[str]:
     """Lines that tell the process group `wan` of the network; none for gloo."""
     if _backend(cell) == "gloo":
         return []
-    by_rank = [*network_environments(cell.profile, cell.placement, cell.mtu, by_site=cell.collective == "hierarchical")]
-    if cell.collective == "hierarchical":
-        by_rank = [{COLLECTIVE: "hierarchical", **variables} for variables in by_rank]
+    network = cell.profile, cell.placement, cell.mtu
+    by_rank = network_environments(*network, collective=cell.collective, ring=cell.ring)
     alike = all(variables == by_rank[0] for variables in by_rank)
     lines = (
         [f"TOLD = {by_rank[0]!r}"] if alike else ["TOLD = [", *(f"    {variables!r}," for variables in by_rank), "]"]

@@ -109,7 +109,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @congestion_option
 @click.option(
     "--collective",
-    type=click.Choice(["gloo", "direct", "hierarchical"]),
+    type=click.Choice(["gloo", "direct", "hierarchical", "ring"]),
     help="What carries the groups for which a torch program asks gloo; see `process group wan` in the documentation.",
 )
 @click.option(

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from wanbench.harness.emulators.plan import EmulatedNetwork, Queue, build, payload_share
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import one_shot_limit
+from wanbench.harness.plan.ring_order import ring_order
 from wanbench.netprofiles import Profile
-from wanbench.workloads.group.settings import ONE_SHOT, PACES, SITES
+from wanbench.workloads.group.settings import COLLECTIVE, ONE_SHOT, PACES, RING, SITES
 
+_BUCKET_BYTES = 25 << 20  # of DDP
 _ACKNOWLEDGEMENT_BYTES = 30  # for each packet, with some to spare
 
 # The connections of a collective from one site to another, at its up, path and down queue.
@@ -58,27 +60,42 @@ def paces(
 
 
 def network_environments(
-    profile: Profile, sites: Sequence[str], mtu: int, *, by_site: bool, processes: int = 1
+    profile: Profile,
+    sites: Sequence[str],
+    mtu: int,
+    *,
+    collective: str | None,
+    processes: int = 1,
+    ring: Sequence[int] | None = None,
 ) -> tuple[dict[str, str], ...]:
     """Return what the process group `wan` of each worker is told about the network: variables of its environment.
 
     Args:
-        sites: the site of each worker. by_site: whether one process of each site sends to other sites (`hierarchical`).
+        sites: the site of each worker.
+        collective: in `hierarchical` one process of each site sends to other sites, in `ring` one of each worker to the
+            next one. None: `gloo` may be used too.
         processes: of a worker. They share its links, so each gets a part of their rate.
+        ring: the workers in the order of `ring`; by default that which suits messages of DDP's buckets.
     """
     network = build(profile, sites, mtu)
-    sending = 1 if by_site else processes
+    by_site = collective == "hierarchical"
+    order: Sequence[int] = ()
+    if collective == "ring":
+        order = ring or ring_order(profile, sites, _BUCKET_BYTES, alone=True)
+    sending = 1 if by_site or order else processes
     ranks = len(set(sites)) if by_site else len(sites) * processes
     rtt_s, rate = effective_conditions(profile, sites)
     common = {
         SITES: json.dumps([site for site in sites for _ in range(processes)]),
+        **({} if collective in (None, "direct", "gloo") else {COLLECTIVE: collective}),
+        **({RING: ",".join(str(w * processes + p) for w in order for p in range(processes))} if order else {}),
         ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
     }
     environments = []
     for worker in range(len(sites)):
         rates = [
             [rate and round(rate / share) for rate, share in zip(pair, (sending * sending, processes), strict=True)]
-            for pair in paces(network, worker, leaders=by_site)
+            for pair in paces(network, worker, leaders=by_site, ring=order)
             for _ in range(processes)
         ]
         environments.append({**common, PACES: json.dumps(rates)})

@@ -184,8 +184,9 @@ def command(cell: CommandCell, rep: int) -> CommandRepetition:
     shared = _shared(cell, rep, cell.changes)
     gloo = cell.collective in (None, "gloo")
     replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
-    by_site = cell.collective == "hierarchical"
-    told = network_environments(cell.profile, cell.placement, cell.mtu, by_site=by_site, processes=cell.processes)
+    told = network_environments(
+        cell.profile, cell.placement, cell.mtu, collective=cell.collective, processes=cell.processes
+    )
     called = cell.settings()
     called["environment"] = {
         **spec.axis_environment(cell.axes),

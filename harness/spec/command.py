@@ -25,7 +25,7 @@ from wanbench.netprofiles import Delay, did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
 from wanbench.workloads.algorithms.registry import ALGORITHM, PARAMS, alternatives
 
-COLLECTIVES = ("gloo", "direct", "hierarchical")
+COLLECTIVES = ("gloo", "direct", "hierarchical", "ring")
 DEFAULT_WARMUP = "3 steps"
 DEFAULT_TIMEOUT = Delay.parse("600s")
 # Names that the environment of a program already uses.

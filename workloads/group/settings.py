@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from wanbench.workloads.comm.base import CommError
 
 COLLECTIVE, STREAMS, PACES, ONE_SHOT = "WAN_COLLECTIVE", "WAN_STREAMS", "WAN_PACES", "WAN_ONE_SHOT_BYTES"
-SITES, REPLACES_GLOO = "WAN_SITES", "WAN_REPLACES_GLOO"
+SITES, RING, REPLACES_GLOO = "WAN_SITES", "WAN_RING", "WAN_REPLACES_GLOO"
+COLLECTIVES = ("direct", "hierarchical", "ring")
 _SIOCGIFADDR = 0x8915
 _ONE_SHOT_BYTES = 16 << 10
 AUTO = "auto"
@@ -29,11 +30,12 @@ class Settings:
 
     Attributes:
         address: where it listens.
-        collective: direct or hierarchical.
+        collective: one of `COLLECTIVES`.
         streams: connections per pair of ranks; None is as many as fill the path.
         paces: by rank of the whole program, payload bytes/s of a collective and of a message; None is unlimited.
         one_shot_bytes: the largest vector that an all-reduce sends whole to every rank.
         sites: by rank of the whole program, its site; empty if unknown.
+        ring: all ranks of the whole program in the order of `ring`; empty is that of their numbers.
     """
 
     address: str
@@ -42,13 +44,14 @@ class Settings:
     paces: tuple[tuple[float | None, float | None], ...] = ()
     one_shot_bytes: int = _ONE_SHOT_BYTES
     sites: tuple[str, ...] = ()
+    ring: tuple[int, ...] = ()
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the environment. Raises: CommError: a variable cannot be used."""
     collective = environment.get(COLLECTIVE, "direct")
-    if collective not in ("direct", "hierarchical"):
-        raise CommError(f"{COLLECTIVE}={collective}: expected direct or hierarchical")
+    if collective not in COLLECTIVES:
+        raise CommError(f"{COLLECTIVE}={collective}: expected one of {', '.join(COLLECTIVES)}")
     sites = _sites(environment, needed=collective == "hierarchical")
     if collective == "hierarchical" and not sites:
         raise CommError(f"{COLLECTIVE}=hierarchical: needs {SITES}, the site of each rank, such as {_EXAMPLE}")
@@ -59,6 +62,7 @@ def settings(environment: Mapping[str, str] = os.environ) -> Settings:
         _paces(environment),
         _number(environment, ONE_SHOT, _ONE_SHOT_BYTES, least=0),
         sites,
+        _ring(environment),
     )
 
 
@@ -73,6 +77,15 @@ def _sites(environment: Mapping[str, str], *, needed: bool) -> tuple[str, ...]:
     if not all(isinstance(site, str) for site in sites) or (needed and sites and count != str(len(sites))):
         raise CommError(f"{SITES}={text}: expected a JSON list with the site of each of {count} ranks: {_EXAMPLE}")
     return tuple(sites)
+
+
+def _ring(environment: Mapping[str, str]) -> tuple[int, ...]:
+    """The numbers of all ranks, separated by commas, each once."""
+    text = environment.get(RING, "")
+    ranks = [int(part) for part in text.split(",") if part.strip().isdecimal()]
+    if text and (len(ranks) != len(text.split(",")) or sorted(ranks) != [*range(len(ranks))]):
+        raise CommError(f"{RING}={text}: expected every rank once, separated by commas, such as 0,2,1")
+    return tuple(ranks)
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, *, least: int) -> int:

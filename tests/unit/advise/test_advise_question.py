@@ -9,7 +9,8 @@ import pytest
 
 from wanbench.harness.advise.candidates import Setting, reference_on_gloo, with_collective, with_setting
 from wanbench.harness.advise.question import Limits, ask, workload_tables
-from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
+from wanbench.harness.advise.recipe import Recipe
+from wanbench.harness.advise.reproduce import emulation_spec, training, trial
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.plan import make
@@ -70,12 +71,13 @@ def test_the_spec_of_an_answer_measures_the_same_cells():
     assert measured[0].profile == question.profile
 
 
-@pytest.mark.parametrize("collective", ["gloo", "direct", "hierarchical"])
-def test_the_snippet_and_the_trial_are_programs(collective):
+@pytest.mark.parametrize("collective", ["gloo", "direct", "hierarchical", "ring"])
+def test_the_lines_for_a_loop_and_the_trial_are_programs(collective):
     question = ask({"profile": "world4"}, "resnet50-v100", None, Limits())
     cell = with_setting(question.reference, Setting("dts-d4-p4", "dts", {"delay": 4, "period": 4}))
     cell = replace(cell, comm=cell.comm.model_copy(update={"collective": collective}))
-    for text in (snippet(cell), trial(cell, 0.5)):
+    lines = training(question, cell, Recipe({"delay": 4, "period": 4, "outer_lr": 0.4}, None), "train.py")
+    for text in (lines, trial(cell, 0.5)):
         ast.parse(text)
         assert ('"gloo"' in text or "'gloo'" in text) == (collective == "gloo")
-    assert "delay=4, period=4" in snippet(cell)
+    assert "wrap(model, optimizer, 'dts', delay=4, period=4, outer_lr=0.4)" in lines

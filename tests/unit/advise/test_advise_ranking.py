@@ -117,8 +117,8 @@ def test_on_a_nearer_network_the_synchronous_method_wins_again():
     delayed, ssgd = by_law("delayed", 1.6, Tier.EVIDENCE, delay=4), by_law("ssgd", 1.0, Tier.NO_RISK)
     assert ranked([ssgd, delayed])[0] is delayed
     found = sensitivity(far, delayed, [delayed, ssgd])
-    # What makes messages shorter beside compute: a shorter round trip, a higher rate, a longer step.
-    assert {(each.axis, each.factor < 1) for each in found} == {("RTT", True), ("rate", False), ("step time", False)}
+    # What makes messages shorter beside compute. A higher rate gains less than 5 %.
+    assert {(each.axis, each.factor < 1) for each in found} == {("RTT", True), ("step time", False)}
     assert all(each.name.startswith("ssgd") and each.gain > 0.01 for each in found)
 
 

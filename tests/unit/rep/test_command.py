@@ -225,6 +225,9 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
     assert other == pytest.approx([together / 4, alone / 2])  # two processes send, each to two
     by_site = json.loads(replace(cell, processes=2, collective="hierarchical").repetition(0).group[0]["WAN_PACES"])
     assert by_site[2] == pytest.approx([together, alone / 2])  # one process of each site sends
+    around = replace(cell, processes=2, collective="ring").repetition(0).group[0]
+    assert (around["WAN_COLLECTIVE"], around["WAN_RING"]) == ("ring", "0,1,2,3")
+    assert json.loads(around["WAN_PACES"])[2] == pytest.approx([together, alone / 2])  # one process sends to the next
     assert (first["WAN_REPLACES_GLOO"], first["WAN_COLLECTIVE"]) == ("1", "direct")
     assert "WAN_REPLACES_GLOO" not in of_collectives()["gloo"].repetition(0).group[0]
 
@@ -249,7 +252,7 @@ def test_every_program_is_told_its_network_and_gloo_is_replaced_only_if_the_spec
         ([("[sweep]", "nproc_per_worker = 0\n[sweep]")], "x.toml: workload.nproc_per_worker: expected at least 1"),
         ([("[sweep]", "[comm]\nchannels = 2\n[sweep]")], "x.toml: comm.channels: only applies to wanbench's own"),
         ([("[sweep]", "[train]\nlr = 0.1\n[sweep]")], "x.toml: train: only applies to wanbench's own training loop"),
-        ([("H = [1, 8]", "H = [1]\ncollective = ['ring']")], "'ring': a command can have one of gloo, direct, "),
+        ([("H = [1, 8]", "H = [1]\ncollective = ['auto']")], "'auto': a command can have one of gloo, direct, "),
         ([("[sweep]", "[run]\nwindow = '30 steps'\n[sweep]")], "x.toml: run.window: a command decides on its"),
         ([("[sweep]", "[algorithms]\na = { kind = 4 }\n[sweep]")], "x.toml: algorithms.a.kind: expected a name or"),
         ([("[sweep]", "[algorithms]\na = { H = [] }\n[sweep]")], "x.toml: algorithm 'a': H = []; expected a value or"),

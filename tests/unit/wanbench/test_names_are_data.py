@@ -27,7 +27,8 @@ from written_run import write_run
 
 from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.question import Limits, ask
-from wanbench.harness.advise.reproduce import emulation_spec, snippet, trial
+from wanbench.harness.advise.recipe import Recipe
+from wanbench.harness.advise.reproduce import emulation_spec, training, trial
 from wanbench.harness.cli.options import named
 from wanbench.harness.emulators.plan import build
 from wanbench.harness.gate.output import as_annotations, as_junit, as_markdown
@@ -203,11 +204,15 @@ def executed(program: str) -> dict[str, object]:
     return constants
 
 
+def programs_of(question, cell) -> list[str]:
+    return [trial(cell, 0.5), training(question, cell, Recipe(cell.params, None), "train.py")]
+
+
 @pytest.fixture(scope="module")
 def plainly():
     with folder() as made:
-        _, cell = advice(profiles(made, PLAIN)[0])
-        return [structure(text) for text in (trial(cell, 0.5), snippet(cell))]
+        question, cell = advice(profiles(made, PLAIN)[0])
+        return [structure(text) for text in programs_of(question, cell)]
 
 
 @settings(SAME, max_examples=60)
@@ -215,7 +220,7 @@ def plainly():
 def test_a_program_that_advise_writes_does_the_same_whatever_its_sites_are_called(plainly, names):
     with folder() as made:
         question, cell = advice(profiles(made, names)[0])
-        programs = [trial(cell, 0.5), snippet(cell)]
+        programs = programs_of(question, cell)
         assert [structure(text) for text in programs] == plainly
         found = executed(programs[0])
         assert found["SITES"] == names

@@ -420,6 +420,27 @@ def test_half_precision_is_rounded_once_inside_a_site_too(group):
     assert on_every_rank(groups, body) == [1 + 2.0**-7] * 5
 
 
+# ---------------------------------------------------------------- in a ring
+
+
+@pytest.mark.parametrize("order", ["", "0,2,1"])
+def test_in_a_ring_all_ranks_get_the_same_bits_and_gather_in_the_order_of_their_numbers(group, order):
+    groups = group(3, WAN_COLLECTIVE="ring", WAN_RING=order)
+
+    def body(wan: WanGroup) -> tuple[bytes, list[float]]:
+        tensor = torch.linspace(0, 1, 1000) ** (1 + wan.rank())
+        wan.allreduce([tensor], all_reduce_options()).wait()
+        parts = [torch.empty(1) for _ in range(3)]
+        wan.allgather([parts], [torch.tensor([float(wan.rank())])]).wait()
+        return tensor.numpy().tobytes(), [part.item() for part in parts]
+
+    (first, parts), *others = on_every_rank(groups, body)
+    assert parts == [0.0, 1.0, 2.0]
+    assert others == [(first, parts)] * 2
+    powers = sum(torch.linspace(0, 1, 1000, dtype=torch.float64) ** (1 + rank) for rank in range(3))
+    assert torch.allclose(torch.frombuffer(bytearray(first), dtype=torch.float32).double(), powers, atol=1e-6)
+
+
 # ---------------------------------------------------------------- what gloo carries
 
 

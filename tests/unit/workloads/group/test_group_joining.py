@@ -154,7 +154,8 @@ def test_a_rank_whose_store_fails_listens_no_longer(monkeypatch, method):
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"WAN_COLLECTIVE": "ring"}, "WAN_COLLECTIVE=ring: expected direct or hierarchical"),
+        ({"WAN_COLLECTIVE": "tree"}, "WAN_COLLECTIVE=tree: expected one of direct, hierarchical, ring"),
+        ({"WAN_COLLECTIVE": "ring", "WAN_RING": "0,0"}, "WAN_RING=0,0: expected every rank once, separated by commas"),
         (
             {"WAN_COLLECTIVE": "hierarchical"},
             'needs WAN_SITES, the site of each rank, such as ["paris", "paris", "tokyo"]',
