@@ -36,7 +36,7 @@ _BINDS = {
     "bandwidth": "the rate",
     "channels": "gloo, which has two operations on the way for each channel",
 }
-_HEAD = 13
+_HEAD = 12
 _REPEATS = 3
 _SIDE, _TIMINGS = 1024, 3
 ADVICE, CANDIDATES = "advice.json", "candidates.csv"
@@ -368,9 +368,12 @@ def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
     yield "one model", "wrapped.final() makes all workers equal: the mean of their parameters and buffers; save it once"
     for source in advised.candidate.evidence.sources:
         if source.proxy:
-            yield "proxy", f"not your model: {_evidence(source)}"
+            yield "proxy", f"{_evidence(source)}: not your model"
+    if answer.learned:
+        least = min(source.seeds for source in answer.learned)
+        yield "measured", f"on this model, {least} seeds: points of accuracy from ssgd after equal steps, 95 % interval"
     for source in answer.learned:
-        yield "measured", f"on this model: {_evidence(source)}; {_decided(source, result.question.limits)}"
+        yield "", f"{source.setting}: {_points(source)}: {_decided(source, result.question.limits)}"
     if answer.compression_s is not None:
         took = f"on this host's processor it takes about {_seconds(answer.compression_s)} a step"
         yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
@@ -384,9 +387,9 @@ def _not_chosen(answer: Answer) -> Iterator[tuple[str, str]]:
     """Faster settings, and why they are not advised."""
     if answer.faster is not None:
         worst = min(answer.faster.candidate.evidence.sources, key=lambda source: source.difference.mean)
-        yield "too costly", f"{_step(answer.faster)}, but {_points(worst)} on {worst.workload}"
+        yield "too costly", f"{_step(answer.faster)}, but {_points(worst)} of accuracy on {worst.workload}"
     if answer.unknown is not None:
-        yield "unknown", f"{_step(answer.unknown)}; its accuracy is not known"
+        yield "unknown", f"{_step(answer.unknown)}; nobody has recorded its accuracy"
 
 
 def _compute(cell: TrainingCell) -> str:
@@ -437,27 +440,27 @@ def _interval(measured: Measured) -> str:
 
 def _evidence(source: Source) -> str:
     trained = f"{source.setting} on {source.workload}, {source.workers} workers, {source.optimizer}"
-    return f"{trained}, {source.seeds} seeds, learning rate {source.lr:g}: {_points(source)}"
+    return f"{trained}, {source.seeds} seeds: {_points(source)} of accuracy"
 
 
 def _decided(source: Source, limits: Limits) -> str:
     """Whether a recording decides if the accuracy is kept, and how many seeds would."""
-    low, high, drop = source.difference.low, source.difference.high, limits.accuracy_drop
-    if low >= -drop:
+    difference, drop = source.difference, limits.accuracy_drop
+    if difference.low >= -drop:
         return "accurate enough"
-    if high < -drop:
+    if difference.high < -drop:
         return "not accurate enough"
-    if not math.isfinite(low):
+    if not difference.bounded:
         return "undecided; three seeds are the fewest"
-    width = (high - low) / 2  # it shrinks with the square root of the seeds, until it fits beside the limit
-    needed = math.ceil(source.difference.count * (width / max(abs(source.difference.mean + drop), drop / 10)) ** 2)
-    return f"undecided; about {max(needed, source.difference.count + 1)} seeds would decide it"
+    reach = (difference.high - difference.low) / 2  # it shrinks with the square root of the seeds
+    seeds = difference.count * (reach / max(abs(difference.mean + drop), drop)) ** 2
+    return f"undecided; about {max(math.ceil(seeds), difference.count + 1)} seeds would decide it"
 
 
 def _points(source: Source) -> str:
     low, high = source.difference.low, source.difference.high
     interval = f" ({100 * low:+.1f} to {100 * high:+.1f})" if math.isfinite(low) else ""
-    return f"{100 * source.difference.mean:+.1f} points of accuracy{interval}"
+    return f"{100 * source.difference.mean:+.1f} points{interval}"
 
 
 def _emulated(answer: Answer) -> str:

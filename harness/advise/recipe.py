@@ -45,9 +45,7 @@ class Recipe:
         """Learning rate, warm-up and schedule in words, and where they are from."""
         where = ", ".join(self.recorded_on)
         if not self.train:
-            return (
-                "with the learning rate, warm-up and schedule of DDP on as many workers: nothing has to be tuned again"
-            )
+            return "with the learning rate, warm-up and schedule of DDP on as many workers: nothing changes"
         schedule = f"{self.train.get('schedule', 'constant')} schedule"
         if warmup := self.train.get("warmup_steps"):
             schedule += f" after a warm-up of {warmup} of {self.steps or 'all'} steps"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import subprocess
+import sys
 
 import pytest
+import torch
 from few_settings import FEW, FEWEST
 
 SMALL = ("--workload", "params=20000,tensors=2,step_time=20ms", "--emulate", "0")
@@ -99,6 +103,16 @@ def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_e
     again = json.loads(bench.run(*question, "--json").out)
     assert again["advised"]["tier"] == "evidence"
     assert [(each["proxy"], each["workload"]) for each in again["advised"]["sources"]] == [(False, "mine:make")]
+    assert again["train"]["lr"] == 0.4
+    program = design.with_name("train.py").relative_to(bench.folder)
+    trained = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", str(program)],
+        cwd=bench.folder, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    (accuracy,) = re.findall(r"^200 steps, accuracy (0\.\d+)$", trained.stdout, re.MULTILINE)
+    assert float(accuracy) > 0.9
+    assert torch.load(bench.folder / "model.pt")["weight"].shape == (2, 8)
 
 
 @pytest.mark.parametrize(
