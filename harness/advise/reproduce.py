@@ -81,10 +81,10 @@ def training(question: Question, cell: TrainingCell, recipe: Recipe, path: str) 
         setting=cell.label,
         module=model.partition(":")[0],
         make=model.partition(":")[2],
-        path=shlex.quote(path),
+        path=_in_docstring(shlex.quote(path)),
         workers=cell.workers,
-        network=shlex.quote(str(question.spec.network.profile)),
-        how=textwrap.fill(f"Trained {recipe.words}.", 110),
+        network=_in_docstring(shlex.quote(str(question.spec.network.profile))),
+        how=_in_docstring(textwrap.fill(f"Trained {recipe.words}.", 110)),
         begin="\n".join(begin),
         wrapped=wrapped,
         lr=recipe.lr,
@@ -94,6 +94,11 @@ def training(question: Question, cell: TrainingCell, recipe: Recipe, path: str) 
         optimizer=_optimizer(own),
         after=_COSINE if recipe.train.get("schedule") == "cosine" else "1.0",
     )
+
+
+def _in_docstring(text: str) -> str:
+    """Text of others that cannot end the docstring in which it stands."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _optimizer(train: Mapping[str, Any]) -> str:
