@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.advise.site import site_of
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.cost import measured
 from wanbench.harness.learning.recording import recorded
@@ -140,14 +141,17 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The `[workload]` and `[train]` tables that a word stands for.
 
     Args:
-        text: a built-in name; numbers, such as "params=7e9,tensors=291,step_time=800ms"; "pkg:make"; or a TOML file
-            with a `[workload]` table, as `wanbench exec --describe` prints it, or a whole spec.
+        text: a built-in name, of a site with its GPUs, such as "gpt-1b,gpus=16"; numbers, such as
+            "params=7e9,tensors=291,step_time=800ms"; "pkg:make"; or a TOML file with a `[workload]` table, as
+            `wanbench exec --describe` prints it, or a whole spec.
 
     Raises:
         SpecError: it is none of these.
     """
     if text.endswith(".toml") or "/" in text:
         return _from_file(text)
+    if (site := site_of(text)) is not None:
+        return site.table, {"momentum": _MOMENTUM}
     if "=" in text:
         return _by_numbers(text), {"momentum": _MOMENTUM}
     if ":" in text:

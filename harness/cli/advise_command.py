@@ -63,11 +63,14 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
     Example:  wanbench advise world4 --emulate 0
               wanbench advise home-fibre --workload params=125e6,tensors=148,step_time=400ms
               wanbench advise uniform --rtt 80ms --rate 1Gbit --workers 8 --workload my_pkg.model:make
+              wanbench advise uniform --rtt 60ms --rate 1Gbit --workers 2 --workload gpt-1b,gpus=16,device=h100
     """
     from wanbench.harness.advise.answer import answer, text, to_json, write
+    from wanbench.harness.advise.between_sites import SiteAnswer, ways
     from wanbench.harness.advise.evidence import Library
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options, search
+    from wanbench.harness.advise.site import site_of
     from wanbench.harness.show.grid import width_of_output
 
     with interruptible(KEPT):
@@ -75,15 +78,23 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
             options["drop"] / 100, options["target_loss"], _bytes(options["memory"]), _kinds(options["exclude"])
         )
         question = ask(_network(profile, options), workload, workers, limits)
-        library = Library.for_question(question, options["proxy"], out)
-        say = partial(click.echo, err=True)
-        ranking = search(question, library, Options(out, options["emulate"], options["fresh"], say))
-        advice = answer(ranking, options["budget"])
-        written = write(advice, out / question.spec.name)
-        if as_json:
-            click.echo(json.dumps(to_json(advice), indent=1, allow_nan=False))
+        if (site := site_of(workload)) is not None:
+            for name in {"target_loss", "memory", "proxy"} & {key for key, value in options.items() if value}:
+                raise SpecError(
+                    f"--{name.replace('_', '-')}: {site.workload} is compared by the law; remove the option"
+                )
+            sites = SiteAnswer(question, site, ways(question, site))
+            written, plain, show = sites.write(out / question.spec.name), sites.to_json(), sites.text
         else:
-            terminal.show(text(advice, [str(path) for path in written], width_of_output()))
+            library = Library.for_question(question, options["proxy"], out)
+            say = partial(click.echo, err=True)
+            ranking = search(question, library, Options(out, options["emulate"], options["fresh"], say))
+            advice = answer(ranking, options["budget"])
+            written, plain, show = write(advice, out / question.spec.name), to_json(advice), partial(text, advice)
+        if as_json:
+            click.echo(json.dumps(plain, indent=1, allow_nan=False))
+        else:
+            terminal.show(show([str(path) for path in written], width_of_output()))
 
 
 def _network(profile: str, options: Mapping[str, Any]) -> dict[str, Any]:

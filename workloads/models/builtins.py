@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, imagenet, mnist, stdlib
 from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models import digits_cnn, gpt_stdlib, mnist_cnn, resnet50
+from wanbench.workloads.models import digits_cnn, gpt, gpt_stdlib, mnist_cnn, resnet50
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.models.thin_resnet import Norm, ThinResNet
 
@@ -33,6 +33,7 @@ class Builtin:
         digest: returns a hash of data that this machine provides; None if no machine provides other data.
         folds: whether `train.folds` can cut its data.
         step_cv: coefficient of variation of the duration.
+        site: how fast a site of several GPUs trains it, which is then one worker; None if a worker is one device.
     """
 
     description: str
@@ -45,6 +46,23 @@ class Builtin:
     digest: Callable[[], str] | None = None
     folds: bool = False
     step_cv: float = workload_keys.ASSUMED_STEP_CV
+    site: gpt.Throughput | None = None
+
+
+def _gpt(name: str, shape: tuple[int, int, int], site: gpt.Throughput) -> tuple[str, Builtin]:
+    """A GPT of this width, number of blocks and context on a site of 8 GPUs, and its name."""
+    device, per_s = next(iter(site.per_s.items()))
+    width, blocks, context = shape
+    return name, Builtin(
+        f"a GPT of {blocks} blocks, width {width}, on a site of 8 {device.upper()} with 80 GB, timing only: "
+        f"{site.tokens:,} tokens a step (half a batch of OPT, Zhang et al. 2022), {site.per_s[device]:,} tokens per "
+        f"second (published: MPT of this shape, context {context}, bf16, FSDP, llm-foundry, "
+        f"scripts/train/benchmarking/README.md at 061f2c7); in `advise`, {name},gpus=16,device={device},tokens=... "
+        f"changes it (devices: {', '.join(site.per_s)})",
+        lambda: gpt.tensors(*shape),
+        site.tokens / per_s,
+        site=site,
+    )
 
 
 def _small(data: str, image: tuple[int, int, int], *, stride: int = 2, norm: Norm = "batch") -> tuple[str, Builtin]:
@@ -143,6 +161,9 @@ BUILTINS: Mapping[str, Builtin] = {
     ),
     **dict(
         [
+            _gpt("gpt-124m", (768, 12, 1024), gpt.Throughput(1 << 18, 64 * 1024, {"a100": 1_251_751})),
+            _gpt("gpt-1b", (2048, 24, 2048), gpt.Throughput(1 << 19, 14 * 2048, {"h100": 363_645, "a100": 164_109})),
+            _gpt("gpt-7b", (4096, 32, 2048), gpt.Throughput(1 << 20, 6 * 2048, {"h100": 85_144, "a100": 37_130})),
             _small("MNIST", (1, 28, 28)),
             _small("MNIST", (1, 28, 28), norm="group"),
             _small("MNIST", (1, 28, 28), norm="none"),

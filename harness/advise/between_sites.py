@@ -1,0 +1,355 @@
+"""A large language model on sites of several GPUs: what each way to train it costs between the sites, by the law.
+
+A site is one worker. Its GPUs share the parameters (FSDP) or replicate them; between the sites flows one gradient, or
+one change of the parameters. Nothing is simulated: at gigabytes a message, the step-time law is arithmetic on bytes.
+Which way keeps the loss of data parallelism is what others published (`published`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wanbench.harness.advise.candidates import Setting, with_setting
+from wanbench.harness.advise.published import Record, nearest, remarks, similar
+from wanbench.harness.advise.question import Question
+from wanbench.harness.advise.reproduce import emulation_spec, trial
+from wanbench.harness.advise.site import Site
+from wanbench.harness.emulators.plan import buffer_that_holds
+from wanbench.harness.plan.cell import TrainingCell
+from wanbench.harness.plan.host_tcp import KERNELS
+from wanbench.harness.plan.law import PredictInputs, predict, sent_bytes
+from wanbench.harness.plan.registry import algorithm
+from wanbench.harness.show.grid import aligned
+from wanbench.harness.text import percent, rate, size
+from wanbench.workloads.models.gpt import PUBLISHED_GPUS
+
+_DAY_S, _FLOAT32 = 86_400, 4
+_STOCK = "stock-6.1"
+_BUSY = 0.95  # the share of the time that computes, for which a rate is given
+_NEAR = 0.9  # of the most tokens a day: among these, the way that changes training the least is advised
+_LOSS = 0.005  # above data parallelism, in the nearest published trainings
+_ENOUGH = 20  # tokens a parameter (Hoffmann et al. 2022)
+_LEAST, _MOST = math.log(1e3), math.log(1e14)  # rates, bytes/s
+_EIGHT_BITS = {"kind": "qsgd", "levels": 127, "bucket": 4096}
+_HEAD = 12
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to train.
+
+    Attributes:
+        name: for people. cell: its setting; of one site alone and of the flat ring, that of `ssgd`.
+        law: what the step-time law reads. sites: that train.
+        copies: vectors of the parameters' size that it keeps in addition to data-parallel training.
+        exact: whether it is data parallelism. records: the published trainings that are nearest to it.
+    """
+
+    name: str
+    cell: TrainingCell
+    law: PredictInputs
+    sites: int
+    copies: float = 0.0
+    exact: bool = False
+    records: Sequence[Record] = ()
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of a step, by the law."""
+        return predict(self.law).step_time_s
+
+    @property
+    def busy(self) -> float:
+        """The share of the time in which the sites compute."""
+        return self.law.step_time_s / self.step_time_s
+
+    @property
+    def sent_a_day(self) -> float:
+        """Bytes that leave a site in a day."""
+        sizes = [nbytes for nbytes, _ in self.law.buckets] if self.law.buckets else [self.law.message_bytes]
+        return sum(sent_bytes(self.law, nbytes) for nbytes in sizes) / self.law.period / self.step_time_s * _DAY_S
+
+    @property
+    def known(self) -> bool:
+        """Whether it can be advised: exact, or published with a loss that is hardly higher."""
+        return self.exact or (bool(self.records) and self.records[0].excess <= _LOSS)
+
+    def tokens_a_day(self, site: Site) -> float:
+        """Tokens that all sites train on in a day."""
+        return self.sites * site.tokens / self.step_time_s * _DAY_S
+
+    def memory_bytes(self, site: Site) -> float:
+        """Additional bytes of each GPU, if its site shares them as it shares the parameters."""
+        return self.copies * _FLOAT32 * self.cell.workload.params / site.gpus
+
+
+def needed_bps(law: PredictInputs, busy: float) -> float | None:
+    """The lowest rate in bit/s at which computing takes a share `busy` of a step, by bisection; None if none does."""
+    low, high = _LEAST, _MOST
+    for _ in range(60):
+        middle = (low + high) / 2
+        fast = predict(replace(law, rate_bytes_per_s=math.exp(middle))).step_time_s <= law.step_time_s / busy
+        low, high = (low, middle) if fast else (middle, high)
+    return None if high == _MOST else 8 * math.exp(high)
+
+
+def ways(question: Question, site: Site) -> list[Way]:
+    """Every way that is compared, from what changes training the least to what changes it the most."""
+    sites, ssgd = question.workers, _cell(question, "ssgd", {})
+    law = replace(ssgd.law_inputs, step_cv=0.0)
+    alone = replace(law, workers=1, buckets=None, message_bytes=0)
+    gpus = sites * site.gpus
+    # Of the hops of a ring of all GPUs, few leave a site.
+    ring = replace(_gradient(law, site), workers=gpus, collective="ring", rtt_s=law.rtt_s * sites / gpus)
+    half = _cell(question, "ssgd", {"compression": "bf16"})
+    every = [
+        Way("one site alone", ssgd, alone, 1, exact=True),
+        Way("data parallel, one flat ring", ssgd, replace(ring, one_shot_bytes=0), sites, exact=True),
+        Way("data parallel, hierarchical", ssgd, _gradient(law, site), sites, exact=True),
+        Way("data parallel, hierarchical, bf16", half, _gradient(law, site, 0.5), sites, exact=True),
+        *(_apart(question, *row) for row in _APART),
+    ]
+    return [way for way in every if way.exact or way.cell.kind not in question.limits.excluded]
+
+
+# (name, kind, parameters, copies): copies are theta, what the outer step keeps, and the message in float32.
+_APART: tuple[tuple[str, str, dict[str, Any], float], ...] = (
+    ("local SGD, H 30, bf16", "localsgd", {"period": 30, "compression": "bf16"}, 2),
+    ("DiLoCo, H 30, bf16", "diloco", {"period": 30, "outer_lr": 0.6, "compression": "bf16"}, 3),
+    ("DiLoCo, H 100, bf16", "diloco", {"period": 100, "outer_lr": 0.6, "compression": "bf16"}, 3),
+    ("streaming DiLoCo, H 30, 8 bit", "streaming-diloco",
+     {"period": 30, "fragments": 10, "delay": 1, "outer_lr": 0.4, "compression": _EIGHT_BITS}, 2.1),
+    ("streaming DiLoCo, H 100, 8 bit", "streaming-diloco",
+     {"period": 100, "fragments": 10, "delay": 1, "outer_lr": 0.4, "compression": _EIGHT_BITS}, 2.1),
+    ("eager DiLoCo, H 100, 8 bit", "eager-diloco", {"period": 100, "outer_lr": 0.4, "compression": _EIGHT_BITS}, 4),
+    ("SparseLoCo, H 30, 1.6 %, 2 bit", "sparseloco", {"period": 30}, 3),
+)  # fmt: skip
+
+
+def _apart(question: Question, name: str, kind: str, params: dict[str, Any], copies: float) -> Way:
+    cell = _cell(question, kind, params)
+    law = replace(cell.law_inputs, step_cv=0.0)
+    if not cell.algorithm().promises.lawful:  # all gather the messages of the others
+        law = replace(law, message_bytes=law.message_bytes * question.workers // 2, one_shot_bytes=0)
+    records = nearest(kind, params["period"], cell.workload.params, question.workers)
+    return Way(name, cell, law, question.workers, copies, records=records)
+
+
+def _cell(question: Question, kind: str, params: dict[str, Any]) -> TrainingCell:
+    cell = with_setting(question.reference, Setting(algorithm(kind, params).label, kind, params))
+    return replace(cell, comm=cell.comm.model_copy(update={"collective": "direct"}), channels=1)
+
+
+def _gradient(law: PredictInputs, site: Site, share: float = 1.0) -> PredictInputs:
+    """Buckets with a share of their bytes, ready only in the backward pass of the last microbatch."""
+    end_s = law.step_time_s
+    buckets = tuple((int(n * share), end_s - (end_s - ready_s) / site.microbatches) for n, ready_s in law.buckets or ())
+    return replace(law, message_bytes=int(law.message_bytes * share), buckets=buckets)
+
+
+@dataclass(frozen=True)
+class SiteAnswer:
+    """Every way to train; the first is one site alone."""
+
+    question: Question
+    site: Site
+    ways: Sequence[Way]
+
+    @property
+    def advised(self) -> Way:
+        """Of those that are known and train on nearly the most tokens a day, the one that changes training the least.
+
+        One site alone only if it trains on the most.
+        """
+        known = sorted((way for way in self.ways if way.known), key=lambda way: -way.tokens_a_day(self.site))
+        near = [way for way in known if way.tokens_a_day(self.site) >= _NEAR * known[0].tokens_a_day(self.site)]
+        return known[0] if known[0].sites == 1 else min(near, key=lambda way: (way.sites == 1, self.ways.index(way)))
+
+    @property
+    def link_bps(self) -> float:
+        """The rate between two sites, of payload."""
+        return 8 * (self.question.reference.law_inputs.rate_bytes_per_s or math.inf)
+
+    @property
+    def connection_bps(self) -> float:
+        """What a TCP connection of Linux as it is installed carries between two sites."""
+        return 8 * KERNELS[_STOCK].in_flight / self.question.reference.law_inputs.rtt_s
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that the text says, with numbers in seconds, bytes and bit/s."""
+        site = {key: getattr(self.site, key) for key in ("workload", "gpus", "device", "tokens", "tokens_per_s")}
+        return {
+            "network": self.question.network_name,
+            "sites": self.question.workers,
+            "site": site,
+            "advised": self.advised.name,
+            "ways": [
+                {
+                    "name": way.name,
+                    "kind": way.cell.kind,
+                    "params": dict(way.cell.params),
+                    "law_step_time_s": way.step_time_s,
+                    "computes": way.busy,
+                    "tokens_a_day": way.tokens_a_day(self.site),
+                    "bytes_from_a_site_a_day": way.sent_a_day,
+                    "needed_bps": needed_bps(way.law, _BUSY),
+                    "memory_bytes_of_a_gpu": way.memory_bytes(self.site),
+                    "can_be_advised": way.known,
+                    "published_by_others": [asdict(record) for record in way.records],
+                }
+                for way in self.ways
+            ],
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write the files into the run's folder. Return their paths."""
+        way, texts = self.advised, {"advice.json": json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"}
+        if way.sites > 1:
+            texts["advised.toml"] = emulation_spec(self.question, [way.cell, self.ways[2].cell], 3)
+            texts["trial.py"] = trial(way.cell, way.step_time_s)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        return [folder / name for name in texts]
+
+    def text(self, files: Sequence[str], width: int = 110) -> str:
+        """The answer as lines of a title and text, around a table."""
+        values = {**_question_values(self), **_advice_values(self), "files": ", ".join(files)}
+        asked, advice = ("\n".join(_filled(template, values, width)) for template in (_ASKED, _ADVICE))
+        header = ("", "step s", "computes", "10^9 tokens\na day", "bytes from a\nsite a day",
+                  f"Gbit/s for\n{percent(_BUSY)}", "stock TCP\nconnections", "more GB\na GPU",
+                  "published loss\nagainst DP")  # fmt: skip
+        return f"{asked}\n\n{aligned(header, [_line(self, way) for way in self.ways])}\n{advice}"
+
+
+def _filled(template: str, values: dict[str, str], width: int) -> Iterator[str]:
+    """The lines of a template, "head: text" each; one whose value is empty is left out."""
+    for line in template.strip().splitlines():
+        head, _, body = line.partition(": ")
+        for i, part in enumerate(textwrap.wrap(body.format(**values), width - _HEAD, break_on_hyphens=False)):
+            yield f"{'' if i or head == '-' else head:{_HEAD}}{part}"
+
+
+def _line(answer: SiteAnswer, way: Way) -> list[str]:
+    apart, needed = way.sites > 1, needed_bps(way.law, _BUSY)
+    connections = math.ceil(min(needed or math.inf, answer.link_bps) / answer.connection_bps)
+    losses = [f"{100 * record.excess:+.1f} %" for record in way.records]
+    others = {f" ({record.replicas} replicas)" for record in way.records if record.replicas != way.sites}
+    return [
+        way.name + (" <-" if way == answer.advised else ""),
+        f"{way.step_time_s:.2f}",
+        percent(way.busy),
+        f"{way.tokens_a_day(answer.site) / 1e9:.3g}",
+        size(way.sent_a_day) if apart else "-",
+        f"{needed / 1e9:.2g}" if apart and needed else "-",
+        str(connections) if apart else "-",
+        f"{way.memory_bytes(answer.site) / 1e9:.2g}",
+        "the same" if way.exact else ", ".join(losses) + "".join(others) or "not known",
+    ]
+
+
+_ASKED = """
+question: {network}, {sites} sites of {gpus} {device}; {workload}: {params} parameters, {tokens} tokens a step of a site
+compute: {step_s} s a step: {per_s} tokens/s as published for {published_gpus} {device} with FSDP and bf16 (llm-foundry){scaled}; a step is {microbatches} microbatches, and a gradient can be sent behind the last of them only
+binds: a gradient in float32 is {gradient}, {gradient_s} s of the link. The fastest data parallelism computes {dp_busy} of the time, and trains on {dp_tokens}, one site alone on {alone_tokens}. It equals one site at {even}, and computes {busy} of the time at {enough}
+"""  # noqa: E501
+
+
+def _question_values(answer: SiteAnswer) -> dict[str, str]:
+    site, law = answer.site, answer.ways[2].law
+    fastest = answer.ways[3]
+    rates = [needed_bps(fastest.law, busy) for busy in (1 / fastest.sites, _BUSY)]
+    even, enough = ("no rate, because of the round trip" if bps is None else rate(bps / 1e6) for bps in rates)
+    return {
+        "network": answer.question.network_name, "sites": str(fastest.sites), "gpus": str(site.gpus),
+        "device": site.device.upper(), "workload": site.workload, "params": f"{fastest.cell.workload.params:,}",
+        "tokens": f"{site.tokens:,}", "step_s": f"{site.step_time_s:.3g}",
+        "per_s": f"{site.published.per_s[site.device]:,}", "published_gpus": str(PUBLISHED_GPUS),
+        "scaled": "" if site.gpus == PUBLISHED_GPUS else f", times {site.gpus}/{PUBLISHED_GPUS}",
+        "microbatches": str(site.microbatches), "gradient": size(law.message_bytes),
+        "gradient_s": f"{8 * law.message_bytes / answer.link_bps:.3g}", "dp_busy": percent(fastest.busy),
+        "dp_tokens": _tokens(fastest, site), "alone_tokens": _tokens(answer.ways[0], site), "even": even,
+        "busy": percent(_BUSY), "enough": enough,
+    }  # fmt: skip
+
+
+_ADVICE = """
+advised: {way}: {way_tokens} (by the law), {times} times one site alone; {most} tokens a parameter take {hours} h. Of the ways within {near} of the most tokens a day whose published loss is at most {loss} above data parallelism, it changes training the least
+set up: {set_up}
+published: {published}
+contrary: {contrary}
+link: {link}
+first: 1. the link, for a day with its busy hours: wanbench measure, and iperf3 with that many connections. It has to carry {needed} all the time
+-: 2. one site alone: does it reach {per_s} tokens/s{scaled}? All times here are in proportion
+-: 3. python -m torch.distributed.run with trial.py on one host of each site: {way_s} s a step, with real messages in the memory of the host
+-: {pilot}
+not known: {unknown}
+assumed: the link carries nothing else, at this rate and without loss; compression, copies to the host and outer steps take no time. The sites wait for the slowest, and for one that is lost
+go back: to {better} ({better_tokens}) if 1 or 4 fails; a smaller H can be tried first. {resume}
+files: {files}
+"""  # noqa: E501
+
+
+def _advice_values(answer: SiteAnswer) -> dict[str, str]:
+    way, site, alone, params = answer.advised, answer.site, answer.ways[0], answer.ways[0].cell.workload.params
+    better = max((other for other in answer.ways if other.exact and other != way), key=lambda w: w.tokens_a_day(site))
+    contrary = [record for record in similar(way.cell.kind, params) if record not in way.records]
+    quoted = "; ".join(map(str, [*way.records, *remarks(way.cell.kind)]))
+    connections = math.ceil(answer.link_bps / answer.connection_bps)
+    buffer = buffer_that_holds(answer.link_bps / 8 * answer.question.reference.law_inputs.rtt_s)
+    stock = (
+        f"a connection of Linux as installed ({_STOCK}) carries {rate(answer.connection_bps / 1e6)} of "
+        f"{rate(answer.link_bps / 1e6)}, so {connections} fill it. Open {-(-connections // site.gpus)} from each of "
+        f"{site.gpus} GPUs that send their shards, or set the last numbers of net.ipv4.tcp_rmem and "
+        f"net.ipv4.tcp_wmem to {buffer} (how-to/tcp)"
+    )
+    needed = needed_bps(way.law, _BUSY) or answer.link_bps
+    return {
+        "way": way.name, "way_tokens": _tokens(way, site), "way_s": f"{way.step_time_s:.3g}",
+        "times": f"{way.tokens_a_day(site) / alone.tokens_a_day(site):.3g}", "most": str(_ENOUGH),
+        "hours": f"{24 * _ENOUGH * params / way.tokens_a_day(site):.3g}", "near": percent(1 - _NEAR),
+        "loss": f"{100 * _LOSS:g} %", "set_up": _SET_UP.get(way.cell.kind, "").format(**{"outer_lr": 0, **way.cell.params}),
+        "published": f"by others, never measured by wanbench: {quoted}" if quoted else "",
+        "contrary": f"by others: {contrary[0]}" if contrary else "", "link": stock if connections > 1 else "",
+        "needed": rate(min(needed, answer.link_bps) / 1e6), "pilot": "" if way.exact else _PILOT.format(
+            alone=_tokens(alone, site), loss=f"{100 * _LOSS:g} %"),
+        "unknown": "" if way.exact else _UNKNOWN, "better": better.name, "better_tokens": _tokens(better, site),
+        "resume": _RESUME[way.cell.algorithm().promises.agrees],
+    }  # fmt: skip
+
+
+def _tokens(way: Way, site: Site) -> str:
+    return f"{way.tokens_a_day(site) / 1e9:.3g} billion tokens a day"
+
+
+_OUTER = (
+    "AdamW and FSDP inside a site, as before, on the site's own share of the data. Every {period} steps Nesterov SGD on "
+    "the averaged change: outer learning rate {outer_lr:g}, momentum 0.9"
+)
+_TRIED = "; evaluate the outer parameters. `wrap` is tested on CPUs only; how-to/two-sites has the keys of torchft"
+_SET_UP = {
+    "ssgd": "FSDP inside a site, and one all-reduce of each shard between the sites (HSDP)",
+    "diloco": _OUTER + _TRIED,
+    "streaming-diloco": _OUTER
+    + ", in {fragments} fragments in turn, each applied {delay} step after it was sent. If the link has slow hours, up to "
+    "5 steps: the published loss rises by less than 0.2 % up to 10" + _TRIED,
+}
+_PILOT = (
+    "4. the pilot, with your data: a day on one site alone ({alone}) with the batch of all sites, then as many tokens the "
+    "advised way, each with a whole schedule of learning rates. Go on if the loss is at most {loss} higher; tune the "
+    "outer learning rate by 0.2 if not"
+)
+_UNKNOWN = (
+    "the loss over a real WAN at this size: the published losses are of replicas in data centres, with tuned rates; any "
+    "loss beyond 250 tokens a parameter; mixtures of experts; your library's code for the messages, where it differs"
+)
+_RESUME = {
+    True: "After an outer step all sites have the same model: one of them can go on alone, with its own AdamW state",
+    False: "The sites differ, so one that goes on alone does it from the outer parameters, with its own AdamW state",
+}
