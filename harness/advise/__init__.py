@@ -11,4 +11,7 @@ Layout
     answer.py      Answer: plain data, the lines that people read, and the files beside it
     reproduce.py   a spec, a snippet, and a trial on real hosts
     map.py         the best setting over round-trip time and rate
+    site.py        a site of several GPUs as one worker: how it is named, and how fast it is
+    between_sites.py   SiteAnswer: ways to train a large language model on such sites, by the law
+    published.py   what others published of these ways: published.toml, which ranks them
 """

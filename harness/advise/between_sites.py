@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, with_setting
-from wanbench.harness.advise.published import Record, nearest, remarks, similar
+from wanbench.harness.advise.published import Record, nearest, published, similar
 from wanbench.harness.advise.question import Question
 from wanbench.harness.advise.reproduce import emulation_spec, trial
 from wanbench.harness.advise.site import Site
-from wanbench.harness.emulators.plan import buffer_that_holds
 from wanbench.harness.plan.cell import TrainingCell
-from wanbench.harness.plan.host_tcp import KERNELS
+from wanbench.harness.plan.host_tcp import KERNELS, Bottleneck, bottleneck
 from wanbench.harness.plan.law import PredictInputs, predict, sent_bytes
 from wanbench.harness.plan.registry import algorithm
 from wanbench.harness.show.grid import aligned
 from wanbench.harness.text import percent, rate, size
-from wanbench.workloads.models.gpt import PUBLISHED_GPUS
 
 _DAY_S, _FLOAT32 = 86_400, 4
 _STOCK = "stock-6.1"
@@ -172,22 +170,17 @@ class SiteAnswer:
         return known[0] if known[0].sites == 1 else min(near, key=lambda way: (way.sites == 1, self.ways.index(way)))
 
     @property
-    def link_bps(self) -> float:
-        """The rate between two sites, of payload."""
-        return 8 * (self.question.reference.law_inputs.rate_bytes_per_s or math.inf)
-
-    @property
-    def connection_bps(self) -> float:
-        """What a TCP connection of Linux as it is installed carries between two sites."""
-        return 8 * KERNELS[_STOCK].in_flight / self.question.reference.law_inputs.rtt_s
+    def narrow(self) -> Bottleneck | None:
+        """What a TCP connection of Linux as it is installed carries between two sites; None if it fills the link."""
+        return bottleneck(self.question.reference.emulated_network, KERNELS[_STOCK])
 
     def to_json(self) -> dict[str, Any]:
-        """Everything that the text says, with numbers in seconds, bytes and bit/s."""
-        site = {key: getattr(self.site, key) for key in ("workload", "gpus", "device", "tokens", "tokens_per_s")}
+        """What the text says, with numbers in seconds, bytes and bit/s."""
+        site = self.site
         return {
             "network": self.question.network_name,
             "sites": self.question.workers,
-            "site": site,
+            "site": {key: getattr(site, key) for key in ("workload", "gpus", "device", "tokens", "step_time_s")},
             "advised": self.advised.name,
             "ways": [
                 {
@@ -196,10 +189,10 @@ class SiteAnswer:
                     "params": dict(way.cell.params),
                     "law_step_time_s": way.step_time_s,
                     "computes": way.busy,
-                    "tokens_a_day": way.tokens_a_day(self.site),
+                    "tokens_a_day": way.tokens_a_day(site),
                     "bytes_from_a_site_a_day": way.sent_a_day,
                     "needed_bps": needed_bps(way.law, _BUSY),
-                    "memory_bytes_of_a_gpu": way.memory_bytes(self.site),
+                    "memory_bytes_of_a_gpu": way.memory_bytes(site),
                     "can_be_advised": way.known,
                     "published_by_others": [asdict(record) for record in way.records],
                 }
@@ -209,10 +202,12 @@ class SiteAnswer:
 
     def write(self, folder: Path) -> list[Path]:
         """Write the files into the run's folder. Return their paths."""
-        way, texts = self.advised, {"advice.json": json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"}
-        if way.sites > 1:
-            texts["advised.toml"] = emulation_spec(self.question, [way.cell, self.ways[2].cell], 3)
-            texts["trial.py"] = trial(way.cell, way.step_time_s)
+        way = self.advised
+        texts = {
+            "advice.json": json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n",
+            "advised.toml": emulation_spec(self.question, [way.cell, self.ways[2].cell], 3),
+            "trial.py": trial(way.cell, way.step_time_s),
+        }
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -221,15 +216,16 @@ class SiteAnswer:
     def text(self, files: Sequence[str], width: int = 110) -> str:
         """The answer as lines of a title and text, around a table."""
         values = {**_question_values(self), **_advice_values(self), "files": ", ".join(files)}
-        asked, advice = ("\n".join(_filled(template, values, width)) for template in (_ASKED, _ADVICE))
+        advice = _EXACT if self.advised.exact else _ADVICE
         header = ("", "step s", "computes", "10^9 tokens\na day", "bytes from a\nsite a day",
                   f"Gbit/s for\n{percent(_BUSY)}", "stock TCP\nconnections", "more GB\na GPU",
                   "published loss\nagainst DP")  # fmt: skip
-        return f"{asked}\n\n{aligned(header, [_line(self, way) for way in self.ways])}\n{advice}"
+        table = aligned(header, [_line(self, way) for way in self.ways])
+        return "\n".join([*_filled(_ASKED, values, width), "", table, *_filled(advice, values, width)])
 
 
 def _filled(template: str, values: dict[str, str], width: int) -> Iterator[str]:
-    """The lines of a template, "head: text" each; one whose value is empty is left out."""
+    """The lines of a template, "head: text" each, or "-: text" without a head; a text that is empty is left out."""
     for line in template.strip().splitlines():
         head, _, body = line.partition(": ")
         for i, part in enumerate(textwrap.wrap(body.format(**values), width - _HEAD, break_on_hyphens=False)):
@@ -238,7 +234,7 @@ def _filled(template: str, values: dict[str, str], width: int) -> Iterator[str]:
 
 def _line(answer: SiteAnswer, way: Way) -> list[str]:
     apart, needed = way.sites > 1, needed_bps(way.law, _BUSY)
-    connections = math.ceil(min(needed or math.inf, answer.link_bps) / answer.connection_bps)
+    connections = 1 if (path := answer.narrow) is None else _connections(path, needed or math.inf)
     losses = [f"{100 * record.excess:+.1f} %" for record in way.records]
     others = {f" ({record.replicas} replicas)" for record in way.records if record.replicas != way.sites}
     return [
@@ -247,7 +243,7 @@ def _line(answer: SiteAnswer, way: Way) -> list[str]:
         percent(way.busy),
         f"{way.tokens_a_day(answer.site) / 1e9:.3g}",
         size(way.sent_a_day) if apart else "-",
-        f"{needed / 1e9:.2g}" if apart and needed else "-",
+        f"{needed / 1e9:.{0 if needed > 1e10 else 2}f}" if apart and needed else "-",
         str(connections) if apart else "-",
         f"{way.memory_bytes(answer.site) / 1e9:.2g}",
         "the same" if way.exact else ", ".join(losses) + "".join(others) or "not known",
@@ -256,100 +252,93 @@ def _line(answer: SiteAnswer, way: Way) -> list[str]:
 
 _ASKED = """
 question: {network}, {sites} sites of {gpus} {device}; {workload}: {params} parameters, {tokens} tokens a step of a site
-compute: {step_s} s a step: {per_s} tokens/s as published for {published_gpus} {device} with FSDP and bf16 (llm-foundry){scaled}; a step is {microbatches} microbatches, and a gradient can be sent behind the last of them only
-binds: a gradient in float32 is {gradient}, {gradient_s} s of the link. The fastest data parallelism computes {dp_busy} of the time, and trains on {dp_tokens}, one site alone on {alone_tokens}. It equals one site at {even}, and computes {busy} of the time at {enough}
+compute: {step_s} s a step, from the {per_s} tokens/s published for {published_gpus} {device} with FSDP and bf16 (llm-foundry){scaled}; a step takes {microbatches} microbatches, and a gradient leaves behind the last of them
+binds: a gradient in float32 is {gradient}, {gradient_s} s of the link. Data parallelism over the link trains on {dp_tokens}, one site alone on {alone_tokens}. Both are equal at {even}; at {enough} data parallelism computes {busy} of the time
 """  # noqa: E501
+_EXACT = """
+advised: {way}: {way_tokens} (by the law), {times} times one site alone; {most} tokens a parameter take {hours} h. Nothing that is published to keep the loss trains on {near} more
+link: {link}
+assumed: the link carries nothing else, at this rate and without loss, and no site is slower
+files: {files}
+"""  # noqa: E501
+_ADVICE = """
+advised: {way}: {way_tokens} (by the law), {times} times one site alone; {most} tokens a parameter take {hours} h. Of the ways within {near} of the most tokens a day whose published loss is at most {loss} above data parallelism, it changes training the least
+set up: AdamW and FSDP inside a site, as before, on the site's own share of the data. Every {period} steps Nesterov SGD on the averaged change of the parameters: outer learning rate {outer_lr}, momentum 0.9{fragments}. Evaluate the outer parameters. `wrap` is tested on CPUs only; how-to/two-sites has the keys of torchft
+published: by others, not measured by wanbench: {published}
+contrary: {contrary}
+link: {link}
+first: 1. The link, for a day with its busy hours: wanbench measure, and iperf3 with that many connections. At half its rate the sites compute {half} of the time
+-: 2. One site alone: does it reach the published tokens/s? All times here are in proportion
+-: 3. trial.py under torchrun, on one host of each site: {way_s} s a step, with real messages in the memory of the hosts
+-: 4. The pilot, with your data: a day on one site alone ({alone_tokens}) with the batch of all sites, then as many tokens the advised way, each with a whole schedule of learning rates. Go on if the loss is at most {loss} higher; otherwise change the outer learning rate by 0.2, then halve the period
+not known: the loss over a real WAN at this size: the published losses are of replicas in data centres, with tuned rates; any loss beyond 250 tokens a parameter; mixtures of experts; your library's code for the messages, where it differs
+assumed: the link carries nothing else, at this rate and without loss; compression, copies to the host and outer steps take no time. All sites wait for the slowest, and for one that is lost
+go back: to {better} ({better_tokens}) if 1 or 4 fails. {resume}
+files: {files}
+"""  # noqa: E501
+_FRAGMENTS = (
+    ", in {fragments} fragments in turn, each applied {delay} step after it was sent (up to 5 steps if the link has "
+    "slow hours: the published loss rises by less than 0.2 % up to 10)"
+)
+_RESUME = {
+    True: "After an outer step all sites have the same model: one can go on alone, with its own AdamW state",
+    False: "The sites differ, so one that goes on alone does it from the outer parameters, with its own AdamW state",
+}
 
 
 def _question_values(answer: SiteAnswer) -> dict[str, str]:
-    site, law = answer.site, answer.ways[2].law
-    fastest = answer.ways[3]
+    site, law, fastest = answer.site, answer.ways[2].law, answer.ways[3]
     rates = [needed_bps(fastest.law, busy) for busy in (1 / fastest.sites, _BUSY)]
     even, enough = ("no rate, because of the round trip" if bps is None else rate(bps / 1e6) for bps in rates)
     return {
         "network": answer.question.network_name, "sites": str(fastest.sites), "gpus": str(site.gpus),
         "device": site.device.upper(), "workload": site.workload, "params": f"{fastest.cell.workload.params:,}",
         "tokens": f"{site.tokens:,}", "step_s": f"{site.step_time_s:.3g}",
-        "per_s": f"{site.published.per_s[site.device]:,}", "published_gpus": str(PUBLISHED_GPUS),
-        "scaled": "" if site.gpus == PUBLISHED_GPUS else f", times {site.gpus}/{PUBLISHED_GPUS}",
+        "per_s": f"{site.published.per_s[site.device]:,}", "published_gpus": str(site.published.gpus),
+        "scaled": "" if site.gpus == (node := site.published.gpus) else f", times {site.gpus}/{node}",
         "microbatches": str(site.microbatches), "gradient": size(law.message_bytes),
-        "gradient_s": f"{8 * law.message_bytes / answer.link_bps:.3g}", "dp_busy": percent(fastest.busy),
-        "dp_tokens": _tokens(fastest, site), "alone_tokens": _tokens(answer.ways[0], site), "even": even,
-        "busy": percent(_BUSY), "enough": enough,
+        "gradient_s": f"{law.message_bytes / (law.rate_bytes_per_s or math.inf):.3g}", "dp_tokens": _tokens(fastest, site),
+        "alone_tokens": _tokens(answer.ways[0], site), "even": even, "busy": percent(_BUSY), "enough": enough,
     }  # fmt: skip
 
 
-_ADVICE = """
-advised: {way}: {way_tokens} (by the law), {times} times one site alone; {most} tokens a parameter take {hours} h. Of the ways within {near} of the most tokens a day whose published loss is at most {loss} above data parallelism, it changes training the least
-set up: {set_up}
-published: {published}
-contrary: {contrary}
-link: {link}
-first: 1. the link, for a day with its busy hours: wanbench measure, and iperf3 with that many connections. It has to carry {needed} all the time
--: 2. one site alone: does it reach {per_s} tokens/s{scaled}? All times here are in proportion
--: 3. python -m torch.distributed.run with trial.py on one host of each site: {way_s} s a step, with real messages in the memory of the host
--: {pilot}
-not known: {unknown}
-assumed: the link carries nothing else, at this rate and without loss; compression, copies to the host and outer steps take no time. The sites wait for the slowest, and for one that is lost
-go back: to {better} ({better_tokens}) if 1 or 4 fails; a smaller H can be tried first. {resume}
-files: {files}
-"""  # noqa: E501
-
-
 def _advice_values(answer: SiteAnswer) -> dict[str, str]:
-    way, site, alone, params = answer.advised, answer.site, answer.ways[0], answer.ways[0].cell.workload.params
+    way, site, path = answer.advised, answer.site, answer.narrow
+    kind, params = way.cell.kind, way.cell.workload.params
     better = max((other for other in answer.ways if other.exact and other != way), key=lambda w: w.tokens_a_day(site))
-    contrary = [record for record in similar(way.cell.kind, params) if record not in way.records]
-    quoted = "; ".join(map(str, [*way.records, *remarks(way.cell.kind)]))
-    connections = math.ceil(answer.link_bps / answer.connection_bps)
-    buffer = buffer_that_holds(answer.link_bps / 8 * answer.question.reference.law_inputs.rtt_s)
-    stock = (
-        f"a connection of Linux as installed ({_STOCK}) carries {rate(answer.connection_bps / 1e6)} of "
-        f"{rate(answer.link_bps / 1e6)}, so {connections} fill it. Open {-(-connections // site.gpus)} from each of "
-        f"{site.gpus} GPUs that send their shards, or set the last numbers of net.ipv4.tcp_rmem and "
-        f"net.ipv4.tcp_wmem to {buffer} (how-to/tcp)"
-    )
-    needed = needed_bps(way.law, _BUSY) or answer.link_bps
+    contrary = [record for record in similar(kind, params) if record not in way.records]
+    said = [record for record in published() if record.says and record.method == kind]
+    slow = replace(way.law, rate_bytes_per_s=(way.law.rate_bytes_per_s or math.inf) / 2)
+    used = {"period": 1, "outer_lr": 1.0, **way.cell.params}
     return {
         "way": way.name, "way_tokens": _tokens(way, site), "way_s": f"{way.step_time_s:.3g}",
-        "times": f"{way.tokens_a_day(site) / alone.tokens_a_day(site):.3g}", "most": str(_ENOUGH),
+        "times": f"{way.tokens_a_day(site) / answer.ways[0].tokens_a_day(site):.3g}", "most": str(_ENOUGH),
         "hours": f"{24 * _ENOUGH * params / way.tokens_a_day(site):.3g}", "near": percent(1 - _NEAR),
-        "loss": f"{100 * _LOSS:g} %", "set_up": _SET_UP.get(way.cell.kind, "").format(**{"outer_lr": 0, **way.cell.params}),
-        "published": f"by others, never measured by wanbench: {quoted}" if quoted else "",
-        "contrary": f"by others: {contrary[0]}" if contrary else "", "link": stock if connections > 1 else "",
-        "needed": rate(min(needed, answer.link_bps) / 1e6), "pilot": "" if way.exact else _PILOT.format(
-            alone=_tokens(alone, site), loss=f"{100 * _LOSS:g} %"),
-        "unknown": "" if way.exact else _UNKNOWN, "better": better.name, "better_tokens": _tokens(better, site),
+        "loss": f"{100 * _LOSS:g} %", "period": str(used["period"]), "outer_lr": f"{used['outer_lr']:g}",
+        "fragments": _FRAGMENTS.format(**used) if "fragments" in used else "",
+        "published": "; ".join(map(str, [*way.records, *said])),
+        "contrary": f"by others: {contrary[0]}" if contrary else "",
+        "link": "" if path is None else _link(path, site.gpus),
+        "half": percent(way.law.step_time_s / predict(slow).step_time_s),
+        "better": better.name, "better_tokens": _tokens(better, site),
         "resume": _RESUME[way.cell.algorithm().promises.agrees],
     }  # fmt: skip
 
 
+def _connections(path: Bottleneck, needed_bps: float) -> int:
+    """The number of connections that carry a rate, or else fill the link."""
+    return math.ceil(min(needed_bps, path.rate_bps) / path.carried_bps)
+
+
+def _link(path: Bottleneck, gpus: int) -> str:
+    connections = _connections(path, math.inf)
+    return (
+        f"a connection of Linux as installed ({_STOCK}) carries {rate(path.carried_bps / 1e6)} of "
+        f"{rate(path.rate_bps / 1e6)} at {path.rtt_ms:.0f} ms, so {connections} fill it: {-(-connections // gpus)} "
+        f"from each of {gpus} GPUs, if each sends its shard. Or set the last numbers of net.ipv4.tcp_rmem and "
+        f"net.ipv4.tcp_wmem to {path.buffer_bytes} (how-to/tcp)"
+    )
+
+
 def _tokens(way: Way, site: Site) -> str:
     return f"{way.tokens_a_day(site) / 1e9:.3g} billion tokens a day"
-
-
-_OUTER = (
-    "AdamW and FSDP inside a site, as before, on the site's own share of the data. Every {period} steps Nesterov SGD on "
-    "the averaged change: outer learning rate {outer_lr:g}, momentum 0.9"
-)
-_TRIED = "; evaluate the outer parameters. `wrap` is tested on CPUs only; how-to/two-sites has the keys of torchft"
-_SET_UP = {
-    "ssgd": "FSDP inside a site, and one all-reduce of each shard between the sites (HSDP)",
-    "diloco": _OUTER + _TRIED,
-    "streaming-diloco": _OUTER
-    + ", in {fragments} fragments in turn, each applied {delay} step after it was sent. If the link has slow hours, up to "
-    "5 steps: the published loss rises by less than 0.2 % up to 10" + _TRIED,
-}
-_PILOT = (
-    "4. the pilot, with your data: a day on one site alone ({alone}) with the batch of all sites, then as many tokens the "
-    "advised way, each with a whole schedule of learning rates. Go on if the loss is at most {loss} higher; tune the "
-    "outer learning rate by 0.2 if not"
-)
-_UNKNOWN = (
-    "the loss over a real WAN at this size: the published losses are of replicas in data centres, with tuned rates; any "
-    "loss beyond 250 tokens a parameter; mixtures of experts; your library's code for the messages, where it differs"
-)
-_RESUME = {
-    True: "After an outer step all sites have the same model: one of them can go on alone, with its own AdamW state",
-    False: "The sites differ, so one that goes on alone does it from the outer parameters, with its own AdamW state",
-}

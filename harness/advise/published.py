@@ -76,8 +76,3 @@ def nearest(method: str, period: int, params: float, replicas: int) -> list[Reco
     same = [record for record in alike if record.replicas == min(other.replicas for other in alike)]
     least = min((record.distance(params) for record in same), default=0.0)
     return [record for record in same if record.distance(params) <= least + _ABOUT]
-
-
-def remarks(method: str) -> list[Record]:
-    """What sources say of a method without a number."""
-    return [record for record in published() if record.method == method and record.says]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.advise.site import site_of
+from wanbench.harness.advise.site import site_of, values, whole
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.cost import measured
 from wanbench.harness.learning.recording import recorded
@@ -25,7 +25,7 @@ from wanbench.netprofiles.user_file import parse_toml, read_text
 REFERENCE = "ssgd"
 _WINDOW, _SHORT_WINDOW = "60 steps", "20 steps"
 _LONG = 10  # computing times; in longer steps stragglers hardly count
-_NUMBERS = ("params", "tensors", "step_time", "step_cv")
+_NUMBERS: Mapping[str, Callable[[str], Any]] = {"params": whole, "tensors": whole, "step_time": str, "step_cv": float}
 _MEASURING_S = 1.5  # so that the answer does not depend on what else the host does
 _TRAINED = frozenset({"optimizer", "momentum", "nesterov", "batch_size"})
 _MOMENTUM = 0.9  # decides how many vectors some algorithms send
@@ -153,7 +153,7 @@ def workload_tables(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if (site := site_of(text)) is not None:
         return site.table, {"momentum": _MOMENTUM}
     if "=" in text:
-        return _by_numbers(text), {"momentum": _MOMENTUM}
+        return values(text, text.split(","), _NUMBERS, "params=7e9,step_time=800ms"), {"momentum": _MOMENTUM}
     if ":" in text:
         return {"model": text}, {"momentum": _MOMENTUM}
     return {"name": text}, _recorded_train(text) or {"momentum": _MOMENTUM}
@@ -183,25 +183,6 @@ def _from_file(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
         )
     train = {key: value for key, value in data.get("train", {}).items() if key in _TRAINED}
     return dict(task), train or {"momentum": _MOMENTUM}
-
-
-def _by_numbers(text: str) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    for part in text.split(","):
-        key, _, value = (word.strip() for word in part.partition("="))
-        if key not in _NUMBERS or not value:
-            raise SpecError(
-                f"--workload {text}: {part!r}: expected {', '.join(_NUMBERS)}, as in params=7e9,step_time=800ms"
-            )
-        if key == "step_time":
-            table[key] = value
-            continue
-        try:
-            number = float(value.replace("_", ""))
-            table[key] = number if key == "step_cv" else int(number)
-        except (ValueError, OverflowError):
-            raise SpecError(f"--workload {text}: {key}={value}: expected a number, such as {key}=100") from None
-    return table
 
 
 def _name(network: Mapping[str, Any], task: Mapping[str, Any]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.netprofiles import Delay
 from wanbench.workloads.models.builtins import BUILTINS
-from wanbench.workloads.models.gpt import PUBLISHED_GPUS, Throughput
+from wanbench.workloads.models.gpt import Throughput
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,9 @@ class Site:
     tokens: int
 
     @property
-    def tokens_per_s(self) -> float:
-        """Of a site without others: proportional to its GPUs."""
-        return self.published.per_s[self.device] * self.gpus / PUBLISHED_GPUS
-
-    @property
     def step_time_s(self) -> float:
-        """Seconds of a step, with what the GPUs of the site exchange."""
-        return self.tokens / self.tokens_per_s
+        """Seconds of a step, with what the GPUs of the site exchange; GPUs are as fast as in the published node."""
+        return self.tokens / (self.published.per_s[self.device] * self.gpus / self.published.gpus)
 
     @property
     def microbatches(self) -> int:
@@ -58,12 +54,36 @@ def site_of(text: str) -> Site | None:
     published = BUILTINS[name].site if name in BUILTINS else None
     if published is None:
         return None
-    values: dict[str, Any] = {"gpus": PUBLISHED_GPUS, "device": next(iter(published.per_s)), "tokens": published.tokens}
+    devices = [*published.per_s]
+    keys = {"gpus": whole, "tokens": whole, "device": lambda value: devices[devices.index(value)]}
+    defaults = {"gpus": published.gpus, "tokens": published.tokens, "device": devices[0]}
+    example = f"gpus=16,device={devices[-1]}; speeds are published for {' and '.join(devices)}"
+    return Site(name, published, **(defaults | values(text, parts, keys, example)))
+
+
+def values(text: str, parts: Iterable[str], keys: Mapping[str, Callable[[str], Any]], example: str) -> dict[str, Any]:
+    """The values of `--workload`'s parts, such as "gpus=16".
+
+    Args:
+        keys: what reads the value of each key, and raises ValueError.
+
+    Raises:
+        SpecError: a key or its value is wrong.
+    """
+    table = {}
     for part in parts:
         key, _, value = (word.strip() for word in part.partition("="))
-        fits = value in published.per_s if key == "device" else value.isdecimal() and int(value) > 0
-        if key not in values or not fits:
-            devices = " or ".join(published.per_s)
-            raise SpecError(f"--workload {text}: {part!r}: expected gpus=16, tokens=1000000, or device={devices}")
-        values[key] = value if key == "device" else int(value)
-    return Site(name, published, **values)
+        try:
+            table[key] = keys[key](value)
+        except (KeyError, ValueError, OverflowError):
+            expected = f"expected {', '.join(keys)}, as in {example}"
+            raise SpecError(f"--workload {text}: {part!r}: {expected}") from None
+    return table
+
+
+def whole(text: str) -> int:
+    """A whole number above 0, also as "7e9". Raises: ValueError, OverflowError."""
+    number = int(float(text.replace("_", "")))
+    if number < 1:
+        raise ValueError(text)
+    return number

@@ -7,11 +7,11 @@ with equal parameters are equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.data.stdlib import CONTEXT, SYMBOLS
+from wanbench.workloads.models import gpt
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
@@ -30,33 +30,14 @@ _STD = 0.02
 
 def tensors() -> tuple[ParameterTensor, ...]:
     """Its 29 parameter tensors (136 960 elements), with the multiply-adds of their layers' backward pass per sample."""
-    blocks = [tensor for block in range(_BLOCKS) for tensor in _block(f"blocks.{block}")]
+    blocks = [tensor for number in range(_BLOCKS) for tensor in gpt.block(f"blocks.{number}", _WIDTH, CONTEXT)]
     return (
         ParameterTensor("tokens.weight", (SYMBOLS, _WIDTH), float(CONTEXT * _WIDTH)),
         ParameterTensor("positions.weight", (CONTEXT, _WIDTH), float(CONTEXT * _WIDTH)),
         *blocks,
-        *_norm("norm"),
+        *gpt.norm("norm", _WIDTH, CONTEXT),
         ParameterTensor("head.weight", (SYMBOLS, _WIDTH), float(2 * CONTEXT * SYMBOLS * _WIDTH)),
     )
-
-
-def _block(name: str) -> Iterator[ParameterTensor]:
-    yield from _norm(f"{name}.norm1")
-    yield from _linear(f"{name}.attention", _WIDTH, 3 * _WIDTH)
-    yield from _linear(f"{name}.projection", _WIDTH, _WIDTH)
-    yield from _norm(f"{name}.norm2")
-    yield from _linear(f"{name}.widen", _WIDTH, _HIDDEN)
-    yield from _linear(f"{name}.narrow", _HIDDEN, _WIDTH)
-
-
-def _linear(name: str, inputs: int, outputs: int) -> Iterator[ParameterTensor]:
-    yield ParameterTensor(f"{name}.weight", (outputs, inputs), float(2 * CONTEXT * inputs * outputs))
-    yield ParameterTensor(f"{name}.bias", (outputs,), 0.0)
-
-
-def _norm(name: str) -> Iterator[ParameterTensor]:
-    yield ParameterTensor(f"{name}.weight", (_WIDTH,), float(5 * CONTEXT * _WIDTH))
-    yield ParameterTensor(f"{name}.bias", (_WIDTH,), 0.0)
 
 
 def make(portion: Portion) -> Learner:
