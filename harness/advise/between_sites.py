@@ -295,10 +295,11 @@ def _question_values(answer: SiteAnswer) -> dict[str, str]:
         "device": site.device.upper(), "workload": site.workload, "params": f"{fastest.cell.workload.params:,}",
         "tokens": f"{site.tokens:,}", "step_s": f"{site.step_time_s:.3g}",
         "per_s": f"{site.published.per_s[site.device]:,}", "published_gpus": str(site.published.gpus),
-        "scaled": "" if site.gpus == (node := site.published.gpus) else f", times {site.gpus}/{node}",
+        "scaled": "" if site.gpus == site.published.gpus else f", times {site.gpus / site.published.gpus:g}",
         "microbatches": str(site.microbatches), "gradient": size(law.message_bytes),
-        "gradient_s": f"{law.message_bytes / (law.rate_bytes_per_s or math.inf):.3g}", "dp_tokens": _tokens(fastest, site),
-        "alone_tokens": _tokens(answer.ways[0], site), "even": even, "busy": percent(_BUSY), "enough": enough,
+        "gradient_s": f"{law.message_bytes / (law.rate_bytes_per_s or math.inf):.3g}",
+        "dp_tokens": _tokens(fastest, site), "alone_tokens": _tokens(answer.ways[0], site),
+        "even": even, "busy": percent(_BUSY), "enough": enough,
     }  # fmt: skip
 
 

@@ -55,8 +55,10 @@ def site_of(text: str) -> Site | None:
     if published is None:
         return None
     devices = [*published.per_s]
-    keys = {"gpus": whole, "tokens": whole, "device": lambda value: devices[devices.index(value)]}
-    defaults = {"gpus": published.gpus, "tokens": published.tokens, "device": devices[0]}
+    keys: dict[str, Callable[[str], Any]] = {
+        "gpus": whole, "tokens": whole, "device": lambda value: devices[devices.index(value)],
+    }  # fmt: skip
+    defaults: dict[str, Any] = {"gpus": published.gpus, "tokens": published.tokens, "device": devices[0]}
     example = f"gpus=16,device={devices[-1]}; speeds are published for {' and '.join(devices)}"
     return Site(name, published, **(defaults | values(text, parts, keys, example)))
 

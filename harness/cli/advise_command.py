@@ -61,7 +61,6 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
 
     \b
     Example:  wanbench advise world4 --emulate 0
-              wanbench advise home-fibre --workload params=125e6,tensors=148,step_time=400ms
               wanbench advise uniform --rtt 80ms --rate 1Gbit --workers 8 --workload my_pkg.model:make
               wanbench advise uniform --rtt 60ms --rate 1Gbit --workers 2 --workload gpt-1b,gpus=16,device=h100
     """
@@ -80,9 +79,7 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
         question = ask(_network(profile, options), workload, workers, limits)
         if (site := site_of(workload)) is not None:
             for name in {"target_loss", "memory", "proxy"} & {key for key, value in options.items() if value}:
-                raise SpecError(
-                    f"--{name.replace('_', '-')}: {site.workload} is compared by the law; remove the option"
-                )
+                raise SpecError(f"--{name.replace('_', '-')}: not for {site.workload}, which is compared by the law")
             sites = SiteAnswer(question, site, ways(question, site))
             written, plain, show = sites.write(out / question.spec.name), sites.to_json(), sites.text
         else:

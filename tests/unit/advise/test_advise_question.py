@@ -34,7 +34,7 @@ def test_a_workload_is_a_name_numbers_a_model_or_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("workload", "reason"),
     [
-        ("params=many", "expected a number"),
+        ("params=many", "expected params, tensors"),
         ("size=7e9", "expected params, tensors, step_time, step_cv"),
         ("nowhere/at-all.toml", "No such file"),
         ("resnet51", "resnet5"),
