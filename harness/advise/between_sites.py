@@ -108,9 +108,9 @@ def ways(question: Question, site: Site) -> list[Way]:
     half = _cell(question, "ssgd", {"compression": "bf16"})
     every = [
         Way("one site alone", ssgd, alone, 1, exact=True),
-        Way("data parallel, one flat ring", ssgd, replace(ring, one_shot_bytes=0), sites, exact=True),
-        Way("data parallel, hierarchical", ssgd, _gradient(law, site), sites, exact=True),
-        Way("data parallel, hierarchical, bf16", half, _gradient(law, site, 0.5), sites, exact=True),
+        Way("DP, flat ring, float32", ssgd, replace(ring, one_shot_bytes=0), sites, exact=True),
+        Way("DP, hierarchical, float32", ssgd, _gradient(law, site), sites, exact=True),
+        Way("DP, hierarchical, bf16", half, _gradient(law, site, 0.5), sites, exact=True),
         *(_apart(question, *row) for row in _APART),
     ]
     return [way for way in every if way.exact or way.cell.kind not in question.limits.excluded]
@@ -149,6 +149,13 @@ def _gradient(law: PredictInputs, site: Site, share: float = 1.0) -> PredictInpu
     end_s = law.step_time_s
     buckets = tuple((int(n * share), end_s - (end_s - ready_s) / site.microbatches) for n, ready_s in law.buckets or ())
     return replace(law, message_bytes=int(law.message_bytes * share), buckets=buckets)
+
+
+def _uncompressed(way: Way) -> TrainingCell:
+    """The cell with a smaller model that sends as many bytes in float32: a processor would compress too slowly."""
+    numel = way.law.message_bytes * way.cell.params.get("fragments", 1) // _FLOAT32
+    task = way.cell.task.model_copy(update={"name": None, "params": numel, "tensors": 1})
+    return replace(way.cell, task=task, params={**way.cell.params, "compression": "none"})
 
 
 @dataclass(frozen=True)
@@ -206,8 +213,9 @@ class SiteAnswer:
         texts = {
             "advice.json": json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n",
             "advised.toml": emulation_spec(self.question, [way.cell, self.ways[2].cell], 3),
-            "trial.py": trial(way.cell, way.step_time_s),
         }
+        if not way.exact:
+            texts["trial.py"] = trial(_uncompressed(way), way.step_time_s)
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -217,8 +225,8 @@ class SiteAnswer:
         """The answer as lines of a title and text, around a table."""
         values = {**_question_values(self), **_advice_values(self), "files": ", ".join(files)}
         advice = _EXACT if self.advised.exact else _ADVICE
-        header = ("", "step s", "computes", "10^9 tokens\na day", "bytes from a\nsite a day",
-                  f"Gbit/s for\n{percent(_BUSY)}", "stock TCP\nconnections", "more GB\na GPU",
+        header = ("", "step s", "computes", "10^9\ntokens\na day", "bytes a\nday from\na site",
+                  f"Gbit/s\nfor\n{percent(_BUSY)}", "stock\nTCP", "more GB\na GPU",
                   "published loss\nagainst DP")  # fmt: skip
         table = aligned(header, [_line(self, way) for way in self.ways])
         return "\n".join([*_filled(_ASKED, values, width), "", table, *_filled(advice, values, width)])
@@ -236,9 +244,10 @@ def _line(answer: SiteAnswer, way: Way) -> list[str]:
     apart, needed = way.sites > 1, needed_bps(way.law, _BUSY)
     connections = 1 if (path := answer.narrow) is None else _connections(path, needed or math.inf)
     losses = [f"{100 * record.excess:+.1f} %" for record in way.records]
-    others = {f" ({record.replicas} replicas)" for record in way.records if record.replicas != way.sites}
+    mark = " <-" if way == answer.advised else ""
+    others = {f" ({record.replicas} sites)" for record in way.records if record.replicas != way.sites}
     return [
-        way.name + (" <-" if way == answer.advised else ""),
+        way.name,
         f"{way.step_time_s:.2f}",
         percent(way.busy),
         f"{way.tokens_a_day(answer.site) / 1e9:.3g}",
@@ -246,14 +255,14 @@ def _line(answer: SiteAnswer, way: Way) -> list[str]:
         f"{needed / 1e9:.{0 if needed > 1e10 else 2}f}" if apart and needed else "-",
         str(connections) if apart else "-",
         f"{way.memory_bytes(answer.site) / 1e9:.2g}",
-        "the same" if way.exact else ", ".join(losses) + "".join(others) or "not known",
+        ("the same" if way.exact else ", ".join(losses) + "".join(others) or "not known") + mark,
     ]
 
 
 _ASKED = """
 question: {network}, {sites} sites of {gpus} {device}; {workload}: {params} parameters, {tokens} tokens a step of a site
 compute: {step_s} s a step, from the {per_s} tokens/s published for {published_gpus} {device} with FSDP and bf16 (llm-foundry){scaled}; a step takes {microbatches} microbatches, and a gradient leaves behind the last of them
-binds: a gradient in float32 is {gradient}, {gradient_s} s of the link. Data parallelism over the link trains on {dp_tokens}, one site alone on {alone_tokens}. Both are equal at {even}; at {enough} data parallelism computes {busy} of the time
+binds: a gradient in float32 is {gradient}, {gradient_s} s of the link. Data parallelism (DP, hierarchical, bf16) trains on {dp_tokens}, one site alone on {alone_tokens}. DP equals one site {even}, and computes {busy} of the time {enough}
 """  # noqa: E501
 _EXACT = """
 advised: {way}: {way_tokens} (by the law), {times} times one site alone; {most} tokens a parameter take {hours} h. Nothing that is published to keep the loss trains on {near} more
@@ -267,13 +276,13 @@ set up: AdamW and FSDP inside a site, as before, on the site's own share of the 
 published: by others, not measured by wanbench: {published}
 contrary: {contrary}
 link: {link}
-first: 1. The link, for a day with its busy hours: wanbench measure, and iperf3 with that many connections. At half its rate the sites compute {half} of the time
+first: 1. The link, for a day with its busy hours: wanbench measure, and iperf3 with as many connections as you will open. At half its rate the sites compute {half} of the time
 -: 2. One site alone: does it reach the published tokens/s? All times here are in proportion
--: 3. trial.py under torchrun, on one host of each site: {way_s} s a step, with real messages in the memory of the hosts
--: 4. The pilot, with your data: a day on one site alone ({alone_tokens}) with the batch of all sites, then as many tokens the advised way, each with a whole schedule of learning rates. Go on if the loss is at most {loss} higher; otherwise change the outer learning rate by 0.2, then halve the period
-not known: the loss over a real WAN at this size: the published losses are of replicas in data centres, with tuned rates; any loss beyond 250 tokens a parameter; mixtures of experts; your library's code for the messages, where it differs
+-: 3. trial.py under torchrun, on one host of each site: {way_s} s a step, with as many real bytes in the memory of the hosts, and no compression
+-: 4. The pilot, with your data: a day on one site alone ({alone_tokens}) with the batch of all sites, then as many tokens the advised way, each with a whole schedule of learning rates. Go on if the loss is at most {loss} higher; otherwise change the outer learning rate by 0.2, then shorten the period
+not known: the loss over a real WAN at this size: the published losses are of replicas in data centres, with tuned rates; any loss after more tokens a parameter than quoted; mixtures of experts; your library's code for the messages, where it differs
 assumed: the link carries nothing else, at this rate and without loss; compression, copies to the host and outer steps take no time. All sites wait for the slowest, and for one that is lost
-go back: to {better} ({better_tokens}) if 1 or 4 fails. {resume}
+go back: to {better} ({better_tokens}) if the link or the pilot is not as expected. {resume}
 files: {files}
 """  # noqa: E501
 _FRAGMENTS = (
@@ -289,7 +298,9 @@ _RESUME = {
 def _question_values(answer: SiteAnswer) -> dict[str, str]:
     site, law, fastest = answer.site, answer.ways[2].law, answer.ways[3]
     rates = [needed_bps(fastest.law, busy) for busy in (1 / fastest.sites, _BUSY)]
-    even, enough = ("no rate, because of the round trip" if bps is None else rate(bps / 1e6) for bps in rates)
+    even, enough = (
+        "at no rate, because of the round trip" if bps is None else f"at {rate(bps / 1e6)}" for bps in rates
+    )
     return {
         "network": answer.question.network_name, "sites": str(fastest.sites), "gpus": str(site.gpus),
         "device": site.device.upper(), "workload": site.workload, "params": f"{fastest.cell.workload.params:,}",

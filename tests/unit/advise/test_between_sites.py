@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
@@ -23,6 +25,7 @@ STEP_S = 524_288 / 363_645
 PAYLOAD = 1448 / 1500  # of each packet
 
 
+@cache
 def answered(rtt="60ms", rate="1Gbit", workload="gpt-1b", workers=2, limits=Limits()):  # noqa: B008
     question, site = ask({"profile": "uniform", "rtt": rtt, "rate": rate}, workload, workers, limits), site_of(workload)
     return SiteAnswer(question, site, ways(question, site))
@@ -72,15 +75,15 @@ def test_step_times_are_those_of_bytes_over_the_link(rtt, rate):
     assert way(answer, "DiLoCo, H 30, bf16").step_time_s == pytest.approx(blocking, rel=1e-6)
     assert way(answer, "local SGD, H 30, bf16").step_time_s == pytest.approx(blocking, rel=1e-6)
     assert way(answer, "streaming DiLoCo, H 30, 8 bit").step_time_s == pytest.approx(STEP_S)  # hidden behind a step
-    # The first layer's gradients leave in the last third of three, behind a third of it; the wire is full from there on.
-    for name, size in (("data parallel, hierarchical", 4), ("data parallel, hierarchical, bf16", 2)):
+    # The first gradient is ready a third into the last of three passes, and the wire is full from there on.
+    for name, size in (("DP, hierarchical, float32", 4), ("DP, hierarchical, bf16", 2)):
         begin_s = STEP_S * (2 / 3 + 1 / 9)
         assert way(answer, name).step_time_s == pytest.approx(begin_s + size * PARAMS / bytes_per_s, rel=0.03)
 
 
 def test_a_flat_ring_sends_nearly_twice_what_the_sites_need():
     answer = answered()
-    ring, sites = (way(answer, name) for name in ("data parallel, one flat ring", "data parallel, hierarchical"))
+    ring, sites = (way(answer, name) for name in ("DP, flat ring, float32", "DP, hierarchical, float32"))
     assert ring.sent_a_day * ring.step_time_s / 86_400 == pytest.approx(2 * 15 / 16 * 4 * PARAMS)
     assert sites.sent_a_day * sites.step_time_s / 86_400 == pytest.approx(4 * PARAMS)
 
@@ -127,7 +130,7 @@ def test_connections_carry_what_their_window_allows():
         ("10Gbit", "gpt-1b", "DiLoCo, H 30, bf16"),
         ("1Gbit", "gpt-7b", "streaming DiLoCo, H 100, 8 bit"),  # H 30 is not published at a similar size
         ("1Gbit", "gpt-124m", "DiLoCo, H 30, bf16"),  # in fragments, small models lose more than 0.5 %
-        ("400Gbit", "gpt-7b", "data parallel, one flat ring"),
+        ("400Gbit", "gpt-7b", "DP, flat ring, float32"),
     ],
 )
 def test_the_least_change_is_advised_among_ways_that_keep_the_loss_and_are_about_as_fast(rate, workload, advised):
@@ -174,7 +177,9 @@ def test_the_answer_says_what_it_rests_on_and_what_to_do():
     )
     assert "in 10 fragments in turn, each applied 1 step after it was sent" in said["set up"]
     assert "carries 419.4 Mbit/s of 1 Gbit/s at 60 ms, so 3 fill it: 1 from each of 8 GPUs" in said["link"]
-    assert said["go back"].startswith("to one site alone (31.4 billion tokens a day) if 1 or 4 fails. The sites differ")
+    assert said["go back"].startswith(
+        "to one site alone (31.4 billion tokens a day) if the link or the pilot is not as expected. The sites differ"
+    )
     heads = ["advised", "set up", "published", "contrary", "link", "first", "not known", "assumed", "go back", "files"]
     assert list(said)[-len(heads) :] == heads
     assert "{" not in "\n".join(lines)
@@ -186,10 +191,19 @@ def test_a_fast_link_needs_no_list_of_risks():
     assert "published   " not in text
 
 
+def test_a_trial_of_fragments_sends_as_many_bytes_without_compressing(tmp_path):
+    answered().write(tmp_path)
+    trial = (tmp_path / "trial.py").read_text()
+    numel = int(trial.partition("TENSORS = [")[2].partition("]")[0])
+    assert numel == pytest.approx(PARAMS / 4, rel=0.002)  # 8 bits, and norms
+    assert "'fragments': 10" in trial
+
+
 def test_one_command_writes_a_spec_a_trial_and_the_answer(tmp_path):
     asked = ("advise", "uniform", "--rtt", "60ms", "--rate", "10Gbit", "--workers", "2", "--workload", "gpt-1b,gpus=16")
     printed = wanbench(*asked, "--out", str(tmp_path)).stdout
-    assert "DiLoCo, H 30, bf16 <-" in printed
+    assert re.search(r"^DiLoCo, H 30, bf16 .* <-$", printed, re.MULTILINE)
+    assert max(map(len, printed.splitlines())) <= 110
     folder = tmp_path / "advise-60ms-10Gbit-gpt-1b"
     advice = json.loads((folder / "advice.json").read_text())
     assert advice["advised"] == "DiLoCo, H 30, bf16"
@@ -198,7 +212,10 @@ def test_one_command_writes_a_spec_a_trial_and_the_answer(tmp_path):
     spec = Spec.from_toml((folder / "advised.toml").read_text(), "advised")
     assert spec.workload.step_time == "720.878879ms"
     assert spec.algorithms["diloco"]["outer_lr"] == 0.6
-    ast.parse((folder / "trial.py").read_text())
+    trial = (folder / "trial.py").read_text()
+    ast.parse(trial)
+    assert f"TENSORS = [{PARAMS // 2}]" in trial  # as float32, half as many elements have the bytes of bf16
+    assert "'compression': 'none'" in trial
 
 
 @pytest.mark.parametrize("option", [("--memory", "2GiB"), ("--target-loss", "2"), ("--proxy", "gpt")])
