@@ -96,6 +96,7 @@ def test_results_are_read_in_python_as_the_page_shows(tmp_path):
         ("how-to/own-model.md", 2),
         ("how-to/own-profile.md", 3),
         ("explanation/payload-scale.md", 4),
+        ("how-to/two-sites.md", 4),
     ],
 )
 def test_a_reader_sees_what_the_document_shows(tmp_path, document, lines):
