@@ -155,3 +155,19 @@ def test_a_map_has_a_point_for_every_network_and_names_the_proxy(bench):
     assert all(float(point["gain_over_ssgd"]) >= 0.99 for point in points)
     assert len({point["best"] for point in points}) > 1
     assert (folder / "map.svg").stat().st_size > 10_000
+
+
+def test_a_site_of_gpus_takes_as_long_on_the_simulated_clock_as_the_law_says(bench):
+    site = ("uniform", "--rtt", "60ms", "--rate", "10Gbit", "--workers", "2", "--workload", "gpt-1b")
+    advised = bench.run("advise", *site, "--json")
+    assert advised.code == 0, advised.err
+    advice = json.loads(advised.out)
+    (way,) = (way for way in advice["ways"] if way["name"] == advice["advised"])
+    spec = bench.folder / "results" / "advise-60ms-10Gbit-gpt-1b" / "advised.toml"
+    changes = ("--set", "run.repeats=1", "--set", "workload.payload_scale=1", "--testbed", "virtual")
+    label = "diloco-p30-o0.6-bf16"
+    run = bench.run("run", str(spec), *changes, "--only", f"algorithm={label}")
+    assert run.code == 0, run.err
+    rows = json.loads(bench.run("results", "--format", "json").out)
+    (simulated_s,) = (row["step_time_s"] for row in rows if row["algorithm"] == label)
+    assert simulated_s == pytest.approx(way["law_step_time_s"], rel=0.03)  # steps vary by 2 %, and TCP's window opens

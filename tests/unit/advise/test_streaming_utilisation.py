@@ -1,4 +1,4 @@
-"""The recorded rates beside those of Streaming DiLoCo are the law's, and the documentation says how far off they are."""
+"""The recorded rates beside those of Streaming DiLoCo are the law's, and the page says how far off they are."""
 
 import csv
 
