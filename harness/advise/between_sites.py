@@ -102,13 +102,13 @@ def ways(question: Question, site: Site) -> list[Way]:
     sites, ssgd = question.workers, _cell(question, "ssgd", {})
     law = replace(ssgd.law_inputs, step_cv=0.0)
     alone = replace(law, workers=1, buckets=None, message_bytes=0)
-    gpus = sites * site.gpus
+    ring = replace(_gradient(law, site), workers=sites * site.gpus, collective="ring", one_shot_bytes=0)
     # Of the hops of a ring of all GPUs, few leave a site.
-    ring = replace(_gradient(law, site), workers=gpus, collective="ring", rtt_s=law.rtt_s * sites / gpus)
+    ring = replace(ring, rtt_s=law.rtt_s / site.gpus, windows_bytes=law.windows_bytes and law.windows_bytes / site.gpus)
     half = _cell(question, "ssgd", {"compression": "bf16"})
     every = [
         Way("one site alone", ssgd, alone, 1, exact=True),
-        Way("DP, flat ring, float32", ssgd, replace(ring, one_shot_bytes=0), sites, exact=True),
+        Way("DP, flat ring, float32", ssgd, ring, sites, exact=True),
         Way("DP, hierarchical, float32", ssgd, _gradient(law, site), sites, exact=True),
         Way("DP, hierarchical, bf16", half, _gradient(law, site, 0.5), sites, exact=True),
         *(_apart(question, *row) for row in _APART),

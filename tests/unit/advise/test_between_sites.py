@@ -130,7 +130,7 @@ def test_connections_carry_what_their_window_allows():
         ("10Gbit", "gpt-1b", "DiLoCo, H 30, bf16"),
         ("1Gbit", "gpt-7b", "streaming DiLoCo, H 100, 8 bit"),  # H 30 is not published at a similar size
         ("1Gbit", "gpt-124m", "DiLoCo, H 30, bf16"),  # in fragments, small models lose more than 0.5 %
-        ("400Gbit", "gpt-7b", "DP, flat ring, float32"),
+        ("400Gbit", "gpt-7b", "DP, hierarchical, float32"),  # twice the bytes of a ring would bind
     ],
 )
 def test_the_least_change_is_advised_among_ways_that_keep_the_loss_and_are_about_as_fast(rate, workload, advised):
@@ -222,3 +222,20 @@ def test_one_command_writes_a_spec_a_trial_and_the_answer(tmp_path):
 def test_what_has_no_effect_on_a_site_is_refused(option):
     asked = ("advise", "uniform", "--rtt", "60ms", "--rate", "1Gbit", "--workers", "2", "--workload", "gpt-1b", *option)
     assert f"{option[0]}: not for gpt-1b, which is compared by the law" in refused(*asked)
+
+
+def test_on_stock_hosts_a_ring_is_as_limited_by_its_windows_as_it_sends_more():
+    question = ask(
+        {"profile": "uniform", "rtt": "60ms", "rate": "1Gbit", "tcp": {"preset": "stock", "congestion": "cubic"}},
+        "gpt-1b", 2, Limits(),
+    )  # fmt: skip
+    _, ring, whole, *_ = ways(question, site_of("gpt-1b"))
+    assert whole.step_time_s > 4 * PARAMS * 0.06 / (3 << 20)  # one window a round trip
+    assert ring.step_time_s == pytest.approx(2 * 15 / 16 * whole.step_time_s, rel=0.05)
+
+
+def test_four_sites_in_the_world_count_on_trainings_of_four():
+    question = ask({"profile": "world4"}, "gpt-7b", None, Limits())
+    answer = SiteAnswer(question, site_of("gpt-7b"), ways(question, site_of("gpt-7b")))
+    assert answer.advised.name == "DiLoCo, H 30, bf16"
+    assert {record.replicas for record in answer.advised.records} == {4}

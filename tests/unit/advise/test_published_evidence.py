@@ -5,10 +5,12 @@ import pytest
 from wanbench.harness.advise.published import nearest, published, similar
 from wanbench.workloads.algorithms import registry
 
-# The differences that Charles et al. print beside their losses (Tables 4 and 5), by parameters and replicas.
+# The differences that Charles et al. print beside their losses (Tables 4 and 5), by parameters and replicas; for 4e9
+# and four replicas they print +0.18 %, which is not that of 2.230 and 2.224.
 PRINTED = {
     (90e6, 2): "+0.5%", (180e6, 2): "+0.3%", (550e6, 2): "+0.2%", (1.3e9, 2): "+0.2%", (1.3e9, 4): "+0.5%",
-    (1.3e9, 8): "+1.3%", (2.4e9, 2): "-0.1%", (4e9, 2): "-0.18%", (10e9, 2): "-0.19%",
+    (1.3e9, 8): "+1.3%", (2.4e9, 2): "-0.1%", (4e9, 2): "-0.18%", (10e9, 2): "-0.19%", (90e6, 4): "+1.5%",
+    (180e6, 4): "+1.1%", (550e6, 4): "+0.7%", (2.4e9, 4): "+0.3%", (4e9, 4): "+0.27%", (10e9, 4): "+0.29%",
 }  # fmt: skip
 
 
