@@ -33,6 +33,7 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
     from wanbench.harness.advise.map import draw_up
     from wanbench.harness.advise.question import Limits, ask
     from wanbench.harness.advise.search import Options
+    from wanbench.harness.advise.site import site_of
     from wanbench.harness.show.figures.map import write_map
     from wanbench.netprofiles import Delay, Rate
 
@@ -42,6 +43,10 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
         low_mbit, high_mbit = (rate.mbit for rate in _two("--rates", rates, Rate.parse))
         if not (0 < low_ms < high_ms and low_mbit < high_mbit):
             raise SpecError(f"--rtts {rtts}, --rates {rates}: expected the lower value first, above zero")
+        if site_of(workload) is not None:
+            raise SpecError(
+                f"--workload {workload}: a worker is a site of GPUs; `wanbench advise` answers for a network"
+            )
         rtt, rate = here.partition(",")[::2] if here else (f"{(low_ms * high_ms) ** 0.5:.3f}ms", "1Gbit")
         tcp = {"congestion": options["congestion"]}
         network = {"profile": "uniform", "rtt": rtt.strip(), "rate": rate.strip(), "tcp": tcp}

@@ -239,3 +239,9 @@ def test_four_sites_in_the_world_count_on_trainings_of_four():
     answer = SiteAnswer(question, site_of("gpt-7b"), ways(question, site_of("gpt-7b")))
     assert answer.advised.name == "DiLoCo, H 30, bf16"
     assert {record.replicas for record in answer.advised.records} == {4}
+
+
+def test_a_map_is_not_drawn_of_sites():
+    assert "gpt-1b: a worker is a site of GPUs; `wanbench advise` answers for a network" in refused(
+        "map", "--workload", "gpt-1b"
+    )
