@@ -1,4 +1,4 @@
-"""The map for ResNet-50 on four workers, and its winners emulated at points drawn near borders.
+"""The map for ResNet-50 on four workers as if it learned like `mnist-cnn`, its winners emulated near borders.
 
     python benchmarks/map.py [--out build/map] [--points 12] [--record]
 
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=12)
     asked = parser.parse_args()
     question = question_at(20, 1000)
-    library = Library.for_question(question, (), asked.out)
+    library = Library.for_question(question, ("mnist",), asked.out)
     found = draw_up(question, library, _RTTS_MS, _RATES_MBIT, Options(asked.out), marked=False)
     borders = near_borders(found.data)
     drawn = Random(_SEED).sample(borders, min(asked.points, len(borders)))

@@ -373,7 +373,7 @@ def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
         least = min(source.seeds for source in answer.learned)
         yield "measured", f"on this model, {least} seeds: points of accuracy from ssgd after equal steps, 95 % interval"
     for source in answer.learned:
-        yield "", f"{source.setting}: {_points(source)}: {_decided(source, result.question.limits)}"
+        yield "", f"{source.setting}: {_points(source)}: {_decided(source)}"
     if answer.compression_s is not None:
         took = f"on this host's processor it takes about {_seconds(answer.compression_s)} a step"
         yield "assumed", f"compression takes no time, as on a GPU; {took}; ns_per_byte in a spec charges it"
@@ -389,7 +389,8 @@ def _not_chosen(answer: Answer) -> Iterator[tuple[str, str]]:
         worst = min(answer.faster.candidate.evidence.sources, key=lambda source: source.difference.mean)
         yield "too costly", f"{_step(answer.faster)}, but {_points(worst)} of accuracy on {worst.workload}"
     if answer.unknown is not None:
-        yield "unknown", f"{_step(answer.unknown)}; nobody has recorded its accuracy"
+        undecided = answer.unknown.candidate.evidence.undecided
+        yield "unknown", f"{_step(answer.unknown)}; its accuracy is not known{undecided}"
 
 
 def _compute(cell: TrainingCell) -> str:
@@ -443,18 +444,11 @@ def _evidence(source: Source) -> str:
     return f"{trained}, {source.seeds} seeds: {_points(source)} of accuracy"
 
 
-def _decided(source: Source, limits: Limits) -> str:
+def _decided(source: Source) -> str:
     """Whether a recording decides if the accuracy is kept, and how many seeds would."""
-    difference, drop = source.difference, limits.accuracy_drop
-    if difference.low >= -drop:
-        return "accurate enough"
-    if difference.high < -drop:
-        return "not accurate enough"
-    if not difference.bounded:
-        return "undecided; three seeds are the fewest"
-    reach = (difference.high - difference.low) / 2  # it shrinks with the square root of the seeds
-    seeds = difference.count * (reach / max(abs(difference.mean + drop), drop)) ** 2
-    return f"undecided; about {max(math.ceil(seeds), difference.count + 1)} seeds would decide it"
+    if source.holds is None:
+        return f"undecided; {source.deciding_seeds or 'over 100'} seeds would decide it"
+    return "accurate enough" if source.holds else "not accurate enough"
 
 
 def _points(source: Source) -> str:

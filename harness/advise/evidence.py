@@ -13,7 +13,7 @@ from typing import Any
 
 from wanbench.harness.advise.candidates import Setting, identity
 from wanbench.harness.advise.question import REFERENCE, Limits, Question
-from wanbench.harness.analysis.paired import MeanInterval, mean_interval
+from wanbench.harness.analysis.paired import MeanInterval, mean_interval, quantile
 from wanbench.harness.errors import SpecError
 from wanbench.harness.learning.campaign import data_hash
 from wanbench.harness.learning.design import BASE
@@ -25,9 +25,9 @@ from wanbench.harness.rep import sources
 from wanbench.harness.results.target import steps_to_target
 from wanbench.netprofiles import did_you_mean
 from wanbench.workloads.algorithms.base import AlgorithmError
-from wanbench.workloads.models.builtins import BUILTINS
 
 FEWEST_SEEDS = 3
+_MOST_SEEDS = 100
 _LEAST_GAIN = 3  # allowed drops
 
 
@@ -52,6 +52,10 @@ class Source:
         more_steps: steps to the target as a multiple of those of `ssgd`; None if the mean over the seeds never gets
             there. low, high: its 95 % interval over paired seeds; None if a seed never gets there, or with fewer than
             three.
+        holds: whether it keeps to the allowed drop of accuracy, or reaches the target loss. None if these seeds do not
+            decide that, because the interval of the difference contains the allowed drop.
+        deciding_seeds: how many would decide it if mean and variance stay the same; None if it is decided, or if it
+            takes over a hundred.
     """
 
     design: str
@@ -70,6 +74,8 @@ class Source:
     more_steps: float | None
     low: float | None
     high: float | None
+    holds: bool | None
+    deciding_seeds: int | None
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,18 @@ class Evidence:
     sources: tuple[Source, ...] = ()
 
     @property
+    def undecided(self) -> str:
+        """What longer recordings would decide, as a text in brackets; "" if nothing is undecided."""
+        some = [source for source in self.sources if source.holds is None]
+        seeds = [f"{source.design} has {source.seeds} seeds, {source.deciding_seeds or 'over 100'}" for source in some]
+        return f" ({'; '.join(seeds)} would decide it)" if some and self.tier is Tier.UNKNOWN else ""
+
+    @property
     def more_steps(self) -> float | None:
         """Steps to the target as a multiple of those of `ssgd`, in the least favourable source; None if not advised."""
-        if self.tier is not Tier.EVIDENCE:
+        if self.tier is not Tier.EVIDENCE or not all(source.holds for source in self.sources):
             return 1.0 if self.tier is Tier.NO_RISK else None
-        steps = [source.more_steps for source in self.sources]
-        return None if not steps or None in steps else max(multiple for multiple in steps if multiple is not None)
+        return max((source.more_steps for source in self.sources if source.more_steps is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -94,16 +106,14 @@ class Library:
 
     Attributes:
         recordings: of the workload itself, else of the proxies. proxy: whether they are of another model.
-        others: recordings of this model that were trained otherwise and do not count, each with what differs.
         network: what training that depends on time must have been recorded on.
-        fewest_seeds: with fewer, a recording is no evidence.
+        trained_otherwise: recordings of this model that do not count, each with what differs.
     """
 
     recordings: tuple[Recording, ...]
     proxy: bool
     limits: Limits
     network: str = ""
-    fewest_seeds: int = FEWEST_SEEDS
     trained_otherwise: tuple[str, ...] = ()
 
     @classmethod
@@ -111,8 +121,8 @@ class Library:
         """Choose the recordings.
 
         A recording of the workload itself comes first, in `runs` or in the package, if code, data, optimizer, batch and
-        number of workers are those that are asked about. Otherwise the proxies are those that are named, or whose
-        models have convolutions if this one has, or all if that is not known.
+        number of workers are those that are asked about. Otherwise the proxies are those that are named, or all that
+        ship with the package.
 
         Args:
             named: designs. runs: the folder of `wanbench learn`.
@@ -127,7 +137,6 @@ class Library:
             if name not in every:
                 near = did_you_mean(name, every, f"recorded: {', '.join(every)}")
                 raise SpecError(f"--proxy {name}: no such recording{near}")
-        asked = question.reference.workload
         trained = {
             recording.design: differences(recording, question)
             for recording in every.values()
@@ -141,10 +150,7 @@ class Library:
             return cls(
                 tuple(itself), False, question.limits, question.network_name, trained_otherwise=trained_otherwise
             )
-        asked_for = _architecture([tensor.shape for tensor in asked.parameters])
-        chosen = [every[name] for name in named] or [
-            recording for recording in shipped.values() if asked_for in {None, _architecture_of(recording)}
-        ]
+        chosen = [every[name] for name in named] or shipped.values()
         return cls(tuple(chosen), True, question.limits, question.network_name, trained_otherwise=trained_otherwise)
 
     def _settings(self) -> Iterator[tuple[Recording, str, str, Setting]]:
@@ -183,9 +189,11 @@ class Library:
             return Evidence(Tier.NO_RISK)
         timed = not algorithm.promises.repeats
         sources = tuple(self._sources(identity(cell.kind, cell.params), cell.train.optimizer, timed=timed))
+        # Recordings of one model with other optimisers complete each other.
         agreed = {source.workload for source in sources} == {_workload(source) for source in self.recordings}
-        # One model out of several may be the wrong one; recordings of one model with other optimisers complete another.
-        return Evidence(Tier.EVIDENCE if sources and (agreed or not self.proxy) else Tier.UNKNOWN, sources)
+        kept = bool(sources) and all(source.holds for source in sources) and (agreed or not self.proxy)
+        decided = kept or any(source.holds is False for source in sources)  # one model that it fails is enough
+        return Evidence(Tier.EVIDENCE if decided else Tier.UNKNOWN, sources)
 
     def _sources(self, key: str, optimizer: str, *, timed: bool) -> Iterator[Source]:
         """The recorded trajectories of a setting; of one whose training depends on time, only from this network."""
@@ -196,7 +204,7 @@ class Library:
                 not timed and condition == BASE and (required, name) not in recording.by_setting
             ):
                 of_setting = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
-                if of_setting is not None and of_setting.difference.count >= self.fewest_seeds:
+                if of_setting is not None:
                     yield of_setting
 
     def measured(self) -> list[Source]:
@@ -229,6 +237,12 @@ def source(
         return None
     ratio, low, high = more_steps(seeds, reference, limits)
     first = next(iter(seeds.values()))
+    drop = limits.accuracy_drop
+    holds: bool | None = against.low >= -drop
+    if limits.target_loss is not None:
+        holds = ratio is not None and (high is not None or None)  # open if not each of three seeds gets there
+    elif against.low < -drop <= against.high:
+        holds = None
     return Source(
         design=recording.design,
         condition=condition,
@@ -246,7 +260,18 @@ def source(
         more_steps=ratio,
         low=low,
         high=high,
+        holds=holds,
+        deciding_seeds=_deciding_seeds(against, drop) if holds is None else None,
     )
+
+
+def _deciding_seeds(against: MeanInterval, drop: float) -> int | None:
+    """The least number of seeds whose interval would not contain the allowed drop, with equal mean and variance."""
+    if against.count < FEWEST_SEEDS:
+        return FEWEST_SEEDS
+    deviation = (against.high - against.mean) * math.sqrt(against.count) / quantile(against.count - 1)
+    more = range(against.count + 1, _MOST_SEEDS + 1)
+    return next((n for n in more if deviation * quantile(n - 1) < abs(against.mean + drop) * math.sqrt(n)), None)
 
 
 Seeds = Mapping[int, Trajectory]
@@ -344,14 +369,3 @@ def differences(recording: Recording, question: Question) -> list[str]:
     if question.spec.workload.model is not None and recording.made.get("data") != data_hash(cell):
         changes.append("other data")
     return changes
-
-
-def _architecture_of(recording: Recording) -> str | None:
-    builtin = BUILTINS.get(str(recording.about["workload"].get("name")))
-    return None if builtin is None else _architecture([tensor.shape for tensor in builtin.tensors()])
-
-
-def _architecture(shapes: Iterable[tuple[int, ...]]) -> str | None:
-    """Whether a model has convolutions; None if its tensors are only known by number."""
-    dimensions = {len(shape) for shape in shapes}
-    return "convolutions" if 4 in dimensions else "matrices" if 2 in dimensions else None

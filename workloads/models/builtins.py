@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, imagenet, mnist, stdlib
 from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models import digits_cnn, gpt, gpt_stdlib, mnist_cnn, resnet50
+from wanbench.workloads.models import digits_cnn, gpt, gpt_stdlib, mnist_cnn, mnist_gru, resnet50
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.models.thin_resnet import Norm, ThinResNet
 
@@ -127,6 +127,16 @@ BUILTINS: Mapping[str, Builtin] = {
         0.02,  # more than ten times what a batch of 32 takes on one core
         "MNIST",
         mnist_cnn.make,
+        mnist.check,
+        mnist.FOLDER,
+    ),
+    "mnist-gru": Builtin(
+        "a recurrent network (6 282 parameters) that really trains on the rows of MNIST's images, in the folder "
+        "workload.data (default: data/mnist); 50 ms per step (assumed)",
+        mnist_gru.tensors,
+        0.05,  # more than ten times what a batch of 32 takes on one core (4 ms)
+        "MNIST",
+        mnist_gru.make,
         mnist.check,
         mnist.FOLDER,
     ),

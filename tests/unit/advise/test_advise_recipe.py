@@ -29,6 +29,7 @@ def source(lr: float, reference_lr: float, *, proxy: bool, mean: float = 0.0, wo
         design="a", condition="base", setting="diloco-p10", workload=workload, workers=4, seeds=3, optimizer="sgd",
         proxy=proxy, lr=lr, outer_lr=0.4, reference_lr=reference_lr, train=TRAIN,
         difference=MeanInterval(mean, mean - 0.01, mean + 0.01, 3), more_steps=1.0, low=None, high=None,
+        holds=True, deciding_seeds=None,
     )  # fmt: skip
 
 
@@ -100,15 +101,13 @@ def test_an_emulation_changes_the_order_only_where_it_disagrees_by_over_10_perce
 
 
 @pytest.mark.parametrize(
-    ("mean", "reach", "words"),
+    ("holds", "seeds", "words"),
     [
-        (0.0, 0.005, "accurate enough"),
-        (-0.05, 0.02, "not accurate enough"),
-        (-0.005, 0.02, "undecided; about 12 seeds would decide it"),
-        (-0.03, 0.035, "undecided; about 10 seeds would decide it"),
-        (0.0, math.inf, "undecided; three seeds are the fewest"),
+        (True, None, "accurate enough"),
+        (False, None, "not accurate enough"),
+        (None, 12, "undecided; 12 seeds would decide it"),
+        (None, None, "undecided; over 100 seeds would decide it"),
     ],
 )
-def test_what_was_measured_decides_or_says_how_many_seeds_would(mean, reach, words):
-    difference = MeanInterval(mean, mean - reach, mean + reach, 3)
-    assert _decided(replace(source(0.1, 0.1, proxy=False), difference=difference), Limits(0.01)) == words
+def test_what_was_measured_decides_or_says_how_many_seeds_would(holds, seeds, words):
+    assert _decided(replace(source(0.1, 0.1, proxy=False), holds=holds, deciding_seeds=seeds)) == words
