@@ -309,6 +309,8 @@ def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "uplinks", _uplinks(answer.uplinks)
     if answer.proposal is not None:
         yield "learn", _learn(answer.proposal, next(path for path in files if path.endswith(FILE)))
+    elif open_settings := [source for source in answer.learned if source.holds is None]:
+        yield "learn", _further(open_settings)
     costs = f"{_a_day(answer.advised)} of messages a day from each worker, without what the collective adds, and "
     costs += f"{size(answer.advised.candidate.cell.worker_bytes)} of its memory"
     if answer.runner_up is not None:
@@ -487,6 +489,17 @@ def _learn(proposal: Proposal, file: str) -> str:
     elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
     took = f"about {clock(60 * proposal.minutes)} here"
     return f"wanbench learn {shlex.quote(file)}{elsewhere}: {settings}, {took}; then ask again"
+
+
+def _further(undecided: Sequence[Source]) -> str:
+    """What to measure next, of settings that the seeds so far do not decide."""
+    first = min(undecided, key=lambda source: source.deciding_seeds or math.inf)
+    if first.deciding_seeds is None:
+        return "these seeds differ too much: train for more steps, or tune at a lower learning rate (how-to/learn)"
+    return (
+        f"seeds = {first.deciding_seeds} in the design would decide {first.setting}; `wanbench learn` then trains only "
+        "the new seeds"
+    )
 
 
 def _sensitivity(shifts: list[Shift] | None) -> str:

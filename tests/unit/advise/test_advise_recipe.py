@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from wanbench.harness.advise.answer import _decided
+from wanbench.harness.advise.answer import _decided, _further
 from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.evidence import Evidence, Library, Source, Tier
 from wanbench.harness.advise.question import Limits, ask
@@ -111,3 +111,14 @@ def test_an_emulation_changes_the_order_only_where_it_disagrees_by_over_10_perce
 )
 def test_what_was_measured_decides_or_says_how_many_seeds_would(holds, seeds, words):
     assert _decided(replace(source(0.1, 0.1, proxy=False), holds=holds, deciding_seeds=seeds)) == words
+
+
+def test_what_is_undecided_says_what_to_measure_next():
+    few, many, hopeless = (
+        replace(source(0.1, 0.1, proxy=False), holds=None, deciding_seeds=seeds, setting=f"{seeds}")
+        for seeds in (8, 40, None)
+    )
+    assert _further([many, few]) == (
+        "seeds = 8 in the design would decide 8; `wanbench learn` then trains only the new seeds"
+    )
+    assert _further([hopeless]).startswith("these seeds differ too much: train for more steps")
