@@ -147,6 +147,8 @@ LR = {lr}
 STEPS, WARM_UP, BATCH_SIZE, SEED = {steps}, {warmup}, {batch}, 1
 if LR is None:
     raise SystemExit("train.py: set LR: no learning rate was measured on this model (`wanbench learn` does)")
+if os.environ.get("WORLD_SIZE") != "{workers}":
+    raise SystemExit("train.py: start it with torchrun, for {workers} workers; for others ask `wanbench advise`")
 
 {begin}
 rank, world_size = dist.get_rank(), dist.get_world_size()

@@ -105,6 +105,8 @@ def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_e
     assert [(each["proxy"], each["workload"]) for each in again["advised"]["sources"]] == [(False, "mine:make")]
     assert again["train"]["lr"] == 0.4
     program = design.with_name("train.py").relative_to(bench.folder)
+    alone = subprocess.run([sys.executable, str(program)], cwd=bench.folder, capture_output=True, text=True)
+    assert alone.stderr.startswith("train.py: start it with torchrun, for 2 workers;")
     trained = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)],
         cwd=bench.folder, capture_output=True, text=True, timeout=120,
