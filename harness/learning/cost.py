@@ -36,8 +36,8 @@ def measured(cells: Iterable[TrainingCell], least_s: float = _LEAST_S) -> Price:
     """Measure with the data and the model of the first cell, on one thread as in a run. Takes a second.
 
     Args:
-        least_s: seconds of gradients, and of evaluations. On a busy host the result of 0.3 s is up to half as long
-            again, that of 1.5 s by 3 %.
+        least_s: seconds of gradients, and of evaluations. On a busy host, six results of 0.3 s were up to 49 %
+            apart, and six of 1.5 s up to 7 %.
 
     Raises:
         SpecError: the data set does not exist, or not in its format. HostError: this host cannot run the cell.
