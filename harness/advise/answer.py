@@ -79,7 +79,7 @@ def answer(result: SearchResult, minutes: float) -> Answer:
     Args:
         minutes: the budget of a design that would measure more, if the accuracy of this model is not known.
     """
-    best = result.advisable
+    best, learned = result.advisable, result.library.measured()
     advised = best[0]
     alternatives = [measured for measured in best if measured.candidate.cell.label != advised.candidate.cell.label]
     ineligible = [measured for measured in result.simulated if measured.candidate.evidence.tier is Tier.EVIDENCE
@@ -93,8 +93,8 @@ def answer(result: SearchResult, minutes: float) -> Answer:
         advised,
         [measured for measured in equals(best) if measured in alternatives],
         alternatives[0] if alternatives else None,
-        recipe(advised, result.library),
-        learned := result.library.measured(),
+        recipe(advised, learned),
+        learned,
         next((measured for measured in ranked(ineligible) if measured.step_time_s < faster_s), None),
         next((measured for measured in ranked(unknown) if measured.step_time_s < faster_s), None),
         sensitivity(result.question, here, advisable(result.simulated)),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wanbench.harness.advise.evidence import Evidence, Library, Source, Tier
+from wanbench.harness.advise.evidence import Evidence, Source, Tier
 from wanbench.harness.advise.ranking import Measured
-from wanbench.harness.learning.design import BASE, REFERENCE
-
-_STEPS = "until"  # as in `[train]`: "500 steps"
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Recipe:
     @property
     def steps(self) -> int | None:
         """The number of steps that were recorded; None if it is not given so."""
-        number, _, unit = str(self.train.get(_STEPS, "")).partition(" ")
+        number, _, unit = str(self.train.get("until", "")).partition(" ")
         return int(number) if unit == "steps" else None
 
     @property
@@ -60,16 +57,23 @@ class Recipe:
         )
 
 
-def recipe(measured: Measured, library: Library) -> Recipe:
-    """How to train with a measured setting."""
+def recipe(measured: Measured, learned: Sequence[Source]) -> Recipe:
+    """How to train with a measured setting.
+
+    Args:
+        learned: what was measured with the model itself; each has the learning rate of `ssgd` too.
+    """
     cell, evidence = measured.candidate.cell, measured.candidate.evidence
-    if evidence.tier is Tier.NO_RISK:
-        return _of_ssgd(cell.params, library)
-    return _as_recorded(cell.params, evidence)
+    if evidence.tier is not Tier.NO_RISK:
+        return _as_recorded(cell.params, evidence)
+    if not learned:
+        return Recipe(cell.params, None)
+    own = learned[0]
+    return Recipe(cell.params, own.reference_lr, train=own.train, recorded_on=(own.workload,), proxy=False)
 
 
 def _as_recorded(params: Mapping[str, Any], evidence: Evidence) -> Recipe:
-    worst: Source = min(evidence.sources, key=lambda source: source.difference.mean)
+    worst = min(evidence.sources, key=lambda source: source.difference.mean)
     times = [source.lr / source.reference_lr for source in evidence.sources]
     return Recipe(
         {**params, **({} if worst.outer_lr is None else {"outer_lr": worst.outer_lr})},
@@ -79,13 +83,3 @@ def _as_recorded(params: Mapping[str, Any], evidence: Evidence) -> Recipe:
         tuple(dict.fromkeys(source.workload for source in evidence.sources)),
         worst.proxy,
     )
-
-
-def _of_ssgd(params: Mapping[str, Any], library: Library) -> Recipe:
-    """That of `ssgd`, if it was measured with the model itself."""
-    for recording in () if library.proxy else library.recordings:
-        for trajectory in recording.by_setting.get((BASE, REFERENCE), {}).values():
-            name = recording.about["workload"]
-            return Recipe(params, trajectory.lr, train=recording.about["train"], proxy=False,
-                          recorded_on=(str(name.get("name") or name.get("model")),))  # fmt: skip
-    return Recipe(params, None)

@@ -11,7 +11,7 @@ import torch
 
 from wanbench.harness.advise.answer import _decided, _further
 from wanbench.harness.advise.candidates import Setting, with_setting
-from wanbench.harness.advise.evidence import Evidence, Library, Source, Tier
+from wanbench.harness.advise.evidence import Evidence, Source, Tier
 from wanbench.harness.advise.question import Limits, ask
 from wanbench.harness.advise.ranking import Candidate, Measured, equals, ranked
 from wanbench.harness.advise.recipe import Recipe, recipe
@@ -38,19 +38,21 @@ def measured(evidence: Evidence, kind: str = "diloco", step_s: float = 1.0, **pa
     return Measured(Candidate(cell, evidence, 1.0), step_s)
 
 
-def library(*, proxy: bool) -> Library:
-    return Library((), proxy, Limits())
-
-
 def test_the_mathematics_of_ssgd_needs_no_other_rate():
-    of_ssgd = recipe(measured(Evidence(Tier.NO_RISK), "ssgd"), library(proxy=True))
+    of_ssgd = recipe(measured(Evidence(Tier.NO_RISK), "ssgd"), ())
     assert (of_ssgd.lr, of_ssgd.of_ssgd, of_ssgd.train) == (None, (1.0, 1.0), {})
     assert of_ssgd.words == "with the learning rate, warm-up and schedule of DDP on as many workers: nothing changes"
 
 
+def test_the_mathematics_of_ssgd_has_its_rate_where_that_was_measured_on_the_model():
+    own = recipe(measured(Evidence(Tier.NO_RISK), "ssgd"), (source(0.05, 0.1, proxy=False, workload="m:make"),))
+    assert (own.lr, own.params, own.proxy) == (0.1, {}, False)
+    assert own.words.startswith("with learning rate 0.1, cosine schedule")
+
+
 def test_the_rate_of_a_proxy_is_told_as_a_multiple_of_that_of_ssgd_there_and_as_unknown_for_the_model():
     sources = source(0.05, 0.1, proxy=True), source(0.4, 0.4, proxy=True, mean=-0.01, workload="gpt-stdlib")
-    of_proxies = recipe(measured(Evidence(Tier.EVIDENCE, sources), period=10), library(proxy=True))
+    of_proxies = recipe(measured(Evidence(Tier.EVIDENCE, sources), period=10), ())
     assert of_proxies.lr is None
     assert of_proxies.params == {"period": 10, "outer_lr": 0.4}
     assert of_proxies.words == (
@@ -62,7 +64,7 @@ def test_the_rate_of_a_proxy_is_told_as_a_multiple_of_that_of_ssgd_there_and_as_
 
 def test_the_rate_measured_on_the_model_itself_is_given():
     own = recipe(measured(Evidence(Tier.EVIDENCE, (source(0.05, 0.1, proxy=False, workload="m:make"),))),
-                 library(proxy=False))  # fmt: skip
+                 ())  # fmt: skip
     assert own.lr == 0.05
     assert own.words.startswith("with learning rate 0.05, outer learning rate 0.4, cosine schedule")
     assert own.words.endswith("as measured on this model (m:make)")
