@@ -282,7 +282,7 @@ periods = max(3, int(SECONDS / a_period_s.item()))
 began = time.monotonic()
 times_s = [step() for _ in range(periods * PERIOD)]
 mean_s = (time.monotonic() - began) / len(times_s)
-wrapped.final()
+wrapped.drain()
 if dist.get_rank() == 0:
     with open("steps.jsonl", "w") as file:
         for number, seconds in enumerate(times_s):
