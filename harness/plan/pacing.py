@@ -86,7 +86,7 @@ def network_environments(
     rtt_s, rate = effective_conditions(profile, sites)
     common = {
         SITES: json.dumps([site for site in sites for _ in range(processes)]),
-        **({} if collective in (None, "direct", "gloo") else {COLLECTIVE: collective}),
+        **({} if collective in (None, "gloo") else {COLLECTIVE: collective}),
         **({RING: ",".join(str(w * processes + p) for w in order for p in range(processes))} if order else {}),
         ONE_SHOT: str(one_shot_limit(ranks, rtt_s, rate and rate / sending) if ranks > 1 else 0),
     }

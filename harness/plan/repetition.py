@@ -20,7 +20,7 @@ from wanbench.harness.spec.tables import ContainersTable, TcpTable, count
 from wanbench.harness.timeline.changes import Change, has_endless_outage, planned_outage_s
 from wanbench.harness.timeline.failures import Machine, failures
 from wanbench.harness.timeline.schedule import Schedule
-from wanbench.workloads.group.settings import COLLECTIVE, REPLACES_GLOO
+from wanbench.workloads.group.settings import REPLACES_GLOO
 from wanbench.workloads.loop.job import Job
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
 def command(cell: CommandCell, rep: int) -> CommandRepetition:
     shared = _shared(cell, rep, cell.changes)
     gloo = cell.collective in (None, "gloo")
-    replaced = {} if gloo else {COLLECTIVE: str(cell.collective), REPLACES_GLOO: "1"}
+    replaced = {} if gloo else {REPLACES_GLOO: "1"}
     told = network_environments(
         cell.profile, cell.placement, cell.mtu, collective=cell.collective, processes=cell.processes
     )
