@@ -8,13 +8,15 @@ A round measures on namespaces and the relay: the base, the same once more, and 
 longer by 3, 5, 10 and 20 % of the base's step. The link is fast and the step short, which is hard on the gate: what
 disturbs a host is then a larger share of a step. Five consecutive rounds are one check, or ten if the first look is in
 doubt. They are judged by the code of `wanbench check`, with its default limit of 5 % and without a
-measured noise. In a real check each side has a process of its own; here one starts the workers of both.
+measured noise. In a real check each side has a process of its own; here one starts the workers of both. The recorded
+rounds shared their host with other work, and most ran with WANBENCH_AWAKE=off.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -45,6 +47,7 @@ SPEC_LINK = "5 ms and 100 Mbit/s apart"
 COMPUTE_MS = 10
 SLOWDOWNS = (0.03, 0.05, 0.10, 0.20)
 NAME = "gate-power"
+MADE = ("git", "kernel", "cpu", "cores", "python", "versions")
 SPEC = """
 schema = 1
 name = "gate-power"
@@ -155,10 +158,12 @@ def _sides(base: Mapping[int, Any], head: Mapping[int, Any], block: Sequence[int
 def record(out: Path) -> None:
     """Write the checks, and the step times that they are made of."""
     rows = RunFolder(out / NAME).read().rows
+    made = json.loads((out / NAME / "manifest.json").read_text())
     FOLDER.mkdir(parents=True, exist_ok=True)
     outcomes = list(checks(rows))
     write_csv(FOLDER / "checks.csv", outcomes)
     write_csv(FOLDER / "step_times.csv", _step_times(rows))
+    (FOLDER / "manifest.json").write_text(json.dumps({key: made[key] for key in MADE}, indent=1) + "\n")
     for slowdown in (0.0, *SLOWDOWNS):
         lines = [line for line in outcomes if line["slowdown_pct"] == round(100 * slowdown)]
         cell, together = (dict(Counter(line[name] for line in lines)) for name in ("cell", "all_cells"))

@@ -495,7 +495,7 @@ def _further(undecided: Sequence[Source]) -> str:
     """What to measure next, of settings that the seeds so far do not decide."""
     first = min(undecided, key=lambda source: source.deciding_seeds or math.inf)
     if first.deciding_seeds is None:
-        return "these seeds differ too much: train for more steps, or tune at a lower learning rate (how-to/learn)"
+        return "over 100 seeds would decide each of them; a design with more steps may need fewer (how-to/learn)"
     return (
         f"seeds = {first.deciding_seeds} in the design would decide {first.setting}; `wanbench learn` then trains only "
         "the new seeds"

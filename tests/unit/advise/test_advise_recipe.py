@@ -123,4 +123,4 @@ def test_what_is_undecided_says_what_to_measure_next():
     assert _further([many, few]) == (
         "seeds = 8 in the design would decide 8; `wanbench learn` then trains only the new seeds"
     )
-    assert _further([hopeless]).startswith("these seeds differ too much: train for more steps")
+    assert _further([hopeless]).startswith("over 100 seeds would decide each of them")
