@@ -28,8 +28,6 @@ LIBRARIES = (
 )  # fmt: skip
 ALL = (
     *LIBRARIES,
-    "torch._dynamo",  # which torch's optimizers import when they are first used
-    "torch.distributed.fsdp",
     "wanbench.harness.api",
     "wanbench.harness.cli.run_command",
     "wanbench.harness.show.figures",
