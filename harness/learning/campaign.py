@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 from wanbench.harness.errors import CellsFailed, SpecError
@@ -61,16 +62,16 @@ class Campaign:
     def run(self) -> Recording:
         """Train what is not finished, and return the recording. Raises: CellsFailed, HostError, Interrupted."""
         tried: list[Trial] = []
+        trained: list[Trial] = []  # with every seed
         final: list[Trial] = []
         for conditions in ([self.design.base], self.design.conditions):
             tuned = [trial for condition in conditions if condition.lr for trial in tuning(self.design, condition)]
             self._measure([trial.cell for trial in tuned], tune=True)
             tried += tuned
-            final += self._chosen(conditions, tried)
-            self._measure([trial.cell for trial in final], tune=False)
+            final += self._settled(conditions, tried, trained)
         times = timed(self.design)
         self._measure(times, tune=True)
-        return self._recorded(tried, final, times)
+        return self._recorded(tried + [trial for trial in trained if trial not in final], final, times)
 
     def _measure(self, cells: Sequence[TrainingCell], *, tune: bool) -> None:
         if not cells:
@@ -92,12 +93,23 @@ class Campaign:
             (row["cell_key"], row["seed"]): row for row in (*content.earlier, *content.rows) if row["status"] == "ok"
         }
 
-    def _chosen(self, conditions: Iterable[Condition], tried: Sequence[Trial]) -> list[Trial]:
-        """The trials of every seed, with the rates that tuning found."""
+    def _settled(self, conditions: Sequence[Condition], tried: Sequence[Trial], trained: list[Trial]) -> list[Trial]:
+        """Train every seed with the best rates until no other rate promises more, and return these trials.
+
+        A rate that suits the seed of tuning can diverge with others.
+        """
+        while new := [trial for trial in self._chosen(conditions, tried, trained) if trial not in trained]:
+            self._measure([trial.cell for trial in new], tune=False)
+            trained += new
+        return self._chosen(conditions, tried, trained)
+
+    def _chosen(self, conditions: Sequence[Condition], tried: Sequence[Trial], trained: Sequence[Trial]) -> list[Trial]:
+        """The trials of every seed, with the rates that are best by what was trained until now."""
         rows = self._rows()
         chosen_trials: list[Trial] = []
         for condition in conditions:
-            tuned = best([t for t in tried if t.condition == (condition.name if condition.lr else BASE)], rows)
+            of = condition.name if condition.lr else BASE
+            tuned = best([t for t in tried if t.condition == of], rows, trained, self.design.seeds)
             rates = {s: [tuned[s]] for s in condition.settings or self.design.settings}
             if condition.lr_of is not None:
                 rates = {s: [Rates(tuned[condition.lr_of].lr, pair.outer_lr)] for s, (pair,) in rates.items()}
@@ -124,7 +136,7 @@ class Campaign:
                 "data": data_hash(final[0].cell),
                 "sources": {name: digest for name, digest in sources.items() if name not in {OWN_CODE, DATA}},
             },
-            tuned=[_tuned(trial, rows[trial.cell.key, trial.cell.seed]) for trial in tried],
+            tuned=[_tuned(trial, row) for trial in tried for (key, _), row in rows.items() if key == trial.cell.key],
             trajectories=[
                 self._trajectory(trial, rows[trial.cell.key, seed], (trial.condition, trial.setting) in ends)
                 for trial in final
@@ -265,21 +277,31 @@ def timed(design: Design) -> list[TrainingCell]:
     ]
 
 
-def best(tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row]) -> dict[str, Rates]:
+def best(
+    tried: Iterable[Trial], rows: Mapping[tuple[str, int], Row], trained: Iterable[Trial] = (), seeds: int = 1
+) -> dict[str, Rates]:
     """The rates with the highest final accuracy by setting; of equal ones those with the smallest final loss.
 
-    A trial that diverged is worse than all others.
+    Rates with which every seed was trained count by the means over the seeds, the others by the seed of tuning. Where
+    a seed diverged, the rates are worse than all others.
     """
+    every = {(trial.condition, trial.setting, trial.rates): trial.cell for trial in trained}
     scores: dict[str, tuple[tuple[float, float], Rates]] = {}
     for trial in tried:
-        row = rows[trial.cell.key, trial.cell.seed]
-        loss, accuracy = row["final_loss"], row["accuracy"]
-        if loss is None or accuracy is None:
-            raise SpecError(f"{trial.setting}: the workload {row['workload']} learns nothing, so nothing can be tuned")
-        score = (accuracy, -loss) if math.isfinite(loss) else (-math.inf, -math.inf)
+        cell = every.get((trial.condition, trial.setting, trial.rates))
+        keys = [(cell.key, cell.seed + i) for i in range(seeds)] if cell else [(trial.cell.key, trial.cell.seed)]
+        score = _score(trial.setting, [rows[key] for key in keys])
         if trial.setting not in scores or score > scores[trial.setting][0]:
             scores[trial.setting] = score, trial.rates
     return {setting: rates for setting, (_, rates) in scores.items()}
+
+
+def _score(setting: str, rows: Sequence[Row]) -> tuple[float, float]:
+    accuracies = [row["accuracy"] for row in rows if row["accuracy"] is not None]
+    losses = [row["final_loss"] for row in rows if row["final_loss"] is not None]
+    if min(len(accuracies), len(losses)) < len(rows):
+        raise SpecError(f"{setting}: the workload {rows[0]['workload']} learns nothing, so nothing can be tuned")
+    return (mean(accuracies), -mean(losses)) if all(map(math.isfinite, losses)) else (-math.inf, -math.inf)
 
 
 def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, str]]:
@@ -313,6 +335,7 @@ def _tuned(trial: Trial, row: Row) -> dict[str, Any]:
         "condition": trial.condition,
         "lr": trial.rates.lr,
         "outer_lr": trial.rates.outer_lr,
+        "seed": row["seed"],
         "accuracy": row["accuracy"],
         "final_loss": float(f"{loss:.4g}") if loss is not None and math.isfinite(loss) else None,
     }

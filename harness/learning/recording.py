@@ -55,7 +55,7 @@ class Recording:
 
     Attributes:
         design: its name. about: workload, recipe, seeds and grid, as in the design. made: code, versions and host.
-        tuned: the outcome of every tuning trajectory. trajectories: of every seed.
+        tuned: the outcome of every trajectory with rates that were tried. trajectories: of every seed, with the best.
         step_time_s: simulated seconds per step, by profile and setting.
     """
 
