@@ -1,12 +1,13 @@
-"""The map for ResNet-50 on four workers as if it learned like `mnist-cnn`, its winners emulated near borders.
+"""The maps for ResNet-50 on four workers by all recordings, and as if it learned like `mnist-cnn`.
 
     python benchmarks/map.py [--out build/map] [--points 12] [--record]
 
-A point is near a border if the best setting is another one at the next round trip or the next rate of the grid, 11 %
-and 19 % away. There the map's setting is emulated beside the first three of the simulated clock, without those that are
-over 1.5 times slower there. The map is right if its setting is the fastest to the target of the emulated ones, or
-within 3 % of it. PowerSGD is left out: it needs the tensors at full size, which the processors of one host compress too
-slowly for four workers. What is finished is kept. --record stores the map for `wanbench figures --paper map`.
+Winners near borders are emulated. A point is near a border if the best setting is another one at the next round trip or
+the next rate of the grid, 11 % and 19 % away. There the map's setting is emulated beside the first three of the
+simulated clock, without those that are over 1.5 times slower there. The map is right if its setting is the fastest to
+the target of the emulated ones, or within 3 % of it. PowerSGD is left out: it needs the tensors at full size, which the
+processors of one host compress too slowly for four workers. What is finished is kept. --record stores the maps for
+`wanbench figures --paper map`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -36,6 +37,7 @@ _RTTS_MS, _RATES_MBIT = (1.0, 400.0), (10.0, 10_000.0)
 _EQUAL, _NEAR = 1.03, 1.5
 _LEFT_OUT = "ssgd-powersgd"
 _SEED = "map"
+_EVIDENCE: Mapping[str, tuple[str, ...]] = {"resnet50": (), "resnet50-like-mnist-cnn": ("mnist",)}
 
 
 def question_at(rtt_ms: float, mbit: float) -> Question:
@@ -104,33 +106,40 @@ def check(point: Point, library: Library, out: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Draw the map, check it, and write both."""
+    """Draw the maps, check them, and write all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "map", help="folder of the measurements")
-    parser.add_argument("--record", action="store_true", help="store map and table in results/reference")
+    parser.add_argument("--record", action="store_true", help="store maps and tables in results/reference")
     parser.add_argument("--points", type=int, default=12)
     asked = parser.parse_args()
-    question = question_at(20, 1000)
-    library = Library.for_question(question, ("mnist",), asked.out)
-    found = draw_up(question, library, _RTTS_MS, _RATES_MBIT, Options(asked.out), marked=False)
-    borders = near_borders(found.data)
-    drawn = Random(_SEED).sample(borders, min(asked.points, len(borders)))
+    for figure, proxies in _EVIDENCE.items():
+        to = (ROOT / "results" / "reference" if asked.record else asked.out) / f"map-{figure}"
+        draw_and_check(proxies, asked.points, asked.out, to)
+
+
+def draw_and_check(proxies: Sequence[str], points: int, out: Path, to: Path) -> None:
+    """Draw the map by the recordings of some designs, or of all, and check it near its borders.
+
+    Args:
+        out: folder of the measurements. to: of the map and its table.
+    """
+    library = Library.for_question(question_at(20, 1000), proxies, out)
+    stored = draw_up(question_at(20, 1000), library, _RTTS_MS, _RATES_MBIT, Options(out), marked=False)
+    borders = near_borders(stored.data)
     lines = []
-    for point in drawn:
+    for point in Random(_SEED).sample(borders, min(points, len(borders))):
         try:
-            lines.append(check(point, library, asked.out))
+            lines.append(check(point, library, out))
         except WanbenchError as error:
             raise SystemExit(f"{point.rtt_ms:.3g} ms, {point.mbit:.3g} Mbit/s: {error}") from None
         print(*lines[-1].values(), flush=True)
-    to = ROOT / "results" / "reference" / "map-resnet50" if asked.record else asked.out
     valid = [_mark(line) for line in lines if line["emulated"]]
     marks = (
         f" Marks: emulated beside the first three of the simulation, without PowerSGD, at {len(valid)} networks near "
     )
     marks += "borders" + (f"; {len(lines) - len(valid)} more were not valid." if len(valid) < len(lines) else ".")
-    caption = found.caption + (marks if lines else "")
-    found = replace(found, data=replace(found.data, checks=valid), caption=caption)
-    store_map(found, to)
+    caption = stored.caption + (marks if lines else "")
+    store_map(replace(stored, data=replace(stored.data, checks=valid), caption=caption), to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list({name: None for line in lines for name in line}))

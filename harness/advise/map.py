@@ -18,6 +18,7 @@ from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.show.figures.map import MapData, StoredMap
+from wanbench.harness.show.figures.names import human
 from wanbench.harness.text import size
 from wanbench.netprofiles import Delay, Rate
 
@@ -25,7 +26,6 @@ _COLUMNS, _ROWS = 60, 40
 _COARSE_COLUMNS, _COARSE_ROWS = 5, 4
 _SIMULATED = 3  # settings at each point of the coarse grid, besides those that the law does not describe
 _WINDOW = "20 steps"
-_MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not worth a mark
 
 
 def spaced(low: float, high: float, count: int) -> tuple[float, ...]:
@@ -167,7 +167,9 @@ def draw_up(
     simulated = _simulate(question, eligible, coarse, options)
     data = _data(eligible, unknown, spaced(*rtts, _COLUMNS), spaced(*rates, _ROWS), here if marked else None)
     subject = f"{question.reference.workload.name}, {question.workers} workers; simulated"
-    subject += ", with the accuracy of a proxy" if library.proxy else ""
+    if library.proxy:
+        designs = [recording.design for recording in library.recordings]
+        subject += f", if it learns like {designs[0]}" if len(designs) == 1 else ", accurate in every recording"
     return StoredMap(data, subject, _caption(question, library, simulated))
 
 
@@ -181,22 +183,26 @@ def _data(
     """The best setting on each network, row by row from the lowest rate."""
     rows = [[_point(eligible, unknown, rtt_ms, mbit) for rtt_ms in rtts_ms] for mbit in mbits]
     names = [[name for name, _, _ in row] for row in rows]
-    gains, marks = [[gain for _, gain, _ in row] for row in rows], [[mark for _, _, mark in row] for row in rows]
+    gains, ratios = [[gain for _, gain, _ in row] for row in rows], [[ratio for *_, ratio in row] for row in rows]
     drawn = {name for row in names for name in row}
-    kinds = {Measured(scaled.candidate, 0.0).name: scaled.candidate.cell.kind for scaled in eligible}
-    kinds = {name: kind for name, kind in kinds.items() if name in drawn}
-    return MapData(rtts_ms, mbits, names, gains, marks, kinds, here)
+    cells = {Measured(scaled.candidate, 0.0).name: scaled.candidate.cell for scaled in eligible}
+    cells = {name: cell for name, cell in cells.items() if name in drawn}
+    kinds = {name: cell.kind for name, cell in cells.items()}
+    words = {
+        name: human(cell.label, cell.kind, cell.params) + name.removeprefix(cell.label) for name, cell in cells.items()
+    }
+    return MapData(rtts_ms, mbits, names, gains, ratios, kinds, words, here)
 
 
 def _point(
     eligible: Sequence[_Scaled], unknown: Sequence[_Scaled], rtt_ms: float, mbit: float
-) -> tuple[str, float, bool]:
+) -> tuple[str, float, float]:
     """The name of the best setting on a network; the time of `ssgd`, on its fastest collective, over its time to the
-    target; and whether a setting of unknown accuracy has steps that are over a tenth shorter."""
+    target; and its step time over the shortest one of unknown accuracy, at least 1."""
     measured = [scaled.at(rtt_ms, mbit) for scaled in eligible]
     best, ssgd = advisable(measured)[0], without_risk(measured)[0]
     faster_s = min((scaled.seconds(rtt_ms, mbit) for scaled in unknown), default=math.inf)
-    return best.name, ssgd.to_target_s / best.to_target_s, best.step_time_s > _MATTERS * faster_s
+    return best.name, ssgd.to_target_s / best.to_target_s, max(1.0, best.step_time_s / faster_s)
 
 
 def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
@@ -249,15 +255,15 @@ def _caption(question: Question, library: Library, simulated: int) -> str:
     workload, limits = question.reference.workload, question.limits
     times_ms = sorted({1e3 * time_s for time_s in question.reference.each_step_time_s})
     compute = " to ".join(f"{time_ms:g}" for time_ms in dict.fromkeys((times_ms[0], times_ms[-1])))
-    proxies = " and ".join(
-        f"{about['workload'].get('name')} ({about['workers']} workers, {about['seeds']} seeds)"
-        for about in (recording.about for recording in library.recordings)
+    proxies = ", ".join(
+        f"{recording.design} ({recording.about['workers']} workers, {recording.about['seeds']} seeds)"
+        for recording in library.recordings
     )
-    what = "a proxy, not this model" if library.proxy else "this model"
+    what = f"prox{'ies' if len(library.recordings) > 1 else 'y'}, not this model" if library.proxy else "this model"
     points = f"{100 * limits.accuracy_drop:g} percentage point{'s' * (limits.accuracy_drop != 0.01)}"
     return (
         f"{size(workload.message_bytes)} a gradient, {compute} ms of compute a step, "
         f"{question.spec.network.tcp.congestion}; best: the shortest time to within {points} of ssgd's accuracy, "
-        f"recorded with {proxies or 'nothing'}, {what}; by the step-time law, corrected by {simulated} simulated "
+        f"recorded with {proxies or 'nothing'}: {what}; by the step-time law, corrected by {simulated} simulated "
         "networks and settings; a uniform network without loss; compression takes no time unless it is known."
     )

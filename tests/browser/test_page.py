@@ -207,8 +207,9 @@ def mapped(tmp_path_factory):
     rtts, rates = [10.0 * 2**step for step in range(6)], [100.0, 1000.0, 10_000.0]
     names = [["dts" if column > row else "ssgd" for column in range(6)] for row in range(3)]
     gains = [[float(column + 1) for column in range(6)] for _ in range(3)]
-    unknown = [[column == 5 for column in range(6)] for _ in range(3)]
-    data = MapData(rtts, rates, names, gains, unknown, {"dts": "dts", "ssgd": "ssgd"})
+    unknown = [[2.0 if column == 5 else 1.0 for column in range(6)] for _ in range(3)]
+    kinds = {"dts": "dts", "ssgd": "ssgd"}
+    data = MapData(rtts, rates, names, gains, unknown, kinds, {"dts": "DTS", "ssgd": "SSGD"})
     write_map(StoredMap(data, "a workload, 4 workers", "conditions"), folder.path)
     return write_report(folder, folder.path / "report.html")
 
@@ -219,10 +220,10 @@ def test_the_point_on_the_map_reads_the_nearest_network(browser, mapped, width):
 
     look(browser, mapped, width)
     said = browser.find_element("id", "map-said")
-    assert said.text == "80 ms, 1 Gbit/s: dts, 4 times as fast as ssgd"
+    assert said.text == "80 ms, 1 Gbit/s: DTS, 4 times as fast as ssgd"
     slider = browser.find_element("id", "map-rtt")
     slider.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
-    assert said.text == "20 ms, 1 Gbit/s: ssgd, 2 times as fast as ssgd"
+    assert said.text == "20 ms, 1 Gbit/s: SSGD, 2 times as fast as ssgd"
     assert slider.get_attribute("aria-valuetext") == "20 ms"
     point = browser.find_element("css selector", "#map .point")
     left, top, size = browser.execute_script(
@@ -234,11 +235,11 @@ def test_the_point_on_the_map_reads_the_nearest_network(browser, mapped, width):
     for kind, down in (("mousePressed", 0), ("mouseMoved", 0.3 * size), ("mouseReleased", 0.3 * size)):
         mouse = {"type": kind, "x": left, "y": top + down, "button": "left", "buttons": 1, "clickCount": 1}
         browser.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
-    assert said.text.startswith("20 ms, 100 Mbit/s: dts")
+    assert said.text.startswith("20 ms, 100 Mbit/s: DTS")
     address = browser.current_url
     browser.get("about:blank")
     browser.get(address)
-    assert browser.find_element("id", "map-said").text.startswith("20 ms, 100 Mbit/s: dts")
+    assert browser.find_element("id", "map-said").text.startswith("20 ms, 100 Mbit/s: DTS")
     wide, seen = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     assert wide <= seen
     assert browser.execute_script(NAMELESS) == []

@@ -147,7 +147,7 @@ def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str]
     """The end of each curve; beside a panel over time, its name says the seconds."""
     return [
         End(
-            f"{names[key]} ({seconds(course.end_s[-1])})" if side_by_side else names[key].replace(" + ", "\n+ "),
+            f"{names[key]} ({seconds(course.end_s[-1])})" if side_by_side else names[key].replace(", ", ",\n"),
             as_line(looks[key]),
             course.step[-1],
             100 * course.accuracy[-1],
@@ -189,7 +189,7 @@ def learning_time(
     by_network = by_speed(networks)
     merged = {key: entry for curves in networks.values() for key, entry in curves.items()}
     looks = _looks(merged)
-    names = {key: human(*key, params).replace(" + ", "\n+ ") for key, (params, _) in merged.items()}
+    names = {key: human(*key, params).replace(", ", ",\n") for key, (params, _) in merged.items()}
     beside = width_in > COLUMN_IN
     panel_in, strip = max(1.7, least_in(list(names.values()))), strip_in(list(names.values()))
     sheet = Panels(

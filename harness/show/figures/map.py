@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,7 +28,9 @@ from wanbench.harness.show.figures.style import INK, PAGE_IN, styles, wanbench_s
 
 _GAINS = (1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500)
 _HATCH = "////"
+MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not hatched
 _TINTS = (0.75, 0.5, 0.92, 0.62, 0.35)  # of a family's colour, for its settings in turn
+_LIGHT = 0.5  # 1 - the mean of a colour's red, green and blue
 _NAME_PT = 6.5
 _MARKS: Mapping[bool, Mapping[str, Any]] = {
     True: {"marker": "o", "color": INK},
@@ -45,8 +47,10 @@ class MapData:
 
     Attributes:
         rtts_ms, mbits: the coordinates, ascending, at equal ratios.
-        names: of the best setting at each point, shape (len(mbits), len(rtts_ms)). gains, unknown: likewise.
-        kinds: name -> family, for the colours.
+        names: of the best setting at each point, shape (len(mbits), len(rtts_ms)). gains, unknown: likewise; how many
+            times as fast it is as `ssgd`, and how many times as fast as it the steps of the fastest setting of unknown
+            accuracy are, at least 1.
+        kinds: name -> family, for the colours. words: name -> what figures call it.
         here: the user's network as (RTT in ms, Mbit/s), None without one.
         checks: emulated networks as (RTT in ms, Mbit/s, whether the map's setting is the fastest of those that were
             emulated, or within 3 %).
@@ -56,8 +60,9 @@ class MapData:
     mbits: Sequence[float]
     names: Sequence[Sequence[str]]
     gains: Sequence[Sequence[float]]
-    unknown: Sequence[Sequence[bool]]
+    unknown: Sequence[Sequence[float]]
     kinds: Mapping[str, str]
+    words: Mapping[str, str]
     here: tuple[float, float] | None = None
     checks: Sequence[tuple[float, float, bool]] = ()
 
@@ -92,7 +97,7 @@ class StoredMap:
                 "rate_mbit": mbit,
                 "best": data.names[row][column],
                 "gain_over_ssgd": data.gains[row][column],
-                "faster_setting_of_unknown_accuracy": data.unknown[row][column],
+                "unknown_over_best": data.unknown[row][column],
             }
             for row, mbit in enumerate(data.mbits)
             for column, rtt_ms in enumerate(data.rtts_ms)
@@ -120,10 +125,10 @@ def _to_json(stored: StoredMap) -> dict[str, Any]:
         "caption": stored.caption,
         "rtts_ms": _rounded(data.rtts_ms),
         "rates_mbit": _rounded(data.mbits),
-        "settings": [{"name": name, "kind": data.kinds[name]} for name in names],
+        "settings": [{"name": name, "kind": data.kinds[name], "words": data.words[name]} for name in names],
         "best": [[index_of[name] for name in row] for row in data.names],
         "gain_over_ssgd": [_rounded(row) for row in data.gains],
-        "faster_setting_of_unknown_accuracy": [[int(flag) for flag in row] for row in data.unknown],
+        "unknown_over_best": [_rounded(row) for row in data.unknown],
         "here": data.here,
         "checks": [[*_rounded(check[:2]), check[2]] for check in data.checks],
     }
@@ -150,13 +155,15 @@ def read_map(folder: Path) -> StoredMap:
             content["rates_mbit"],
             [[names[index] for index in row] for row in content["best"]],
             content["gain_over_ssgd"],
-            [[bool(entry) for entry in row] for row in content["faster_setting_of_unknown_accuracy"]],
+            content["unknown_over_best"],
             {str(entry["name"]): str(entry["kind"]) for entry in content["settings"]},
+            {str(entry["name"]): str(entry["words"]) for entry in content["settings"]},
             None if content["here"] is None else (content["here"][0], content["here"][1]),
             [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in content["checks"]],
         )
         subject, caption = str(content["title"]).rpartition("\n")[2], str(content["caption"])
-        numbers = [*data.rtts_ms, *data.mbits, *(gain for row in data.gains for gain in row), *(data.here or ())]
+        points = [gain for row in (*data.gains, *data.unknown) for gain in row]
+        numbers = [*data.rtts_ms, *data.mbits, *points, *(data.here or ())]
         numbers += [value for check in data.checks for value in check[:2]]
         wrong = [value for value in numbers if not (isinstance(value, int | float) and 0 < value < math.inf)]
         if wrong:
@@ -182,14 +189,19 @@ def finding(data: MapData) -> str:
         for name, gain in zip(names, row, strict=True)
         if name == first
     ]
-    text = f"{first} is best on {_share(count, data)} of the map"
-    most = float(f"{max(gains):.3g}")
-    return text if most <= 1 else f"{text}, there at most {most:g} times as fast as ssgd"
+    most, unknown = (float(f"{value:.3g}") for value in (max(gains), max(map(max, data.unknown))))
+    if most <= 1 and count == len(data.mbits) * len(data.rtts_ms) and unknown > MATTERS:
+        return (
+            f"Only {data.words[first]} is known to be accurate; "
+            f"a setting of unknown accuracy would be up to {unknown:g} times as fast"
+        )
+    text = f"{data.words[first]} is best on {_share(count, data)} of the map"
+    return text if most <= 1 else f"{text}, there at most {most:g} times as fast as SSGD"
 
 
 def coverage(data: MapData) -> str:
     """The share where a faster setting is not known to be accurate, and what was emulated."""
-    hatched = sum(map(sum, data.unknown))
+    hatched = sum(ratio > MATTERS for row in data.unknown for ratio in row)
     text = f"Hatched: {_share(hatched, data)} of the map. " if hatched else ""
     if not data.checks:
         return f"{text}Nothing is emulated."
@@ -197,7 +209,7 @@ def coverage(data: MapData) -> str:
     emulated = {
         data.names[_nearest(data.mbits, mbit)][_nearest(data.rtts_ms, rtt_ms)] for rtt_ms, mbit, _ in data.checks
     }
-    never = [name for name in data.kinds if name not in emulated]
+    never = [data.words[name] for name in data.kinds if name not in emulated]
     text += f"{agree} of {len(data.checks)} marks agree"
     return text + (f"; best somewhere, but emulated nowhere: {', '.join(never)}." if never else ".")
 
@@ -219,10 +231,17 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     """
     counts = Counter(name for row in data.names for name in row)
     colours = _colours([name for name, _ in counts.most_common()], data.kinds)
-    entries: dict[str, Any] = {name: Patch(facecolor=colours[name], edgecolor=INK, linewidth=0.4) for name in colours}
-    if any(any(row) for row in data.unknown):
+    entries: dict[str, Any] = {
+        data.words[name]: Patch(facecolor=colours[name], edgecolor=INK, linewidth=0.4) for name in colours
+    }
+    lines: dict[str, tuple[Sequence[Sequence[float]], Literal["--", ":"]]] = {
+        "times as fast as SSGD": (data.gains, "--"),
+        "one of unknown accuracy: times as fast": (data.unknown, ":"),
+    }
+    lines = {text: line for text, line in lines.items() if _levels(line[0])}
+    if max(map(max, data.unknown)) > MATTERS:
         entries["a faster one is not known to be accurate"] = Patch(facecolor="none", edgecolor=INK, hatch=_HATCH)
-    entries["times as fast as ssgd"] = Line2D([], [], color=INK, linewidth=0.7, linestyle="--")
+    entries |= {text: Line2D([], [], color=INK, linewidth=0.7, linestyle=dashes) for text, (_, dashes) in lines.items()}
     if data.here is not None:
         entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")
     for text, same in (("the fastest, or within 3 % of it", True), ("another is faster", False)):
@@ -231,7 +250,8 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
     axes = sheet.axes()
     names = _areas(axes, data, colours, sheet.axes_in[0])
-    _contours(axes, data)
+    for values, dashes in lines.values():
+        _contours(axes, data, values, dashes)
     logarithmic(axes.xaxis, data.rtts_ms[0], data.rtts_ms[-1])
     logarithmic(axes.yaxis, data.mbits[0], data.mbits[-1])
     _make_room(axes, names)
@@ -252,7 +272,8 @@ def _colours(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
     for name in names:
         kind = kinds[name]
         colour = np.array(to_rgba(styles([(name, kind, {})])[name].colour))
-        tint = _TINTS[used[kind] % len(_TINTS)]
+        # Hatches and lines show on it: a dark colour is mixed with white until it is as light as the others.
+        tint = _TINTS[used[kind] % len(_TINTS)] * min(1.0, _LIGHT / (1 - colour[:3].mean()))
         used[kind] += 1
         colours[name] = (*(colour[:3] * tint + (1 - tint)), 1.0)
     return colours
@@ -266,7 +287,7 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: floa
     x, y = _edges(data.rtts_ms), _edges(data.mbits)
     image = np.array([[colours[name] for name in row] for row in data.names])
     axes.pcolormesh(x, y, image, rasterized=False, linewidth=0, antialiased=False)
-    unknown = np.array(data.unknown, dtype=float)
+    unknown = (np.array(data.unknown) > MATTERS).astype(float)
     if unknown.any():
         axes.contourf(data.rtts_ms, data.mbits, unknown, levels=[0.5, 1.5], colors="none", hatches=[_HATCH])
     for index, name in enumerate(order):
@@ -276,24 +297,26 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: floa
         if area.mean() >= _LABEL_SHARE:
             row, column = _middle(area > 0)
             # Near an edge, a name begins or ends at its point.
-            half = text_in(name, _NAME_PT) / width_in * len(data.rtts_ms) / 2 + 1
+            half = text_in(data.words[name], _NAME_PT) / width_in * len(data.rtts_ms) / 2 + 1
             side = "left" if column < half else "right" if column >= len(data.rtts_ms) - half else "center"
-            text = axes.text(data.rtts_ms[column], data.mbits[row], name, ha=side, va="center", fontsize=_NAME_PT)
+            words = data.words[name]
+            text = axes.text(data.rtts_ms[column], data.mbits[row], words, ha=side, va="center", fontsize=_NAME_PT)
             text.set_path_effects([withStroke(linewidth=2, foreground="white")])
             names.append(text)
     axes.grid(visible=False)
     return names
 
 
-def _contours(axes: Axes, data: MapData) -> None:
-    gains = np.array(data.gains)
-    levels = [level for level in _GAINS if gains.min() < level < gains.max()]
-    if levels:
-        lines = axes.contour(
-            data.rtts_ms, data.mbits, gains, levels=levels, colors=[INK], linewidths=0.6, linestyles="--"
-        )
-        for text in axes.clabel(lines, fmt="%g×", fontsize=6):
-            text.set_path_effects([withStroke(linewidth=1.5, foreground="white")])
+def _levels(values: Sequence[Sequence[float]]) -> list[float]:
+    return [level for level in _GAINS if np.min(values) < level < np.max(values)]
+
+
+def _contours(axes: Axes, data: MapData, values: Sequence[Sequence[float]], dashes: str) -> None:
+    lines = axes.contour(
+        data.rtts_ms, data.mbits, values, levels=_levels(values), colors=[INK], linewidths=0.8, linestyles=dashes
+    )
+    for text in axes.clabel(lines, fmt="%g×", fontsize=6):
+        text.set_path_effects([withStroke(linewidth=1.5, foreground="white")])
 
 
 def _make_room(axes: Axes, names: Sequence[Text]) -> None:

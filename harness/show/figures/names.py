@@ -1,4 +1,4 @@
-"""Names of algorithms that a reader understands: "dts-d4-p20 + top-k 1 %"."""
+"""Names of algorithms that a reader understands: "DTS d4 p20, top-k 1 %"."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wanbench.harness.analysis.best import Standing
+from wanbench.workloads.algorithms.registry import BUILT_IN
 from wanbench.workloads.models.builtins import BUILTINS
 
 _COMPRESSIONS = {"topk": "top-k", "chunk-topk": "chunk-wise top-k", "chunkwise": "chunk-wise", "signsgd": "signSGD"}
@@ -13,12 +14,22 @@ _LETTERS = {"delay": "d", "staleness": "s", "period": "p"}
 
 
 def human(label: str, kind: str, params: Mapping[str, Any] | None) -> str:
-    """The label; of a compressed algorithm its family and settings, and the compression in words."""
-    compression = (params or {}).get("compression", "none")
-    if compression == "none" or " " in label:
+    """The algorithm, its settings, and its compression in words: "DTS d20 p20, top-k 1 %".
+
+    A name that a user gave stays as it is, but a compressed algorithm is named by its family.
+    """
+    params = params or {}
+    compression = params.get("compression", "none")
+    is_default = label == kind or label.startswith(f"{kind}-")
+    if " " in label or (compression == "none" and not is_default):
         return label
-    settings = [f"{letter}{params[name]}" for name, letter in _LETTERS.items() if params and name in params]
-    return f"{'-'.join([kind, *settings])} + {compressed(compression)}"
+    settings = [f"{letter}{params[name]}" for name, letter in _LETTERS.items() if name in params]
+    if is_default:
+        packed = compression["kind"] if isinstance(compression, Mapping) else compression
+        settings = f"{label.removeprefix(kind)}-".partition(f"-{packed}-")[0].strip("-").split("-")
+    family = BUILT_IN[kind].name.removesuffix(" updates") if kind in BUILT_IN else ""
+    words = " ".join(filter(None, [family or kind, *settings]))
+    return words if compression == "none" else f"{words}, {compressed(compression)}"
 
 
 def line_name(line: Mapping[str, Any]) -> str:

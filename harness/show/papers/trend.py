@@ -158,11 +158,12 @@ def _published(figure: PaperFigure, series: Sequence[Series]) -> list[Series]:
     kinds = {line.label: line.kind for line in series}
     groups: dict[str, list[tuple[float | None, Line]]] = {}
     for value in figure.published:
-        if value.algorithm not in kinds or len(figure.y) != 1:
+        label = human(value.algorithm, value.algorithm, {})
+        if label not in kinds or len(figure.y) != 1:
             raise AnalysisError(f"published {value.algorithm} at {value.at}: no such line is drawn")
         (name,) = figure.y
         cell = {name: value.value, f"{name}_min": value.value, f"{name}_max": value.value, "repeats": 1}
-        groups.setdefault(value.algorithm, []).append((float(value.at), cell))
+        groups.setdefault(label, []).append((float(value.at), cell))
     return [
         Series(f"{label}, published", kinds[label], {}, tuple(points), beside="published")
         for label, points in groups.items()
@@ -195,7 +196,9 @@ def _of(series: str, line: Line) -> str:
     if series == name or name not in params:
         return human(str(line["algorithm"]), str(line["kind"]), params)
     value = params[name]
-    return f"{line['kind']}, {compressed(value) if name == 'compression' else f'{name} {value}'}"
+    return (
+        f"{human(line['kind'], line['kind'], {})}, {compressed(value) if name == 'compression' else f'{name} {value}'}"
+    )
 
 
 def _x_of(x: str, line: Line) -> float | None:

@@ -27,7 +27,7 @@ from wanbench.harness.results.verify import Objection
 from wanbench.harness.show.best import best_note, best_row, best_sentence, best_titles
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.figures.hover import inline_svg
-from wanbench.harness.show.figures.map import MAP_FILE, MapData, read_map
+from wanbench.harness.show.figures.map import MAP_FILE, MATTERS, MapData, read_map
 from wanbench.harness.show.figures.style import PAGE_IN
 from wanbench.harness.show.report.cells import cell_line, header, shown_axes, valid_reps, view_of
 from wanbench.harness.show.report.checks import (
@@ -221,10 +221,10 @@ def map_on_page(folder: Path) -> dict[str, Any] | None:
         "data": {
             "rtts": [f"{rtt_ms:.3g} ms" for rtt_ms in data.rtts_ms],
             "rates": [rate(float(f"{mbit:.3g}")) for mbit in data.mbits],
-            "names": names,
+            "names": [data.words[name] for name in names],
             "best": [names.index(name) for line in data.names for name in line],
             "gains": [float(f"{gain:.2g}") for line in data.gains for gain in line],
-            "unknown": [int(flag) for line in data.unknown for flag in line],
+            "unknown": [int(ratio > MATTERS) for line in data.unknown for ratio in line],
             "corners": _corners(figure, data),
         },
     }

@@ -51,27 +51,38 @@ def test_each_area_has_its_name_and_the_legend_has_them_all():
     rtts, mbits = spaced(1, 400, 20), spaced(10, 10_000, 15)
     names = [["ssgd on direct" if rtt < 20 else "dts-d4-p4 on direct" for rtt in rtts] for _ in mbits]
     gains = [[1 + rtt / 10 for rtt in rtts] for _ in mbits]
-    unknown = [[mbit < 100 for _ in rtts] for mbit in mbits]
+    unknown = [[max(1.0, 100 / mbit) for _ in rtts] for mbit in mbits]
     kinds = {"ssgd on direct": "ssgd", "dts-d4-p4 on direct": "dts"}
-    data = MapData(rtts, mbits, names, gains, unknown, kinds, (80.0, 1000.0), [(30.0, 100.0, True), (5.0, 50.0, False)])
+    words = {"ssgd on direct": "SSGD on direct", "dts-d4-p4 on direct": "DTS d4 p4 on direct"}
+    data = MapData(
+        rtts, mbits, names, gains, unknown, kinds, words, (80.0, 1000.0), [(30.0, 100.0, True), (5.0, 50.0, False)]
+    )
     figure = best_map(data, "a finding\nsubject", "a caption")
     (axes,) = figure.axes
     inside = {text.get_text() for text in axes.texts}
     (legend,) = figure.legends
     listed = {text.get_text() for text in legend.get_texts()}
-    assert {*kinds} <= inside
-    assert {*kinds, "your network", "emulated: another is faster", "a faster one is not known to be accurate"} <= listed
+    assert {*words.values()} <= inside
+    assert {
+        *words.values(),
+        "your network",
+        "emulated: another is faster",
+        "a faster one is not known to be accurate",
+    } <= listed
 
 
 def a_map(**changed):
     names = [["ssgd", "dts", "dts"], ["powersgd", "dts", "ssgd"]]
     gains = [[1.0, 3.0, 10.44], [84.7, 2.0, 1.0]]
-    unknown = [[False, False, False], [True, False, False]]
+    unknown = [[1.0, 1.0, 1.0], [5.0, 1.05, 1.0]]
     kinds = {"ssgd": "ssgd", "dts": "dts", "powersgd": "ssgd"}
+    words = {"ssgd": "SSGD", "dts": "DTS", "powersgd": "PowerSGD"}
     return MapData(
         **dict(
             zip(
-                MapData.__annotations__, ([1.0, 10.0, 100.0], [10.0, 100.0], names, gains, unknown, kinds), strict=False
+                MapData.__annotations__,
+                ([1.0, 10.0, 100.0], [10.0, 100.0], names, gains, unknown, kinds, words),
+                strict=False,
             )
         )
         | changed
@@ -79,18 +90,21 @@ def a_map(**changed):
 
 
 def test_the_gain_in_the_title_is_that_of_the_setting_it_names():
-    assert finding(a_map()) == "dts is best on 50 % of the map, there at most 10.4 times as fast as ssgd"
-    nowhere_faster = a_map(names=[["ssgd"] * 3] * 2, gains=[[1.0] * 3] * 2)
-    assert finding(nowhere_faster) == "ssgd is best on 100 % of the map"
+    assert finding(a_map()) == "DTS is best on 50 % of the map, there at most 10.4 times as fast as SSGD"
+    nowhere_faster = {"names": [["ssgd"] * 3] * 2, "gains": [[1.0] * 3] * 2}
+    assert finding(a_map(**nowhere_faster, unknown=[[1.0] * 3] * 2)) == "SSGD is best on 100 % of the map"
+    assert finding(a_map(**nowhere_faster)) == (
+        "Only SSGD is known to be accurate; a setting of unknown accuracy would be up to 5 times as fast"
+    )
 
 
 def test_the_caption_says_what_is_hatched_and_which_settings_no_mark_emulates():
     assert coverage(a_map()) == "Hatched: 17 % of the map. Nothing is emulated."
     checks = [(9.0, 90.0, True), (1.0, 10.0, False)]
     assert coverage(a_map(checks=checks)) == (
-        "Hatched: 17 % of the map. 1 of 2 marks agree; best somewhere, but emulated nowhere: powersgd."
+        "Hatched: 17 % of the map. 1 of 2 marks agree; best somewhere, but emulated nowhere: PowerSGD."
     )
-    everywhere = a_map(checks=[*checks, (1.0, 100.0, True)], unknown=[[False] * 3] * 2)
+    everywhere = a_map(checks=[*checks, (1.0, 100.0, True)], unknown=[[1.0] * 3] * 2)
     assert coverage(everywhere) == "2 of 3 marks agree."
 
 

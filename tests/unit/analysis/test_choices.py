@@ -141,4 +141,4 @@ def test_names_in_figures_have_the_choices():
     rows = [cell({"collective": name}, 1.0, kind="dts", label="dts-d4-topk-r0.01", params=params, cell=name)
             for name in ("gloo", "direct")]  # fmt: skip
     assert [line_name(line) for line in cells(frame(rows))] == ["direct", "gloo"]
-    assert [line_name(line) for line in cells(frame(rows[:1]))] == ["dts-d4 + top-k 1 %"]
+    assert [line_name(line) for line in cells(frame(rows[:1]))] == ["DTS d4, top-k 1 %"]

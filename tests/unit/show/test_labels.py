@@ -41,7 +41,7 @@ def test_a_line_that_ends_early_says_where_and_is_not_counted_among_those_that_g
     (pivot,) = pivots(frame(rows))
     texts = [text.get_text() for text in scalability_by_rtt(pivot, "a run").axes[0].texts]
     (early,) = [text for text in texts if "ends at" in text]
-    assert early == "dts-d20-p4\nends at 500 ms"
+    assert early == "DTS d20 p4\nends at 500 ms"
     others = len(pivot.algorithms) - 1
     assert any(text.startswith(f"{others} curves at ") for text in texts)
 
@@ -70,10 +70,15 @@ def test_a_share_has_enough_digits(share, text):
     assert percent(share) == text
 
 
-def test_a_compressed_algorithm_has_an_explicit_name():
+def test_an_algorithm_is_named_by_its_family_its_settings_and_its_compression_in_words():
     topk = {"delay": 20, "period": 20, "compression": {"kind": "topk", "ratio": 0.01}}
-    assert human("topk-d20-p20-topk", "dts", topk) == "dts-d20-p20 + top-k 1 %"
+    assert human("topk-d20-p20-topk", "dts", topk) == "DTS d20 p20, top-k 1 %"
     assert human("olco3-s4-p4-signsgd", "olco3", {"staleness": 4, "period": 4, "compression": "signsgd"}) == (
-        "olco3-s4-p4 + signSGD"
+        "OLCO3 s4 p4, signSGD"
     )
-    assert human("dts-d4-p4", "dts", {"delay": 4, "period": 4}) == "dts-d4-p4"
+    assert (
+        human("olco3-s1-topk-r0.1", "olco3", {"compression": {"kind": "topk", "ratio": 0.1}}) == "OLCO3 s1, top-k 10 %"
+    )
+    assert human("eager-diloco-p2-o0.4", "eager-diloco", {"outer_lr": 0.4}) == "eager DiLoCo p2 o0.4"
+    assert human("ssgd", "ssgd", {}) == "SSGD"
+    assert human("mine", "dts", {"delay": 4}) == "mine", "a user's name stays"

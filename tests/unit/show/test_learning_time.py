@@ -79,7 +79,7 @@ def test_the_title_compares_the_slowest_with_the_fastest_algorithm_on_the_slowes
     courses = by_speed(networks())["home-fibre"]
     ssgd, dts = (100 * courses[key].accuracy[-1] for key in (("ssgd", "ssgd"), ("dts-d20-p4", "dts")))
     title = " ".join(draw().texts[0].get_text().split())
-    assert title == f"On home-fibre, ssgd takes 160 s ({ssgd:.1f} %) to train; dts-d20-p4 16 s ({dts:.1f} %)"
+    assert title == f"On home-fibre, SSGD takes 160 s ({ssgd:.1f} %) to train; DTS d20 p4 16 s ({dts:.1f} %)"
 
 
 def test_curves_are_drawn_through_the_points():
@@ -91,9 +91,9 @@ def test_curves_are_drawn_through_the_points():
 
 
 def test_ends_are_labelled_beside_the_last_panel_or_in_a_column_beside_each():
-    named = [{"ssgd", "dts-d20-p4"} <= {text.get_text() for text in axes.texts} for axes in draw().axes]
+    named = [{"SSGD", "DTS d20 p4"} <= {text.get_text() for text in axes.texts} for axes in draw().axes]
     assert named == [False, False, True]
-    named = [{"ssgd", "dts-d20-p4"} <= {text.get_text() for text in axes.texts} for axes in draw(COLUMN_IN).axes]
+    named = [{"SSGD", "DTS d20 p4"} <= {text.get_text() for text in axes.texts} for axes in draw(COLUMN_IN).axes]
     assert named == [True, True, True]
 
 

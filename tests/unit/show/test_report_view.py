@@ -23,8 +23,9 @@ MAP = StoredMap(
         RATES,
         [["ssgd on direct", "dts", "dts"], ["ssgd on direct", "ssgd on direct", "dts"]],
         [[1.0, 2.0, 4.0], [1.0, 1.0, 3.0]],
-        [[False, False, True], [False, False, False]],
+        [[1.0, 1.0, 2.5], [1.0, 1.0, 1.0]],
         {"ssgd on direct": "ssgd", "dts": "dts"},
+        {"ssgd on direct": "SSGD on direct", "dts": "DTS"},
         here=(38.0, 900.0),
         checks=[(40.0, 100.0, True)],
     ),
@@ -88,7 +89,7 @@ def test_a_stored_map_is_read_as_it_was_written(drawn):
         replace(MAP.data, rtts_ms=list(RTTS), mbits=list(RATES)), MAP.subject, MAP.caption
     )
     lines = (folder / "map.csv").read_text().splitlines()
-    assert lines[0] == "rtt_ms,rate_mbit,best,gain_over_ssgd,faster_setting_of_unknown_accuracy"
+    assert lines[0] == "rtt_ms,rate_mbit,best,gain_over_ssgd,unknown_over_best"
     assert len(lines) == 1 + len(RTTS) * len(RATES)
 
 
@@ -124,7 +125,7 @@ def test_a_broken_map_costs_the_page_nothing_else(tmp_path):
 def test_the_page_begins_at_the_users_network_and_its_corners_are_grid_points(drawn):
     found = map_on_page(drawn[0])
     assert (found["column"], found["row"]) == (1, 1)
-    assert found["data"]["names"][found["data"]["best"][1 * len(RTTS) + 1]] == "ssgd on direct"
+    assert found["data"]["names"][found["data"]["best"][1 * len(RTTS) + 1]] == "SSGD on direct"
     left, lower, right, upper = found["data"]["corners"]
     assert 0 < left < right
     assert 0 < upper < lower
@@ -136,4 +137,4 @@ def test_a_page_without_a_map_has_none_and_one_with_a_map_has_its_sliders(drawn,
     shutil.copy(drawn[0] / MAP_FILE, folder.path)
     text = page(folder, folder.path / "report.html")
     assert re.search(r'id="map-rtt"[^>]*max="2" value="1"', text)
-    assert "ssgd on direct is best on 50 % of the map" in text
+    assert "SSGD on direct is best on 50 % of the map" in text

@@ -62,8 +62,8 @@ def test_the_other_curve_is_dashed_thin_and_without_markers(sweep):
 def test_a_curve_that_ends_elsewhere_has_a_label_of_its_own(sweep):
     figure = scalability_by_rtt(sweep, "mine")
     texts = {text.get_text() for text in figure.axes[0].texts}
-    assert {"ssgd", "ssgd, simulated", "dts-d20-p4"} <= texts
-    assert "dts-d20-p4, simulated" not in texts
+    assert {"SSGD", "SSGD, simulated", "DTS d20 p4"} <= texts
+    assert "DTS d20 p4, simulated" not in texts
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["emulated", "recorded, simulated"]
     assert "dashed, without markers: recorded, simulated" in " ".join(figure.texts[-1].get_text().split())
 
@@ -73,7 +73,7 @@ def test_a_run_of_the_same_kind_is_told_apart_by_its_name():
     (pivot,) = pivots(frame(rows))
     slower = [{**row, "step_time_s": 2 * row["step_time_s"]} if row["workers"] > 1 else row for row in rows]
     figure = scalability_by_rtt(lay_beside(pivot, slower, "yesterday"), "mine")
-    assert "ssgd, yesterday" in {text.get_text() for text in figure.axes[0].texts}
+    assert "SSGD, yesterday" in {text.get_text() for text in figure.axes[0].texts}
 
 
 def test_bars_have_the_outline_of_the_other_run(bars):

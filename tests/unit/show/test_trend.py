@@ -50,7 +50,7 @@ def test_cells_with_the_same_parameter_form_a_series_of_medians():
     drawn = [(list(line.get_xdata()), [round(y, 6) for y in line.get_ydata()]) for line in curves(figure)]
     assert drawn.count(([0.0, 4.0], [82.0, 86.0])) == 2
     (axes,) = figure.axes
-    assert {"ssgd", "olco3, no compression", "olco3, top-k 10 %"} <= {text.get_text() for text in axes.texts}
+    assert {"SSGD", "OLCO3, no compression", "OLCO3, top-k 10 %"} <= {text.get_text() for text in axes.texts}
 
 
 def test_a_cell_whose_longest_time_is_not_known_has_the_lower_whisker():
@@ -64,7 +64,7 @@ def test_a_cell_whose_longest_time_is_not_known_has_the_lower_whisker():
 def test_the_simulated_run_is_a_thin_line_without_whiskers_and_the_title_has_the_own_value():
     more = [{**row, "testbed": "virtual"} for row in rows()]
     simulated = [{**row, "accuracy": row["accuracy"] and row["accuracy"] + 0.05} for row in more]
-    title = "{olco3, top-k 10 %|4|accuracy}"
+    title = "{OLCO3, top-k 10 %|4|accuracy}"
     drawn = trend_drawing(wanted(beside="sim", title=title), rows(), "r", beside=simulated)
     assert drawn.title == "86.0 %"
     (axes,) = drawn.draw(PAGE_IN).axes
@@ -73,7 +73,7 @@ def test_the_simulated_run_is_a_thin_line_without_whiskers_and_the_title_has_the
     without = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes[0]
     assert len(axes.collections) == len(without.collections)  # whiskers
     sources = {(point["series"], point["source"]) for point in drawn.points()}
-    assert sources >= {("olco3, top-k 10 %, simulated", "simulated"), ("olco3, top-k 10 %", "emulated")}
+    assert sources >= {("OLCO3, top-k 10 %, simulated", "simulated"), ("OLCO3, top-k 10 %", "emulated")}
     assert not any("ssgd, simulated" in series for series, _ in sources)  # a level
 
 
@@ -103,7 +103,7 @@ def test_unknown_measures_and_missing_ones_are_named():
     with pytest.raises(AnalysisError, match=r"^measure 'acuracy': expected one of accuracy, final_loss, "):
         trend_drawing(wanted(y=["acuracy"]), rows(), "r")
     several = wanted(series="algorithm", y=["scalability"])
-    with pytest.raises(AnalysisError, match=r"^ssgd: several cells without params.staleness; narrow it by `where`$"):
+    with pytest.raises(AnalysisError, match=r"^SSGD: several cells without params.staleness; narrow it by `where`$"):
         trend_drawing(several, synthetic_rows.latency_sweep(), "r")
     with pytest.raises(AnalysisError, match=r"^no repetition has replica_spread; there is nothing to draw$"):
         trend_drawing(wanted(y=["replica_spread"]), rows(), "r").draw(PAGE_IN)
