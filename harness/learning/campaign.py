@@ -32,6 +32,7 @@ from wanbench.harness.spec.experiment import Spec
 from wanbench.workloads.registry import data_digest
 
 _LOSSES = 100  # means of the loss in a trajectory
+_WORTH = 0.005  # of accuracy: for less, no other rate is trained with every seed
 _TIMED = "100 steps"  # long enough for the losses of a path to average out
 _ABOUT = (
     "description",
@@ -290,18 +291,18 @@ def best(
     for trial in tried:
         cell = every.get((trial.condition, trial.setting, trial.rates))
         keys = [(cell.key, cell.seed + i) for i in range(seeds)] if cell else [(trial.cell.key, trial.cell.seed)]
-        score = _score(trial.setting, [rows[key] for key in keys])
+        score = _score(trial.setting, [rows[key] for key in keys], _WORTH if cell else 0.0)
         if trial.setting not in scores or score > scores[trial.setting][0]:
             scores[trial.setting] = score, trial.rates
     return {setting: rates for setting, (_, rates) in scores.items()}
 
 
-def _score(setting: str, rows: Sequence[Row]) -> tuple[float, float]:
+def _score(setting: str, rows: Sequence[Row], more: float) -> tuple[float, float]:
     accuracies = [row["accuracy"] for row in rows if row["accuracy"] is not None]
     losses = [row["final_loss"] for row in rows if row["final_loss"] is not None]
     if min(len(accuracies), len(losses)) < len(rows):
         raise SpecError(f"{setting}: the workload {rows[0]['workload']} learns nothing, so nothing can be tuned")
-    return (mean(accuracies), -mean(losses)) if all(map(math.isfinite, losses)) else (-math.inf, -math.inf)
+    return (mean(accuracies) + more, -mean(losses)) if all(map(math.isfinite, losses)) else (-math.inf, -math.inf)
 
 
 def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, str]]:

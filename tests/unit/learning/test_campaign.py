@@ -51,6 +51,8 @@ def test_the_most_accurate_rate_is_chosen_then_the_one_with_the_smaller_loss_and
     rows |= {("every", seed): _row(accuracy, 0.4) for seed, accuracy in ((0, 0.9), (1, 0.1))}
     every = [Trial("s", "base", Rates(0.4), _Cell("every"))]
     assert best(tried, rows, every, seeds=2) == {"s": Rates(0.2)}, "a rate counts by the mean of its seeds, once known"
+    rows["every", 1] = _row(0.894, 0.4)
+    assert best(tried, rows, every, seeds=2) == {"s": Rates(0.4)}, "less than half a point is no reason to train more"
     chosen = [Trial("s", "base", Rates(lr), _Cell("")) for lr in (0.4, 0.8)]
     assert at_an_end(tried, chosen[:1]) == set()
     assert at_an_end(tried, chosen[1:]) == {("base", "s")}
