@@ -142,7 +142,8 @@ class Measured:
     """A candidate with its measured step time.
 
     Attributes:
-        step_time_s: simulated, or by the law on another network; as emulated if that differs by more than `DISAGREES`.
+        step_time_s: simulated, or by the law on another network; longer or shorter if its emulation took more or less
+            than that of other settings, by more than `DISAGREES`.
         emulated_s: as emulated, if it was.
         bytes_per_step: what a worker gave to collectives and peers in a step, as simulated; None if it was not.
     """
@@ -152,13 +153,19 @@ class Measured:
     bytes_per_step: float | None = None
     emulated_s: float | None = None
 
-    def as_emulated(self, seconds: float) -> Measured:
+    def as_emulated(self, seconds: float, usual: float) -> Measured:
         """The same after an emulation, which decides only where it disagrees with the simulation.
 
-        Otherwise the order of settings that are as fast would change from one emulation to the next.
+        A busy host makes all settings slower. Otherwise the order of settings that are as fast would change from one
+        emulation to the next.
+
+        Args:
+            usual: the median of emulated over simulated times.
         """
-        decides = abs(seconds / self.step_time_s - 1) > DISAGREES
-        return replace(self, step_time_s=seconds if decides else self.step_time_s, emulated_s=seconds)
+        more = seconds / self.step_time_s / usual
+        return replace(
+            self, step_time_s=self.step_time_s * (more if abs(more - 1) > DISAGREES else 1.0), emulated_s=seconds
+        )
 
     @property
     def to_target_s(self) -> float:

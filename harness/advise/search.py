@@ -76,11 +76,15 @@ class SearchResult:
 
     @property
     def advisable(self) -> list[Measured]:
-        """Those whose accuracy is known and enough: those that were emulated first, then the others."""
-        simulated = {result.candidate.cell.key: result for result in self.simulated}
-        emulated = {result.candidate.cell.key: result.step_time_s for result in self.emulated.measured}
-        first = ranked(simulated[key].as_emulated(seconds) for key, seconds in emulated.items())
-        return [*first, *(result for result in advisable(self.simulated) if result.candidate.cell.key not in emulated)]
+        """Those whose accuracy is known and enough, in order, by what was simulated and emulated."""
+        simulated = {result.candidate.cell.key: result.step_time_s for result in self.simulated}
+        beside = [self.emulated.ssgd] if self.emulated.ssgd else []
+        emulated = {result.candidate.cell.key: result.step_time_s for result in [*self.emulated.measured, *beside]}
+        usual = median(emulated[key] / simulated[key] for key in emulated) if emulated else 1.0
+        return advisable(
+            result.as_emulated(seconds, usual) if (seconds := emulated.get(result.candidate.cell.key)) else result
+            for result in self.simulated
+        )
 
 
 @dataclass(frozen=True)
