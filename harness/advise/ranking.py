@@ -160,7 +160,7 @@ class Measured:
         emulation to the next.
 
         Args:
-            usual: the median of emulated over simulated times.
+            usual: the median of emulated over simulated times of the settings that could be advised.
         """
         more = seconds / self.step_time_s / usual
         return replace(

@@ -80,7 +80,8 @@ class SearchResult:
         simulated = {result.candidate.cell.key: result.step_time_s for result in self.simulated}
         beside = [self.emulated.ssgd] if self.emulated.ssgd else []
         emulated = {result.candidate.cell.key: result.step_time_s for result in [*self.emulated.measured, *beside]}
-        usual = median(emulated[key] / simulated[key] for key in emulated) if emulated else 1.0
+        longer = [result.step_time_s / simulated[result.candidate.cell.key] for result in self.emulated.measured]
+        usual = median(longer) if longer else 1.0  # not of `ssgd`: short steps suffer more from a busy host
         return advisable(
             result.as_emulated(seconds, usual) if (seconds := emulated.get(result.candidate.cell.key)) else result
             for result in self.simulated
