@@ -365,7 +365,10 @@ def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "advised", f"{_setting(advised, result)}, to {_target(result.question.limits)}"
     if answer.equals:
         names = listed([measured.name for measured in answer.equals], most=3)
-        yield "equal", f"{names} take as long, within {TIE:.0%}; the advised one is the least stale, or sends the least"
+        yield (
+            "equal",
+            f"{names}: as fast, as far as is known; the advised one is the least stale, or sends the least",
+        )
     yield "train", answer.recipe.words
     yield "one model", "wrapped.final() makes all workers equal: the mean of their parameters and buffers; save it once"
     for source in advised.candidate.evidence.sources:

@@ -99,6 +99,12 @@ class Evidence:
             return 1.0 if self.tier is Tier.NO_RISK else None
         return max((source.more_steps for source in self.sources if source.more_steps is not None), default=None)
 
+    @property
+    def spread(self) -> float:
+        """The upper end of the 95 % interval of `more_steps` over its mean, in the widest source; at least 1."""
+        known = [source for source in self.sources if source.more_steps is not None and source.high is not None]
+        return max([1.0, *((source.high or 1.0) / (source.more_steps or 1.0) for source in known)])
+
 
 @dataclass(frozen=True)
 class Library:
