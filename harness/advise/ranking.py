@@ -22,7 +22,7 @@ _HOPELESS = 5.0  # times as long as the best
 _MARGIN = 2.0  # seconds a byte differ by less between settings on the same network
 _SLOWER = 1.5  # a second collective is simulated only if the law has it within this factor
 TIE = 0.05  # 95 % of 1000 pairs of equal repetitions differ by less (results/reference/gate-power/step_times.csv)
-_SEEDS = 0.25  # as far as the seeds of a recording leave open what is faster, up to this
+_SEEDS = 0.1  # as far as the seeds of a recording leave open what is faster, up to this
 DISAGREES = 0.25  # between two emulations on a busy host, such differences are common
 MOST = 50
 
