@@ -1,4 +1,4 @@
-"""Sentences of LIMITATIONS.md whose numbers follow from recorded rows; each function yields those of one subject."""
+"""The texts on limits, and their sentences whose numbers follow from recorded rows: a function for each subject."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ from wanbench.harness.show import papers
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "results" / "reference"
+LIMITATIONS = "LIMITATIONS.md"
+
+
+def limits():
+    """LIMITATIONS.md and the last section of each page of the documentation if it is called Limits, by path."""
+    found = {LIMITATIONS: (ROOT / LIMITATIONS).read_text(encoding="utf-8")}
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        section = re.search(r"^## Limits\n(.*)", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        if section:
+            found[str(path.relative_to(ROOT))] = section[1]
+    return found
 
 
 def rows(run, **where):
@@ -298,12 +309,4 @@ def failed(outcomes):
     return sum("regressed" in (one["cell"], one["all_cells"]) for one in outcomes)
 
 
-def gate():
-    """What the gate finds, and what it raises for nothing."""
-    equal, *slower = checks().items()
-    yield f"Of {len(equal[1])} recorded checks of equal sides {failed(equal[1])} failed"
-    for (share,), outcomes in slower:
-        yield f"{failed(outcomes)} of {len(outcomes)} with steps {share} % longer"
-
-
-SUBJECTS = (parity, hosts, sweep, gate, world, poster, recipe, advice, old, delays, collectives)
+SUBJECTS = (parity, hosts, sweep, world, poster, recipe, advice, old, delays, collectives)

@@ -1,4 +1,7 @@
-"""The numbers of LIMITATIONS.md and of pages that describe recorded runs follow from the recorded rows."""
+"""The numbers of the texts on limits and of pages that describe recorded runs follow from the recorded rows.
+
+LIMITATIONS.md leads to the limits of every topic.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,47 @@ import re
 import statistics
 
 import pytest
-from recorded_numbers import REFERENCE, ROOT, SUBJECTS, by, checks, failed, learned, median, off, points, rows
+from recorded_numbers import (
+    LIMITATIONS,
+    REFERENCE,
+    ROOT,
+    SUBJECTS,
+    by,
+    checks,
+    failed,
+    learned,
+    limits,
+    median,
+    off,
+    points,
+    rows,
+)
 
 from wanbench.harness.learning.summary import percent
 
-TEXT = " ".join((ROOT / "LIMITATIONS.md").read_text(encoding="utf-8").split())
+TEXT = " ".join(" ".join(limits().values()).split())
+
+
+def test_limitations_can_be_read_in_a_quarter_of_an_hour_and_its_table_has_every_page_with_limits():
+    text, pages = limits()[LIMITATIONS], set(limits()) - {LIMITATIONS}
+    assert len(text.split()) <= 3000
+    table = text.partition("\n## Where the limits of a topic are\n")[2]
+    assert set(re.findall(r"\| \[[^]]+\]\((\S+)#limits\) \|", table)) == pages
+    assert set(re.findall(r"\]\((\S+)#limits\)", text)) == pages
+
+
+def test_the_limits_of_a_page_are_its_last_section():
+    assert [path for path, text in limits().items() if path != LIMITATIONS and re.search(r"^## ", text, re.M)] == []
+
+
+def test_no_limit_is_stated_twice():
+    sentences = [
+        sentence
+        for text in limits().values()
+        for sentence in re.split(r"(?<=[.:]) (?=[A-Z`*])", " ".join(re.sub(r"^[*|] ", "", text, flags=re.M).split()))
+        if len(sentence.split()) > 6 and "are on another page" not in sentence
+    ]
+    assert [sentence for sentence in set(sentences) if sentences.count(sentence) > 1] == []
 
 
 def test_the_page_on_the_dts_recipe_has_the_numbers_of_its_recording():

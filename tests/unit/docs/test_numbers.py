@@ -1,4 +1,4 @@
-"""No number of LIMITATIONS.md, of the README's prose, of a caption or of a note stands there alone.
+"""No number of the texts on limits, of the README's prose, of a caption or of a note stands there alone.
 
 Each is part of a sentence that follows from recorded rows (`recorded_numbers`) or from the code (`of_code`), or was
 measured by hand and says when and by what program (`BY_HAND`), or is part of a name (`NAMES`). Blocks and spans of
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from recorded_numbers import REFERENCE, ROOT, SUBJECTS, parity, rows
+from recorded_numbers import REFERENCE, ROOT, SUBJECTS, limits, parity, rows
 from wanbench_docs import claims
 
 import scripts
@@ -40,7 +40,7 @@ from wanbench.workloads.process import heartbeat
 
 NUMBER = re.compile(r"(?<![\w.])(?<![A-Za-z]-)[+-]?\d[\d.,]*(?<![.,])(?!\w)")
 SKIPPED = re.compile(r"```.*?```|`[^`]*`|\]\([^)]*\)|https?://\S+|<!--.*?-->|^\d+\. ", re.DOTALL | re.MULTILINE)
-LIMITATIONS = (ROOT / "LIMITATIONS.md").read_text(encoding="utf-8")
+LIMITS = limits()
 
 BY_HAND = {
     "relay` carries 5 to 10 Gbit/s": "benchmarks/relay_fidelity.py",
@@ -106,7 +106,7 @@ def of_code():
     yield f"vary by {100 * workload_keys.ASSUMED_STEP_CV:g} % (assumed)"
     yield f"(`workload.warmup`, {WARMUP}"
     yield f"more than {fidelity.OTHERS_PCT:g} % of all processors"
-    yield f"If the noise is above {100 * NOISE_LIMIT:g} %, only a regression is decided"
+    yield f"If the noise is above {100 * NOISE_LIMIT:g} % (or half of `gate.max_slowdown`"
     yield f"at most {timeline.MOST_LINES} lines"
     yield f"RTT + {MIN_TIMEOUT_NS / 1e6:g} ms"
     yield f"gloo's {GLOO_SEGMENT_BYTES >> 20} MiB segments"
@@ -154,17 +154,18 @@ def tied():
     return [sentence for subject in (*SUBJECTS, of_code, of_gate, of_published) for sentence in subject()]
 
 
-def test_every_number_of_limitations_follows_from_rows_or_code_or_has_a_date_and_a_program(tied):
-    assert alone(LIMITATIONS, [*tied, *BY_HAND, *NAMES]) == []
+@pytest.mark.parametrize("path", LIMITS)
+def test_every_number_of_a_text_on_limits_follows_from_rows_or_code_or_has_a_date_and_a_program(tied, path):
+    assert alone(LIMITS[path], [*tied, *BY_HAND, *NAMES]) == []
 
 
 def test_each_sentence_that_follows_from_the_code_is_there():
-    flat = " ".join(LIMITATIONS.split())
+    flat = " ".join(" ".join(LIMITS.values()).split())
     assert [sentence for sentence in (*of_code(), *of_gate(), *of_published()) if sentence not in flat] == []
 
 
 def test_what_was_measured_by_hand_says_when_and_by_what_program():
-    bullets = [" ".join(part.split()) for part in re.split(r"\n(?=\* |\d+\. |\n)", LIMITATIONS)]
+    bullets = [" ".join(part.split()) for part in re.split(r"\n(?=\* |\d+\. |\n)", "\n".join(LIMITS.values()))]
     for sentence, program in BY_HAND.items():
         (bullet,) = [bullet for bullet in bullets if sentence in bullet]
         assert f"(`{program}`, November 2026)" in bullet
