@@ -90,7 +90,7 @@ def sweep():
         law.append(abs(off(median(group, "predicted_step_time_s"), emulated)))
     counts = {len(group) for group in cells.values()}
     yield f"The {len(cells)} cells of `latency-sweep` agree with {repetitions(counts)} within {max(apart):.1f} %"
-    yield f"Cells of `latency-sweep` are within {max(law):.1f} % of it"
+    yield f"Cells of `latency-sweep` are within {max(law):.1f} % of the law"
     shorter = [
         -off(simulated[f"{algorithm} w4 {rtt_ms:g}ms"]["step_time_s"], median(group, "step_time_s"))
         for (algorithm, rtt_ms), group in cells.items()
@@ -149,7 +149,7 @@ def poster():
         for (algorithm,), group in by(rows("sgp-nodes", workers=32), "algorithm").items()
     }
     theirs = {algorithm: value for (algorithm, workers), value in published.items() if workers == 32}
-    yield f"On 32 nodes it gives SGP {theirs['sgp'] / theirs['ssgd']:.2f} of all-reduce SGD's time"
+    yield f"On 32 nodes the poster gives SGP {theirs['sgp'] / theirs['ssgd']:.2f} of all-reduce SGD's time"
     yield f"Here it is {ours['sgp'] / ours['ssgd']:.2f}, or {ours['osgp'] / ours['ssgd']:.2f} with overlap"
     yield f"D-PSGD is faster here ({ours['dpsgd']:.2f} against {theirs['dpsgd']:.2f} s)"
     yield f"compute alone ({ours['adpsgd']:.2f} against {theirs['adpsgd']:.2f} s)"
@@ -169,13 +169,13 @@ def learned():
 def recipe():
     tuned, unchanged = (points(learned(), condition, "delayed-d20") for condition in ("base", "unchanged"))
     tuned, unchanged = tuned.removeprefix("-"), unchanged.removeprefix("-")
-    yield f"A small CNN without it loses {tuned} points with a tuned rate, and {unchanged} with SSGD's"
+    yield f"A small CNN without batch norm loses {tuned} points with a tuned rate, and {unchanged} with SSGD's"
     mnist, servers, signals = (compared(f"dts-recipe{of}") for of in ("", "-servers", "-mnist1d"))
     yield f"D = 20 loses {lost(mnist['delayed-d20'])} points on MNIST"
     yield f"errs {mnist['delayed-d20'].errors:.2f} times as often as SSGD"
     more = servers["delayed-d20"]
     yield f"16 workers, whose rate is four times as high, lose {lost(more)} and err {more.errors:.2f} times as often"
-    yield f"On MNIST-1D, with 500 examples, it loses {lost(signals['delayed-d20'])} points"
+    yield f"On MNIST-1D, with 500 examples, D = 20 loses {lost(signals['delayed-d20'])} points"
     said = verdicts(mnist, "delayed-d20")
     assert [name for name in mnist if "d20" not in name and said[name] != "equivalent"] == ["delayed-d12"]
     yield "D = 4 and periods of 4 and 20 are equivalent to SSGD"
@@ -259,7 +259,7 @@ def old():
     late = sorted((row["lateness_p99_ms"], row["algorithm"], row["rtt_ms"]) for row in rows("latency-sweep"))
     (most, algorithm, rtt_ms), next_ms = late[-1], late[-2][0]
     yield f"(`{algorithm}` at {rtt_ms:g} ms) has packets that were {most:.1f} ms late at the 99th percentile"
-    yield f"in all others of that run they were at most {next_ms:.1f} ms late"
+    yield f"of all others of that run were at most {next_ms:.1f} ms late"
     count = len(rows("latency-sweep", algorithm=algorithm, rtt_ms=rtt_ms))
     yield f"The step time of its cell is a median of {count}."
 
@@ -277,7 +277,7 @@ def collectives():
     assert all(one < 0 for one in apart if one not in near)
     yield f"Of the {len(ok)} points of `results/reference/collectives`"
     yield f"that are emulated and simulated, {len(near)} agree within 10 %"
-    yield f"agree within 10 %; the others are simulated up to {-min(apart):.0f} % shorter"
+    yield f"agree within 10 %, and the others are simulated up to {-min(apart):.0f} % shorter"
 
 
 def hosts():
