@@ -259,7 +259,7 @@ def old():
     late = sorted((row["lateness_p99_ms"], row["algorithm"], row["rtt_ms"]) for row in rows("latency-sweep"))
     (most, algorithm, rtt_ms), next_ms = late[-1], late[-2][0]
     yield f"(`{algorithm}` at {rtt_ms:g} ms) has packets that were {most:.1f} ms late at the 99th percentile"
-    yield f"of all others of that run were at most {next_ms:.1f} ms late"
+    yield f"Those of the other repetitions were at most {next_ms:.1f} ms late"
     count = len(rows("latency-sweep", algorithm=algorithm, rtt_ms=rtt_ms))
     yield f"The step time of its cell is a median of {count}."
 
