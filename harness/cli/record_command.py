@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ from wanbench.harness.errors import CellsFailed, SpecError
 
 @click.command("record")
 @click.argument("name", metavar="PAPER", shell_complete=completion_command.papers)
-@click.option("--only", multiple=True, metavar="RUN", help="Only this experiment, or published source. Repeatable.")
+@click.option("--only", multiple=True, metavar="RUN", help="Only this experiment. Repeatable.")
 @fresh_option
 @keep_option
 @jobs_option
@@ -40,9 +39,6 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     from wanbench.harness.spec.library import read
 
     paper = papers.load(name)
-    if name == "published":
-        _predict(only, jobs)
-        only = ()
     for run in only:
         if run not in paper.runs:
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
@@ -54,19 +50,3 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)
-
-
-def _predict(only: tuple[str, ...], jobs: int | None) -> None:
-    """Predict what others measured."""
-    from wanbench.harness import published
-    from wanbench.harness.analysis.published import load
-    from wanbench.harness.cli.figures_command import REFERENCE
-    from wanbench.harness.run.host import ThisHost
-
-    sources = load(REFERENCE / "published")
-    for name in only:
-        if name not in sources:
-            raise SpecError(f"--only {name}: not a source; expected one of {', '.join(sources)}")
-    chosen = {name: source for name, source in sources.items() if name in only or not only}
-    say = partial(click.echo, err=True)
-    click.echo(published.record(REFERENCE / "published", chosen, jobs or ThisHost().capacity().cores, say))

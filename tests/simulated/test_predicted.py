@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from wanbench.harness.analysis.published import PREDICTIONS, load, read
-from wanbench.harness.published import predictions
+import scripts
 
-FOLDER = Path(__file__).parents[2] / "results" / "reference" / "published"
-SOURCES = load(FOLDER)
+published = scripts.load("benchmarks/published.py")
+SOURCES = published.load(published.FOLDER)
 QUICK = ("nccl-aws-tc", "sharded-ps-tc", "torchft-storm-k60")
 SLOW = {"tcp-loss-rate": 8, "tcp-loss-rtt": 8, "tcp-loss-netns": 4}
 """Every which number is computed again: nine repetitions, packet by packet, take up to a minute."""
@@ -22,8 +19,8 @@ SLOW = {"tcp-loss-rate": 8, "tcp-loss-rtt": 8, "tcp-loss-netns": 4}
 def test_the_predictions_of_a_source_are_those_that_are_committed(name):
     source = SOURCES[name]
     numbers = source.number[:: SLOW.get(name, 1)]
-    again = list(predictions(name, source.model_copy(update={"number": numbers}), FOLDER))
-    committed = [line for line in read(FOLDER / PREDICTIONS) if line["source"] == name]
+    again = list(published.predictions(name, source.model_copy(update={"number": numbers}), published.FOLDER))
+    committed = [line for line in published.read(published.FOLDER / published.PREDICTIONS) if line["source"] == name]
     assert len(committed) == len(source.number) * len(source.reading)
     part = [line for number, line in enumerate(committed) if number % len(source.number) % SLOW.get(name, 1) == 0]
     assert again == [line | {"spread": line["spread"] and tuple(line["spread"])} for line in part]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from wanbench.harness.analysis.published import PREDICTIONS, Agreement, Line, Source, compared, counted, load, read
+from benchmarks.published import FOLDER, PREDICTIONS, Agreement, Line, Source, compared, counted, load, read
 from wanbench_docs.markdown import escaped
-
-FOLDER = Path(__file__).resolve().parents[3] / "results" / "reference" / "published"
 
 
 def of_published() -> str:

@@ -32,9 +32,7 @@ Kind = Literal[
     "trend",
     "map",
     "goodput",
-    "published",
 ]
-WITHOUT_RUN = ("map", "published")  # from folders of their own
 _KINDS_WITH = {  # a key: the kinds that have it; the others compute it, or have no use for it
     "title": ("table", "equivalence", "trend"),
     "subject": ("scalability", "step-time", "trend"),
@@ -138,9 +136,9 @@ def parse(name: str, text: str) -> Paper:
         raise SpecError(f"{file}: schema: expected 1, got {paper.schema_}")
     for figure in paper.figures:
         where = f"{file}: figure {figure.name}"
-        if figure.kind in WITHOUT_RUN and figure.run is not None:
-            raise SpecError(f"{where}: run: a {figure.kind} has none; remove the key")
-        if figure.kind not in WITHOUT_RUN and figure.run not in paper.runs:
+        if figure.kind == "map" and figure.run is not None:
+            raise SpecError(f"{where}: run: a map has none; remove the key")
+        if figure.kind != "map" and figure.run not in paper.runs:
             raise SpecError(f"{where}: {figure.run!r} is none of its runs")
         for key, kinds in _KINDS_WITH.items():
             if getattr(figure, key) is not None and figure.kind not in kinds:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -37,7 +37,6 @@ from wanbench.harness.show.figures.gallery import gallery, scalability_drawing, 
 from wanbench.harness.show.figures.map import read_map
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import Paper, PaperFigure
-from wanbench.harness.show.papers.agreement import agreement_drawing
 from wanbench.harness.show.papers.equivalence import equivalence_table
 from wanbench.harness.show.papers.table import table
 from wanbench.harness.show.papers.trend import trend_drawing
@@ -93,13 +92,43 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
         source = _source(figure, reference)
         files = _draw(figure, paper, source, to)
         reps = _reps(source.rows)
-        index.update({path.name: {"sha256": _hash(path), "run": figure.run, "reps": reps} for path in files})
+        index.update({path: {"run": figure.run, "reps": reps} for path in files})
         written += files
     for path in to.iterdir():
-        if path.name not in index and path.suffix in _DRAWN:
+        if path not in index and path.suffix in _DRAWN:
             path.unlink()
-    write_json(to / INDEX, {"schema": 1, "versions": versions(), "files": index})
+    write_index(to, index)
     return written
+
+
+def write_index(folder: Path, files: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Write the index of a folder of figures: by file, what it was drawn from, and its hash."""
+    hashed = {path.name: {"sha256": _hash(path), **drawn_from} for path, drawn_from in files.items()}
+    write_json(folder / INDEX, {"schema": 1, "versions": versions(), "files": hashed})
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index of committed figures.
+
+    Attributes:
+        files: by name, the hash of each and what it was drawn from. other: the libraries with other versions here.
+    """
+
+    files: Mapping[str, Any]
+    other: str
+
+
+def read_index(folder: Path, command: str) -> Index:
+    """Read the index of a folder of figures. Raises: SpecError: it cannot be read; `command` draws them."""
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        files, then = dict(index["files"]), dict(index["versions"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SpecError(f"{folder / INDEX}: cannot be read; draw with `{command}`") from None
+    now = versions()
+    other = (f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])
+    return Index(files, ", ".join(other))
 
 
 def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference]:
@@ -109,43 +138,38 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
         SpecError: nothing is committed, or a run is not recorded.
     """
     committed = reference / paper.name
-    try:
-        index = json.loads((committed / INDEX).read_text(encoding="utf-8"))
-        indexed, then = dict(index["files"]), dict(index["versions"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise SpecError(
-            f"{committed / INDEX}: cannot be read; draw with `wanbench figures --paper {paper.name}`"
-        ) from None
-    now = versions()
-    other = ", ".join(f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])
+    index = read_index(committed, f"wanbench figures --paper {paper.name}")
     differences = []
     for figure in paper.figures:
-        differences += _check(figure, paper, reference, scratch, indexed, other)
-    extra = {path.name for path in committed.iterdir() if path.suffix in _DRAWN} - indexed.keys()
+        differences += _check(figure, paper, reference, scratch, index)
+    extra = {path.name for path in committed.iterdir() if path.suffix in _DRAWN} - index.files.keys()
     return differences + [Difference(name, "is none of the paper's figures", True) for name in sorted(extra)]
 
 
-def _check(
-    figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, indexed: Mapping[str, Any], other: str
-) -> list[Difference]:
+def _check(figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, index: Index) -> list[Difference]:
     source = _source(figure, reference)
-    names = [name for name in indexed if name.rpartition(".")[0] in {figure.name, f"{figure.name}-column"}]
-    lost = _lost(next((indexed[name]["reps"] for name in names), {}), source.rows)
+    names = [name for name in index.files if name.rpartition(".")[0] in {figure.name, f"{figure.name}-column"}]
+    lost = _lost(next((index.files[name]["reps"] for name in names), {}), source.rows)
     if lost or source.problems:
         why = f"lost {listed(lost, 3)}" if lost else ""
         reason = "; ".join(filter(None, [why, *source.problems[:1]]))
         return [Difference(name, f"{reason} ({source.folder.path})", True) for name in names]
+    return differing(_draw(figure, paper, source, scratch), reference / paper.name, index)
+
+
+def differing(drawn: Iterable[Path], folder: Path, index: Index) -> list[Difference]:
+    """The committed files of a folder that differ from those drawn now."""
     differences = []
-    for path in _draw(figure, paper, source, scratch):
-        committed = reference / paper.name / path.name
-        if path.name not in indexed or not committed.is_file():
+    for path in drawn:
+        committed = folder / path.name
+        if path.name not in index.files or not committed.is_file():
             differences.append(Difference(path.name, "is not committed", True))
         elif committed.read_bytes() != path.read_bytes():
-            changed = _hash(committed) != indexed[path.name]["sha256"]
+            changed = _hash(committed) != index.files[path.name]["sha256"]
             why = "was changed after it was drawn" if changed else "would be drawn otherwise now"
-            comparable = changed or not other
+            comparable = changed or not index.other
             differences.append(
-                Difference(path.name, why if comparable else f"not comparable: drawn with {other}", comparable)
+                Difference(path.name, why if comparable else f"not comparable: drawn with {index.other}", comparable)
             )
     return differences
 
@@ -247,14 +271,18 @@ def _draw(figure: PaperFigure, paper: Paper, source: _Source, to: Path) -> list[
             return [_written(to / f"{figure.name}.md", table(figure, source.rows, source.folder.name))]
         if figure.kind == "equivalence":
             return [_written(to / f"{figure.name}.md", equivalence_table(figure, source.rows, source.folder.name))]
-        drawing = _drawing(figure, paper, source)
+        return write_drawing(replace(_drawing(figure, paper, source), name=figure.name), to)
     except AnalysisError as error:
         raise SpecError(f"{where}: {error}") from None
+
+
+def write_drawing(drawing: Drawing, to: Path) -> list[Path]:
+    """Write the files of a figure that are committed: pictures of a page, that of a column, and its points."""
     return [
-        save(drawing.draw(PAGE_IN), to / f"{figure.name}.svg"),
-        save(drawing.draw(PAGE_IN), to / f"{figure.name}.png"),
-        save(drawing.draw(COLUMN_IN), to / f"{figure.name}-column.pdf"),
-        write_points(drawing.points(), to / f"{figure.name}.csv"),
+        save(drawing.draw(PAGE_IN), to / f"{drawing.name}.svg"),
+        save(drawing.draw(PAGE_IN), to / f"{drawing.name}.png"),
+        save(drawing.draw(COLUMN_IN), to / f"{drawing.name}-column.pdf"),
+        write_points(drawing.points(), to / f"{drawing.name}.csv"),
     ]
 
 
@@ -265,8 +293,6 @@ def _written(path: Path, text: str) -> Path:
 
 def _drawing(figure: PaperFigure, paper: Paper, source: _Source) -> Drawing:
     folder, rows = source.folder, source.rows
-    if figure.kind == "published":
-        return agreement_drawing(figure, folder.path / paper.name)
     if figure.kind == "map":
         return read_map(folder.path / f"{paper.name}-{figure.name}").drawing
     if figure.kind == "trend":

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import shutil
 
 import pytest
 
-from wanbench.harness.analysis.published import PREDICTIONS, Agreement, Source, compared, counted, load, read
+import scripts
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.spec.experiment import Spec
 
-FOLDER = Path(__file__).parents[3] / "results" / "reference" / "published"
+published = scripts.load("benchmarks/published.py")
+FOLDER, PREDICTIONS, Agreement = published.FOLDER, published.PREDICTIONS, published.Agreement
+compared, counted, load, read = published.compared, published.counted, published.load, published.read
 SOURCES = load(FOLDER)
 TEXT = """
 title = "t"
@@ -133,7 +136,8 @@ def test_a_wrong_file_is_named_with_its_key(tmp_path, change, message):
 
 
 def test_without_predictions_the_command_is_named(tmp_path):
-    with pytest.raises(SpecError, match=f"^{tmp_path / PREDICTIONS}: cannot be read; run `wanbench record published`$"):
+    message = f"^{tmp_path / PREDICTIONS}: cannot be read; run `python benchmarks/published.py predict`$"
+    with pytest.raises(SpecError, match=message):
         read(tmp_path / PREDICTIONS)
 
 
@@ -150,7 +154,6 @@ def test_every_number_has_a_prediction_under_every_reading_or_the_reason_why_not
         assert (recorded["predicted"] is None) == (recorded["why"] is not None), recorded
         if recorded["predicted"] is not None:
             assert recorded["error"] == pytest.approx(recorded["predicted"] / recorded["value"] - 1, abs=1e-4)
-    assert isinstance(SOURCES["nccl-aws-tc"], Source)
 
 
 def test_a_source_is_nearer_than_the_plain_law_if_its_median_error_is_smaller(source):
@@ -158,3 +161,20 @@ def test_a_source_is_nearer_than_the_plain_law_if_its_median_error_is_smaller(so
     agreements = {name: Agreement.of(source, lines) for name, lines in of.items()}
     assert compared(agreements) == (["a"], ["b"])
     assert Agreement.together(dict.fromkeys(of, source), of).near == 2
+
+
+def test_the_committed_figure_is_compared_with_the_one_that_is_drawn_from_its_predictions(
+    tmp_path, monkeypatch, capsys
+):
+    for path in (FOLDER / PREDICTIONS, FOLDER / "nccl-aws-tc.toml", FOLDER / "sgp-poster.toml"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    files = {path.name for path in published.draw()}
+    assert files == {path.name for path in FOLDER.glob(f"{published.NAME}*")}
+    assert published.check() == 0
+    lines = [json.loads(line) for line in (tmp_path / PREDICTIONS).read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        line["predicted"] = line["predicted"] and 2 * line["predicted"]
+    (tmp_path / PREDICTIONS).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert published.check() == 1
+    assert f"{tmp_path / published.NAME}.csv: would be drawn otherwise now" in capsys.readouterr().out
