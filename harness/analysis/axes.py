@@ -1,4 +1,4 @@
-"""What a run varies: the axes of its networks, and the choices that its curves and bars are named by. Pure.
+"""What a run varies: the axes of its networks, the choices that its curves and bars are named by, and their order.
 
 A choice is what a user sets on any network, as the algorithm: the collective, TCP, and swept keys without a column such
 as `comm.buckets`, `train.lr` or a key of the user's own program. Choices are a part of the label of a cell, so
@@ -10,15 +10,34 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.order import AXES, CONDITIONS, absent
 from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.command import suffix
 from wanbench.harness.text import plain, rate
+from wanbench.workloads.algorithms.registry import BUILT_IN
+
+CONDITIONS = ("rtt_ms", "rate_mbps", "loss_pct", "loss_burst", "jitter_ms", "mtu")
+"""The columns of a path that a sweep can set: axes of tables and figures, and what `wanbench check` compares."""
+
+# The axes besides the algorithm, the preferred for the columns of a table first.
+AXES = (
+    "rtt_ms", "workers", "profile", *CONDITIONS[1:], "tcp", "host_tcp", "payload_scale", "channels", "workload",
+    "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
+)  # fmt: skip
+
+# The columns that a value follows from: only where these are equal and it differs, a run sweeps it.
+_FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(CONDITIONS, ("workers", "profile", "payload_scale")),
+    "mttr_s": ("mtbf_s",),
+    "channels": ("collective",),
+    "emulator": ("testbed",),
+    "hosts": ("testbed",),
+}
 
 CHOICES = ("collective", "channels", "tcp", "host_tcp")
 """The columns that are choices."""
@@ -42,6 +61,7 @@ AXIS_TITLES = {
     "mttr_s": "time to repair (s)",
     "hosts": "host",
 }
+_WITHOUT_VALUE = {"mtbf_s": "without failures", "hosts": "any host"}
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
@@ -61,15 +81,7 @@ def swept_columns(table: pd.DataFrame) -> list[str]:
     for name in AXES:
         if swept[name].nunique(dropna=False) <= 1:  # in no group are there more; groups take long
             continue
-        given = ["algorithm"]
-        if name in CONDITIONS:
-            given += ["workers", "profile", "payload_scale"]
-        elif name == "mttr_s":
-            given += ["mtbf_s"]
-        elif name == "channels":
-            given += ["collective"]
-        elif name in {"emulator", "hosts"}:
-            given += ["testbed"]
+        given = ["algorithm", *_FOLLOWS_FROM.get(name, ())]
         # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
         several = name == "workload" and swept[name].nunique() > 1
         if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
@@ -79,16 +91,14 @@ def swept_columns(table: pd.DataFrame) -> list[str]:
 
 def axis_value(axis: str, value: object) -> str:
     """One value of an axis with its name and unit: "RTT 100 ms", "8 workers", "world4"."""
-    if axis == "rate_mbps" and isinstance(value, float) and value == value:
+    if axis in _WITHOUT_VALUE and absent(value):
+        return _WITHOUT_VALUE[axis]
+    if axis == "rate_mbps" and isinstance(value, float) and not absent(value):
         return f"rate {rate(value)}"
     if axis in {"profile", "tcp", "host_tcp", "collective", "workload"}:
         return str(value)
     if axis == "workers":
         return f"{value} workers"
-    if axis == "mtbf_s" and absent(value):
-        return "without failures"
-    if axis == "hosts" and absent(value):
-        return "any host"
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
     return f"{name} {plain(value)} {unit.removesuffix(')')}".rstrip()
 
@@ -176,13 +186,10 @@ def _swept_choices(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _programs_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The axes of users' own programs of which the rows have several values; no column has them."""
-    values: dict[str, set[str]] = {}
-    for row in rows:
-        if str(row["kind"]).startswith("command:"):
-            for key, value in (row["axes"] or {}).items():
-                if is_commands_own(key):
-                    values.setdefault(key, set()).add(str(value))
-    return sorted(key for key, different in values.items() if len(different) > 1)
+    programs = [row["axes"] or {} for row in rows if str(row["kind"]).startswith("command:")]
+    values = {(key, str(value)) for axes in programs for key, value in axes.items() if is_commands_own(key)}
+    counts = Counter(key for key, _ in values)
+    return sorted(key for key, count in counts.items() if count > 1)
 
 
 def _keys_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -233,3 +240,30 @@ def _number(rows: Sequence[dict[str, Any]]) -> None:
         if len({row["cell_key"] for row in group}) > 1:
             for row in group:
                 row["words"]["cell"] = f"#{row['cell_key'][:6]}"
+
+
+# The order of axes, algorithms and values in tables, legends and figures.
+
+
+def absent(value: object) -> bool:
+    """True for None and NaN: values that do not apply or were not measured."""
+    return value is None or value != value
+
+
+def comparable(value: Any) -> Any:
+    """A value in which NaN equals NaN."""
+    return None if absent(value) else value
+
+
+def by_value(value: object) -> tuple[int, float, str]:
+    """Sort key of a value: numbers by size, then words, then None and NaN."""
+    if absent(value):
+        return 2, 0.0, ""
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def algorithm_order(label: str, kind: str, params: Mapping[str, Any] | None) -> tuple[object, ...]:
+    """Sort key of an algorithm: family (your own ones last), then its parameters by size, then its label."""
+    family = [*BUILT_IN].index(kind) if kind in BUILT_IN else len(BUILT_IN)
+    numbers = tuple(sorted((k, float(v)) for k, v in (params or {}).items() if isinstance(v, int | float)))
+    return family, "" if kind in BUILT_IN else kind, numbers, label

@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wanbench.harness.analysis.axes import axes_of, axis_value, value_text
-from wanbench.harness.analysis.order import absent, algorithm_order, by_value, comparable
+from wanbench.harness.analysis.axes import (
+    absent,
+    algorithm_order,
+    axes_of,
+    axis_value,
+    by_value,
+    comparable,
+    value_text,
+)
 from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
 from wanbench.harness.analysis.summary import ALONE, AnalysisError, Line, cells, compared_by_steps, frame, records
 from wanbench.harness.results.rules import ACCURACY_BAND
@@ -116,8 +123,7 @@ class NetworkStandings:
         The bytes that a user's own program sends are not known, so of its algorithms the fastest is the best.
         """
         sent = {id(s): math.inf if s.megabytes_per_step is None else s.megabytes_per_step for s in self.as_fast}
-        slow = {id(s): s.step_time_s if self.by_steps else -s.scalability for s in self.as_fast}
-        return min(self.as_fast, key=lambda s: (s.staleness, sent[id(s)], slow[id(s)]), default=None)
+        return min(self.as_fast, key=lambda s: (s.staleness, sent[id(s)], -self._speed(s)[0]), default=None)
 
     @property
     def as_fast(self) -> tuple[Standing, ...]:

@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from wanbench.harness.analysis.axes import axis_value, label_without, natural
-from wanbench.harness.analysis.order import AXES, absent, algorithm_order, by_value, comparable
+from wanbench.harness.analysis.axes import (
+    AXES,
+    absent,
+    algorithm_order,
+    axis_value,
+    by_value,
+    comparable,
+    label_without,
+    natural,
+)
 from wanbench.harness.analysis.summary import AnalysisError, Beside, Line, Pivot, Row, cells, frame, own_host
 from wanbench.harness.results.hosts import by_run
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.axes import absent
 
 LEVEL = 0.95
 _FEWEST = 3  # the interval of two pairs is twelve times as wide as the distance between them

@@ -14,8 +14,16 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.axes import axes_of, natural, set_choices
-from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
+from wanbench.harness.analysis.axes import (
+    AXES,
+    CONDITIONS,
+    absent,
+    algorithm_order,
+    axes_of,
+    by_value,
+    natural,
+    set_choices,
+)
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wanbench.harness.analysis.order import CONDITIONS
+from wanbench.harness.analysis.axes import CONDITIONS
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.rule import Bools, Floats

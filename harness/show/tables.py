@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from wanbench.harness.analysis.axes import AXIS_TITLES, axes_of
+from wanbench.harness.analysis.axes import AXES, AXIS_TITLES, absent, axes_of
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.order import AXES, absent
 from wanbench.harness.analysis.summary import (
     AnalysisError,
     Pivot,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.axes import absent
 from wanbench.harness.analysis.paired import MeanInterval, mean_interval, unequal_steps
 from wanbench.harness.analysis.summary import Row
 from wanbench.harness.errors import SpecError

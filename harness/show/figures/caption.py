@@ -9,9 +9,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.axes import axis_value
+from wanbench.harness.analysis.axes import absent, axis_value
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
-from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import Line, Pivot, law_inputs, provenance, speed_ups
 from wanbench.harness.show.figures.names import line_name
 from wanbench.harness.text import percent, rate, shown

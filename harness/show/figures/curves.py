@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.axes import absent
 from wanbench.harness.analysis.summary import Beside, Line, Pivot, law_curve, provenance
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled

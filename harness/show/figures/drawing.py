@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from wanbench.harness.analysis.order import absent
+from wanbench.harness.analysis.axes import absent
 from wanbench.harness.results.disk import write_bytes, write_text
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, wanbench_style
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from wanbench.harness.analysis.axes import axes_of, axis_value
+from wanbench.harness.analysis.axes import AXES, CONDITIONS, absent, algorithm_order, axes_of, axis_value, by_value
 from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.compare import lay_beside
-from wanbench.harness.analysis.order import AXES, CONDITIONS, absent, algorithm_order, by_value
 from wanbench.harness.analysis.summary import (
     AnalysisError,
     Pivot,

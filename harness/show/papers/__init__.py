@@ -22,7 +22,6 @@ _HERE = Path(__file__).parent
 
 Kind = Literal[
     "scalability",
-    "step-time",
     "pareto",
     "learning",
     "timeline",
@@ -35,7 +34,7 @@ Kind = Literal[
 ]
 _KINDS_WITH = {  # a key: the kinds that have it; the others compute it, or have no use for it
     "title": ("table", "equivalence", "trend"),
-    "subject": ("scalability", "step-time", "trend"),
+    "subject": ("scalability", "trend"),
     "beside": ("scalability", "trend"),
 }
 

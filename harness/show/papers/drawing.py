@@ -33,18 +33,17 @@ from wanbench.harness.results.evidence import CURVE, NETWORK, TRACE, Evidence
 from wanbench.harness.results.store import RunFolder, open_run
 from wanbench.harness.results.verify import objections, problem_lines
 from wanbench.harness.show.figures.drawing import Drawing, save, write_points
-from wanbench.harness.show.figures.gallery import gallery, scalability_drawing, step_time_drawing
+from wanbench.harness.show.figures.gallery import gallery, scalability_drawing
 from wanbench.harness.show.figures.map import read_map
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
 from wanbench.harness.show.papers import Paper, PaperFigure
-from wanbench.harness.show.papers.equivalence import equivalence_table
-from wanbench.harness.show.papers.table import table
+from wanbench.harness.show.papers.table import equivalence_table, table
 from wanbench.harness.show.papers.trend import trend_drawing
 from wanbench.harness.text import listed
 
 INDEX = "index.json"
 _DRAWN = (".svg", ".png", ".pdf", ".csv", ".md")
-_OF_PIVOT = {"scalability": scalability_drawing, "step-time": step_time_drawing}
+_TABLES = {"table": table, "equivalence": equivalence_table}
 _ACCURACY = "accuracy"
 _LEARNED = {_ACCURACY, "final_loss"}
 _EVIDENCE = {"learning": CURVE, "timeline": TRACE, "network": NETWORK}
@@ -267,10 +266,10 @@ def select(figure: PaperFigure, rows: Sequence[Row]) -> list[Row]:
 def _draw(figure: PaperFigure, paper: Paper, source: _Source, to: Path) -> list[Path]:
     where = f"{source.folder.path}: figure {figure.name}"
     try:
-        if figure.kind == "table":
-            return [_written(to / f"{figure.name}.md", table(figure, source.rows, source.folder.name))]
-        if figure.kind == "equivalence":
-            return [_written(to / f"{figure.name}.md", equivalence_table(figure, source.rows, source.folder.name))]
+        if figure.kind in _TABLES:
+            path = to / f"{figure.name}.md"
+            write_text(path, _TABLES[figure.kind](figure, source.rows, source.folder.name))
+            return [path]
         return write_drawing(replace(_drawing(figure, paper, source), name=figure.name), to)
     except AnalysisError as error:
         raise SpecError(f"{where}: {error}") from None
@@ -286,19 +285,14 @@ def write_drawing(drawing: Drawing, to: Path) -> list[Path]:
     ]
 
 
-def _written(path: Path, text: str) -> Path:
-    write_text(path, text)
-    return path
-
-
 def _drawing(figure: PaperFigure, paper: Paper, source: _Source) -> Drawing:
     folder, rows = source.folder, source.rows
     if figure.kind == "map":
         return read_map(folder.path / f"{paper.name}-{figure.name}").drawing
     if figure.kind == "trend":
         return trend_drawing(figure, rows, folder.name, paper.citation, source.beside)
-    if figure.kind in _OF_PIVOT:
-        return _OF_PIVOT[figure.kind](_pivot(figure, paper, source), folder.name)
+    if figure.kind == "scalability":
+        return scalability_drawing(_pivot(figure, paper, source), folder.name)
     for drawing in gallery(rows, folder.name, Evidence(folder), kind=figure.kind):
         return drawing
     raise AnalysisError(f"these rows show no {figure.kind}")

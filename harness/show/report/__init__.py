@@ -1,7 +1,7 @@
 """The self-contained HTML page of a run (`wanbench report`).
 
 Layout
-    content.py     the content as plain data; its parts: cells.py (table and chart), checks.py
+    content.py     the content as plain data; cells.py has its table and its chart
     page.html.j2   the structure of the page of a run; the template engine escapes every value
     page.css       light, dark, print, phone
     page.js        sorting, notes on data points, copying

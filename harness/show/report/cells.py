@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.analysis.axes import AXIS_TITLES, axes_of
+from wanbench.harness.analysis.axes import AXES, AXIS_TITLES, absent, axes_of, by_value
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
-from wanbench.harness.analysis.order import AXES, absent, by_value
 from wanbench.harness.analysis.summary import Row, provenance
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
 from wanbench.harness.text import plain, sent

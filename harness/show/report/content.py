@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from glob import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,30 +17,22 @@ from urllib.parse import quote
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from wanbench.harness.analysis.axes import AXIS_TITLES
+from wanbench.harness.analysis.axes import AXIS_TITLES, absent
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.order import absent
 from wanbench.harness.analysis.summary import AnalysisError, Row, cells, frame, grouped, remarks
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
+from wanbench.harness.results.rules import RULES
 from wanbench.harness.results.store import RECORDED, RunFolder
-from wanbench.harness.results.verify import Objection
+from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
 from wanbench.harness.show.best import best_note, best_row, best_sentence, best_titles
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.figures.hover import inline_svg
 from wanbench.harness.show.figures.map import MAP_FILE, MATTERS, MapData, read_map
 from wanbench.harness.show.figures.style import PAGE_IN
 from wanbench.harness.show.report.cells import cell_line, header, shown_axes, valid_reps, view_of
-from wanbench.harness.show.report.checks import (
-    environment_of,
-    failure_of,
-    fidelity_of,
-    objections_to,
-    outcomes,
-    verdict_of,
-)
 from wanbench.harness.show.tables import in_json
 from wanbench.harness.spec.tables import TUNED
 from wanbench.harness.text import plain, rate
@@ -46,6 +41,7 @@ from wanbench.workloads.comm.blocks import MTU
 _MOST_FIGURES = 16
 _MOST_BARS = 1000  # of one figure: nobody reads more, and a page of them is slow
 _MOST_FAILURES = 60
+_TAIL_LINES = 30
 _RAW = (
     "result.json",
     "network.json",
@@ -89,12 +85,12 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         lines=[cell_line(line, axes, reps.get((line["cell"], line["hosts"]), ()), folder, link_to) for line in summary],
         view=view_of(summary, axes),
         map=drawn_map,
-        findings=outcomes(broken),
-        fidelity=fidelity_of(rows),
+        findings=_outcomes(broken),
+        fidelity=_fidelity_of(rows),
         unreadable=[*stored.problems, *map_problems, *([why_unjudged] if why_unjudged else [])],
-        failures=[failure_of(folder, row, link_to) for row in lost[:_MOST_FAILURES]],
+        failures=[_failure_of(folder, row, link_to) for row in lost[:_MOST_FAILURES]],
         failures_left=max(0, len(lost) - _MOST_FAILURES),
-        environment=environment_of(folder),
+        environment=_environment_of(folder),
         spec=_text(folder.path / "spec.toml") or _text(folder.path / "spec.resolved.json"),
         raw=[(name, link_to(folder.path / name)) for name in _RAW if (folder.path / name).exists()],
         results=_results(rows),
@@ -110,10 +106,99 @@ def _verdict(
     folder: RunFolder, rows: Sequence[Row], broken: Sequence[Objection], why_unjudged: str | None, notes: Sequence[str]
 ) -> dict[str, str]:
     """Whether the run can be published, and the sentences under its name."""
-    verdict, text = verdict_of(rows, broken, why_unjudged)
+    verdict, text = _verdict_of(rows, broken, why_unjudged)
     if not rows and (folder.path / "result.json").is_file():
         text, notes = "A run of `wanbench exec`. Its result is in result.json, its network in network.json.", []
     return {"verdict": verdict, "verdict_text": " ".join([text, *(f"{note}." for note in notes)])}
+
+
+def _verdict_of(rows: Sequence[Row], broken: Sequence[Objection], unjudged: str | None) -> tuple[str, str]:
+    """publishable, objections or nothing, and a sentence."""
+    if not any(row["status"] == "ok" for row in rows):
+        return "nothing", "No repetition is valid, so there is nothing to compare." if rows else "No results yet."
+    if unjudged:
+        return "objections", "The checks could not run: do not publish yet. See “Files that could not be read”."
+    if broken:
+        rules = ", ".join(dict.fromkeys(objection.rule for objection in broken))
+        return "objections", f"{problems_text(broken)} ({rules})."
+    simulated = all(row["testbed"] == "virtual" for row in rows)
+    return "publishable", f"All checks passed{' (simulated results)' if simulated else ''}."
+
+
+def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objection], str | None]:
+    """The problems by the rules of `verify`, and the reason if the rules could not be applied."""
+    try:
+        names, why = planned.read(folder.path).names, None
+    except SpecError as error:
+        names = {row["cell_key"]: row["cell"] for row in rows}
+        why = " ".join(str(error).replace(f"{folder.path}/", "").split())
+    try:
+        return objections(rows, names), why
+    except (KeyError, TypeError, ValueError) as error:
+        return [], f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
+
+
+def _outcomes(broken: Sequence[Objection]) -> list[dict[str, Any]]:
+    """Every rule of `verify` with its requirement, and its problems as (text, cells)."""
+    texts: dict[str, dict[str, list[str]]] = {rule: {} for rule in CHECKS}
+    for objection in broken:
+        texts[objection.rule].setdefault(objection.text, []).append(objection.cell or "the whole run")
+    return [{"rule": rule, "meaning": RULES[rule], "broken": list(by_text.items())} for rule, by_text in texts.items()]
+
+
+def _fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
+    """The maximum and the median of the quality indicators of the valid repetitions."""
+    ok = [row for row in rows if row["status"] == "ok" and row["workers"] != 1]
+    if not ok:
+        return ()
+    simulated = sum(row["testbed"] == "virtual" for row in ok)
+    facts = [("repetitions on a simulated network", f"{simulated} of {len(ok)}")] if simulated else []
+    named = (
+        ("one_way_error_ms", "error of one-way delays on the idle network", "ms"),
+        ("lateness_p99_ms", "lateness of packets, 99th percentile", "ms"),
+        ("overdue_pct", "time with overdue packets", "%"),
+        ("host_cpu_pct", "processor use of the host", "%"),
+        ("retransmits", "TCP segments sent again", ""),
+        ("tcp_window_change_pct", "change of TCP's windows while measuring", "%"),
+    )
+    for name, text, unit in named:
+        values = [row[name] for row in ok if isinstance(row.get(name), int | float)]
+        if values:
+            largest, median = (f"{value:z.3g} {unit}".rstrip() for value in (max(values), statistics.median(values)))
+            facts.append((text, f"maximum {largest}, median {median}"))
+    return tuple(facts)
+
+
+def _failure_of(folder: RunFolder, row: Row, link_to: Callable[[Path], str]) -> dict[str, Any]:
+    """A repetition that failed or is invalid, with the end of its last log."""
+    tail, link = "", None
+    kept = sorted(folder.path.glob(f"cells/{escape(row['cell'])}/rep-{row['rep']}.failed-*/error.json"))
+    if kept:
+        link = link_to(kept[-1].parent)
+        try:
+            log_tail = json.loads(kept[-1].read_text(encoding="utf-8")).get("log_tail", [])
+            tail = "\n".join(str(line) for line in log_tail[-_TAIL_LINES:])
+        except (OSError, ValueError, AttributeError, TypeError):
+            tail = "(the log cannot be read)"
+    reason = row["reason"] or "no reason was recorded"
+    of_row = {name: row[name] for name in ("cell", "rep", "status")}
+    return {**of_row, "reason": reason, "tail": tail, "link": link}
+
+
+def _environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
+    """The manifest as pairs of name and value."""
+    try:
+        items = [*folder.manifest().items()]
+    except (OSError, ValueError, AttributeError):
+        return (("manifest.json", "cannot be read"),)
+    pairs = []
+    for key, value in items:
+        if isinstance(value, Mapping):
+            pairs += [(f"{key}: {name}", str(item)) for name, item in value.items()]
+        else:
+            text = " ".join(map(str, value)) if isinstance(value, list) else "unknown" if value is None else str(value)
+            pairs.append((str(key), text))
+    return tuple(pairs)
 
 
 def _best(rows: Sequence[Row]) -> dict[str, Any]:

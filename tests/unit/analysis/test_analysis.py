@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import synthetic_rows
 
-from wanbench.harness.analysis.axes import AXIS_TITLES, axes_of, axis_value
-from wanbench.harness.analysis.order import CONDITIONS
+from wanbench.harness.analysis.axes import AXIS_TITLES, CONDITIONS, axes_of, axis_value
 from wanbench.harness.analysis.summary import AnalysisError, cells, frame, law_curve, pivots, provenance
 from wanbench.harness.results.columns import SHOWN
 from wanbench.netprofiles.path import EFFECTS

@@ -17,7 +17,7 @@ from wanbench.harness.api import Run
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.together import measure_all
 from wanbench.harness.show.best import best_row, best_sentence
-from wanbench.harness.show.report.checks import objections_to
+from wanbench.harness.show.report.content import objections_to
 from wanbench.harness.show.tables import render
 from wanbench.harness.spec.experiment import Spec
 

@@ -38,8 +38,8 @@ def test_all_bars_of_a_panel_are_drawn_in_one_call_and_each_text_is_measured_onc
 
 
 def test_only_the_failures_that_the_page_shows_are_looked_for(tmp_path, monkeypatch):
-    looked, real = [], content.failure_of
-    monkeypatch.setattr(content, "failure_of", lambda *each: (looked.append(each), real(*each))[1])
+    looked, real = [], content._failure_of
+    monkeypatch.setattr(content, "_failure_of", lambda *each: (looked.append(each), real(*each))[1])
     lost = [{**row, "status": "failed", "reason": "died"} for row in synthetic_rows.latency_sweep()]
     found = content.content_of(write_run(tmp_path / "t", lost), tmp_path / "t" / "report.html")
     assert len(looked) == len(found.failures) < len(lost)

@@ -252,7 +252,7 @@ def test_a_paper_without_recordings_is_reported(reference):
         (('kind = "timeline"', 'kind = "timeline"\ntitle = "x"'),
          "papers/p.toml: figure flights: title: expected in table, equivalence, trend only; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nsubject = "x"'),
-         "papers/p.toml: figure flights: subject: expected in scalability, step-time, trend only; remove the key"),
+         "papers/p.toml: figure flights: subject: expected in scalability, trend only; remove the key"),
         (('kind = "timeline"', 'kind = "timeline"\nx = "rtt_ms"'),
          "papers/p.toml: figure flights: x and y are of a trend, which has both"),
         (('kind = "timeline"', 'kind = "timeline"\npublished_in = "sped"'),
