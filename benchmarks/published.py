@@ -544,8 +544,8 @@ def check() -> int:
     Return 0 if it does not, 5 if only other versions of libraries can be the reason, else 1.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        index = read_index(FOLDER, "python benchmarks/published.py draw")
-        differences = differing(write_drawing(agreement_drawing(), Path(scratch)), FOLDER, index)
+        indexed, other = read_index(FOLDER, "python benchmarks/published.py draw")
+        differences = differing(write_drawing(agreement_drawing(), Path(scratch)), FOLDER, indexed, other)
     for difference in differences:
         print(f"{FOLDER / difference.file}: {difference.why}")
     return min((1 if difference.comparable else 5 for difference in differences), default=0)

@@ -160,11 +160,10 @@ def _pace(rep: Path, row: Row) -> dict[str, dict[str, Any]]:
 
 def _columns(frame: pd.DataFrame) -> dict[str, list[Any]]:
     plain = frame.astype(object).where(frame.notna(), None)
-    return {str(name): [_rounded(value) for value in plain[name].tolist()] for name in plain}
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 9) if isinstance(value, float) else value
+    return {
+        str(name): [round(value, 9) if isinstance(value, float) else value for value in plain[name].tolist()]
+        for name in plain
+    }
 
 
 def _network(rep: Path, row: Row) -> list[dict[str, Any]] | None:

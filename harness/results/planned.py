@@ -59,9 +59,8 @@ def read(folder: Path) -> Planned:
         repeats = int(spec.get("run", {}).get("repeats", _REPEATS))
         return Planned(spec, dict(data.get("auto", {})), cells, repeats, bool(data.get("part")))
     except (OSError, ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SpecError(
-            f"{path}: cannot be read ({_reason(error)}); run the same experiment again to write it"
-        ) from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise SpecError(f"{path}: cannot be read ({reason}); run the same experiment again to write it") from None
 
 
 def auto_of(folder: Path) -> Mapping[str, Any]:
@@ -70,7 +69,3 @@ def auto_of(folder: Path) -> Mapping[str, Any]:
         return read(folder).auto
     except SpecError:
         return {}
-
-
-def _reason(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)

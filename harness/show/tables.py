@@ -167,40 +167,41 @@ def as_pivot(rows: Sequence[Row]) -> str:
 
     Where scalability says little, step times with their speed-up over the slowest stand in its place.
     """
-    tables = pivots(frame(rows))
-    times = _shows_times(tables)
-    blocks = [_pivot_heading(pivot) + "\n" + aligned(*_pivot_grid(pivot, times)) for pivot in tables]
-    return _legend(rows, tables) + "\n\n" + "\n".join(blocks)
+    grids, legend = _pivot_grids(rows)
+    blocks = [f"{heading}\n{aligned(*grid)}" for heading, grid in grids]
+    return f"{legend}\n\n" + "\n".join(blocks)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """The pivot as GitHub-flavoured Markdown tables."""
+    grids, legend = _pivot_grids(rows)
+    blocks = [f"**{as_written(heading)}**\n\n{markdown(*grid, numbers=True)}" for heading, grid in grids]
+    return "\n".join([*blocks, f"{legend}\n"])
+
+
+_Grid = tuple[list[str], list[list[str]]]  # a header, and lines
+
+
+def _pivot_grids(rows: Sequence[Row]) -> tuple[list[tuple[str, _Grid]], str]:
+    """Each pivot with its heading, and the legend of all."""
     tables = pivots(frame(rows))
-    times = _shows_times(tables)
-    blocks = (
-        f"**{as_written(_pivot_heading(pivot))}**\n\n{markdown(*_pivot_grid(pivot, times), numbers=True)}"
-        for pivot in tables
-    )
-    return "\n".join([*blocks, f"{_legend(rows, tables)}\n"])
+    times = compared_by_steps(line for pivot in tables for line in pivot.lines.values())
+    return [(_pivot_heading(pivot), _pivot_grid(pivot, times)) for pivot in tables], _legend(rows, times)
 
 
-def _legend(rows: Sequence[Row], tables: Sequence[Pivot]) -> str:
+def _legend(rows: Sequence[Row], times: bool) -> str:
     kind = provenance(row["testbed"] for row in rows)
     definition = formula(rows).replace(" / ", "/")
     losses = "In brackets: goodput, the share that is left of the same cell without failures.\n"
     meaning = (
         f"Scalability {definition}, {kind}, and in parentheses as predicted by the step-time law; 1 is the limit.\n"
     )
-    if _shows_times(tables):
+    if times:
         meaning = f"Step time in ms, {kind}, and in parentheses the speed-up over the slowest in its column.\n"
     return (
         f"{meaning}{losses if any(row.get('goodput') is not None for row in rows) else ''}"
         f"`failed`, `invalid`: no valid repetition. `{_ABSENT}`: not run."
     )
-
-
-def _shows_times(tables: Sequence[Pivot]) -> bool:
-    return compared_by_steps(line for pivot in tables for line in pivot.lines.values())
 
 
 def _pivot_heading(pivot: Pivot) -> str:
@@ -213,7 +214,7 @@ def _series(pivot: Pivot) -> str:
     return "setting" if any(line["choices"] for line in pivot.lines.values()) else "algorithm"
 
 
-def _pivot_grid(pivot: Pivot, times: bool) -> tuple[list[str], list[list[str]]]:
+def _pivot_grid(pivot: Pivot, times: bool) -> _Grid:
     header = [_series(pivot), *(shown(column) for column in pivot.columns)]
     ratios = speed_ups(pivot) if times else None
     keys = [[(label, column) for column in pivot.columns] for label in pivot.algorithms]

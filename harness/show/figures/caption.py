@@ -206,14 +206,12 @@ def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
     text = _distinct(lines, "workload")
     if any(line["payload_scale"] != 1 for line in lines):
         text += f" with messages and rates × {_distinct(lines, 'payload_scale')}"
-    size = message_size(pivot)
-    return (f"{text} ({size} per message)" if size else text) + _unequal(lines)
-
-
-def _unequal(lines: Sequence[Line]) -> str:
-    """The step times of workers that differ; "" if none do."""
+    if size := message_size(pivot):
+        text += f" ({size} per message)"
     times_s = [time_s for line in lines if (inputs := law_inputs(line)) for time_s in inputs.step_times_s]
-    return f" on workers of {1e3 * min(times_s):g} to {1e3 * max(times_s):g} ms a step" if times_s else ""
+    if times_s:  # of workers that differ
+        text += f" on workers of {1e3 * min(times_s):g} to {1e3 * max(times_s):g} ms a step"
+    return text
 
 
 def _network(pivot: Pivot, lines: Sequence[Line]) -> str:

@@ -112,13 +112,8 @@ def drawn_points(network: NetworkStandings) -> list[Standing]:
 
 
 def _limits(networks: Sequence[NetworkStandings]) -> tuple[float, float]:
-    changes = [
-        100 * (s.accuracy_change + end - s.accuracy)
-        for n in networks
-        for s in n.standings
-        for end in (s.accuracy_low, s.accuracy_high)
-        if s.accuracy_change is not None and s.accuracy is not None and end is not None
-    ]
+    places = [_place_of(standing) for network in networks for standing in drawn_points(network)]
+    changes = [end for place in places for end in (place.low, place.high)]
     margin = 0.15 * max(max(changes) - min(changes), 1.0)
     return min(*changes, 0.0) - 2 * margin, max(*changes, 0.0) + margin
 
@@ -132,17 +127,13 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
         zorder=1, **_FRONT,
     )  # fmt: skip
     for standing in drawn:
-        y = 100 * (standing.accuracy_change or 0.0)
-        look = looks[standing.algorithm]
-        axes.plot([standing.scalability], [y], clip_on=False, zorder=3 if look.fill == "full" else 4, **point(look))
+        place, look = _place_of(standing), looks[standing.algorithm]
+        axes.plot([place.x], [place.y], clip_on=False, zorder=3 if look.fill == "full" else 4, **point(look))
         if standing.repeats > 1:
-            axes.hlines(y, standing.low, standing.high, color=look.colour, linewidth=0.7)
-            reference = (standing.accuracy or 0.0) - (standing.accuracy_change or 0.0)
-            ends = [100 * ((end or 0.0) - reference) for end in (standing.accuracy_low, standing.accuracy_high)]
-            axes.vlines(standing.scalability, ends[0], ends[1], color=look.colour, linewidth=0.7)
-        where = f"{standing.algorithm}, {_where(network)}"
-        text = f"{where}: scalability {standing.scalability:.3f}, accuracy {y:+.2f} points"
-        note(axes, standing.scalability, y, text)
+            axes.hlines(place.y, standing.low, standing.high, color=look.colour, linewidth=0.7)
+            axes.vlines(place.x, place.low, place.high, color=look.colour, linewidth=0.7)
+        text = f"{standing.algorithm}, {_where(network)}: scalability {place.x:.3f}, accuracy {place.y:+.2f} points"
+        note(axes, place.x, place.y, text)
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[Standing]:

@@ -243,16 +243,13 @@ def pace(paces: Sequence[Pace], title: str, about: str, width_in: float = PAGE_I
     heading = f"{_pace_finding(paces)}\n{title}"
     sheet = Panels(width_in, heading, about, entries, count=len(paces), across=1, panel_in=_PACE_IN)
     for index, course in enumerate(paces):
-        axes = sheet.panel(index, _title(course))
+        steps = f"{len(course.slowest['end_s'])} steps, the longest {_longest_s(course):.2f} s"
+        axes = sheet.panel(index, f"{course.label}: {steps}")
         _draw_pace(axes, course, looks[course.label])
         axes.set_xlim(0, span_s)
         _name_changes(axes, course.events, span_s)
         sheet.label(index, "seconds since all workers began", "step time (s)" if index == len(paces) // 2 else "")
     return sheet.figure
-
-
-def _title(course: Pace) -> str:
-    return f"{course.label}: {len(course.slowest['end_s'])} steps, the longest {_longest_s(course):.2f} s"
 
 
 def _pace_finding(paces: Sequence[Pace]) -> str:

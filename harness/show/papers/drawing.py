@@ -106,28 +106,20 @@ def write_index(folder: Path, files: Mapping[Path, Mapping[str, Any]]) -> None:
     write_json(folder / INDEX, {"schema": 1, "versions": versions(), "files": hashed})
 
 
-@dataclass(frozen=True)
-class Index:
-    """The index of committed figures.
+def read_index(folder: Path, command: str) -> tuple[dict[str, Any], str]:
+    """Read the index of a folder of figures: its files by name, and the libraries that have other versions here.
 
-    Attributes:
-        files: by name, the hash of each and what it was drawn from. other: the libraries with other versions here.
+    Raises:
+        SpecError: it cannot be read; `command` draws the figures.
     """
-
-    files: Mapping[str, Any]
-    other: str
-
-
-def read_index(folder: Path, command: str) -> Index:
-    """Read the index of a folder of figures. Raises: SpecError: it cannot be read; `command` draws them."""
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        files, then = dict(index["files"]), dict(index["versions"])
+        indexed, then = dict(index["files"]), dict(index["versions"])
     except (OSError, ValueError, KeyError, TypeError):
         raise SpecError(f"{folder / INDEX}: cannot be read; draw with `{command}`") from None
     now = versions()
     other = (f"{name} {then.get(name)}, here {now[name]}" for name in now if then.get(name) != now[name])
-    return Index(files, ", ".join(other))
+    return indexed, ", ".join(other)
 
 
 def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference]:
@@ -137,38 +129,40 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
         SpecError: nothing is committed, or a run is not recorded.
     """
     committed = reference / paper.name
-    index = read_index(committed, f"wanbench figures --paper {paper.name}")
+    indexed, other = read_index(committed, f"wanbench figures --paper {paper.name}")
     differences = []
     for figure in paper.figures:
-        differences += _check(figure, paper, reference, scratch, index)
-    extra = {path.name for path in committed.iterdir() if path.suffix in _DRAWN} - index.files.keys()
+        differences += _check(figure, paper, reference, scratch, indexed, other)
+    extra = {path.name for path in committed.iterdir() if path.suffix in _DRAWN} - indexed.keys()
     return differences + [Difference(name, "is none of the paper's figures", True) for name in sorted(extra)]
 
 
-def _check(figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, index: Index) -> list[Difference]:
+def _check(
+    figure: PaperFigure, paper: Paper, reference: Path, scratch: Path, indexed: Mapping[str, Any], other: str
+) -> list[Difference]:
     source = _source(figure, reference)
-    names = [name for name in index.files if name.rpartition(".")[0] in {figure.name, f"{figure.name}-column"}]
-    lost = _lost(next((index.files[name]["reps"] for name in names), {}), source.rows)
+    names = [name for name in indexed if name.rpartition(".")[0] in {figure.name, f"{figure.name}-column"}]
+    lost = _lost(next((indexed[name]["reps"] for name in names), {}), source.rows)
     if lost or source.problems:
         why = f"lost {listed(lost, 3)}" if lost else ""
         reason = "; ".join(filter(None, [why, *source.problems[:1]]))
         return [Difference(name, f"{reason} ({source.folder.path})", True) for name in names]
-    return differing(_draw(figure, paper, source, scratch), reference / paper.name, index)
+    return differing(_draw(figure, paper, source, scratch), reference / paper.name, indexed, other)
 
 
-def differing(drawn: Iterable[Path], folder: Path, index: Index) -> list[Difference]:
-    """The committed files of a folder that differ from those drawn now."""
+def differing(drawn: Iterable[Path], folder: Path, indexed: Mapping[str, Any], other: str) -> list[Difference]:
+    """The committed files of a folder that differ from those drawn now, with `indexed` and `other` of its index."""
     differences = []
     for path in drawn:
         committed = folder / path.name
-        if path.name not in index.files or not committed.is_file():
+        if path.name not in indexed or not committed.is_file():
             differences.append(Difference(path.name, "is not committed", True))
         elif committed.read_bytes() != path.read_bytes():
-            changed = _hash(committed) != index.files[path.name]["sha256"]
+            changed = _hash(committed) != indexed[path.name]["sha256"]
             why = "was changed after it was drawn" if changed else "would be drawn otherwise now"
-            comparable = changed or not index.other
+            comparable = changed or not other
             differences.append(
-                Difference(path.name, why if comparable else f"not comparable: drawn with {index.other}", comparable)
+                Difference(path.name, why if comparable else f"not comparable: drawn with {other}", comparable)
             )
     return differences
 
@@ -193,11 +187,6 @@ def refusals(paper: Paper, reference: Path) -> Iterator[str]:
         hiding = {row["cell"] for figure in hiding_figures if figure.run == run for row in select(figure, rows)}
         kept = [objection for objection in broken if objection.rule != _ACCURACY or objection.cell in hiding]
         yield from (f"{folder.path}: verify refuses it: {line}" for line in problem_lines(kept, run))
-
-
-def drawing(figure: PaperFigure, paper: Paper, reference: Path) -> Drawing:
-    """A figure of any kind but a table. Raises: SpecError: its run is not recorded. AnalysisError: nothing to draw."""
-    return _drawing(figure, paper, _source(figure, reference))
 
 
 @dataclass(frozen=True)

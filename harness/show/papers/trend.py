@@ -340,8 +340,7 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
         axes.axhline(float(middle[0]), zorder=2, **look)
         return
     at = [float(x_value) for x_value, _ in shown if x_value is not None]
-    drawn: list[Artist] = []
-    drawn += axes.plot(at, middle, clip_on=False, zorder=4 if look["fillstyle"] == "full" else 5, **look)
+    drawn: list[Artist] = [*axes.plot(at, middle, zorder=4 if look["fillstyle"] == "full" else 5, **look)]
     if not series.beside and any(cell["repeats"] > 1 for _, cell in shown):
         high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
         whiskers = axes.errorbar(

@@ -322,7 +322,7 @@ def test_no_text_overlaps_or_is_cut_in_any_committed_figure(name, width_in):
     paper = papers.load(name)
     for figure in paper.figures:
         if figure.kind not in {"table", "equivalence"}:
-            assert_nothing_overlaps(drawing.drawing(figure, paper, REFERENCE).draw(width_in))
+            assert_nothing_overlaps(drawing._drawing(figure, paper, drawing._source(figure, REFERENCE)).draw(width_in))
 
 
 def test_every_paper_names_experiments_that_exist():

@@ -119,7 +119,7 @@ def test_a_recorded_run_is_found_by_name(tmp_path):
 def test_a_papers_figure_draws_the_simulated_curve_beside_the_emulated_one():
     paper = papers.load("dts")
     (figure,) = [figure for figure in paper.figures if figure.name == "fig3-emulated"]
-    points = drawing.drawing(figure, paper, REFERENCE).points()
+    points = drawing._drawing(figure, paper, drawing._source(figure, REFERENCE)).points()
     networks = {(point["run"], point["network"]) for point in points}
     assert networks == {("latency-sweep", "emulated"), ("dts-latency", "simulated")}
     assert {p["algorithm"] for p in points if p["network"] == "simulated"} == {p["algorithm"] for p in points}
