@@ -124,8 +124,8 @@ def draw_and_check(proxies: Sequence[str], points: int, out: Path, to: Path) -> 
         out: folder of the measurements. to: of the map and its table.
     """
     library = Library.for_question(question_at(20, 1000), proxies, out)
-    stored = draw_up(question_at(20, 1000), library, _RTTS_MS, _RATES_MBIT, Options(out), marked=False)
-    borders = near_borders(stored.data)
+    drawn = draw_up(question_at(20, 1000), library, _RTTS_MS, _RATES_MBIT, Options(out), marked=False)
+    borders = near_borders(drawn)
     lines = []
     for point in Random(_SEED).sample(borders, min(points, len(borders))):
         try:
@@ -138,8 +138,7 @@ def draw_and_check(proxies: Sequence[str], points: int, out: Path, to: Path) -> 
         f" Marks: emulated beside the first three of the simulation, without PowerSGD, at {len(valid)} networks near "
     )
     marks += "borders" + (f"; {len(lines) - len(valid)} more were not valid." if len(valid) < len(lines) else ".")
-    caption = stored.caption + (marks if lines else "")
-    store_map(replace(stored, data=replace(stored.data, checks=valid), caption=caption), to)
+    store_map(replace(drawn, checks=valid, caption=drawn.caption + (marks if lines else "")), to)
     if lines:
         with (to / "checks.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list({name: None for line in lines for name in line}))

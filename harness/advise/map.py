@@ -17,7 +17,7 @@ from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.show.figures.map import MapData, StoredMap
+from wanbench.harness.show.figures.map import MapData
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.text import size
 from wanbench.netprofiles import Delay, Rate
@@ -139,7 +139,7 @@ def draw_up(
     options: Options,
     *,
     marked: bool = False,
-) -> StoredMap:
+) -> MapData:
     """Compute a map around a question on a uniform network.
 
     Args:
@@ -170,7 +170,7 @@ def draw_up(
     if library.proxy:
         designs = [recording.design for recording in library.recordings]
         subject += f", if it learns like {designs[0]}" if len(designs) == 1 else ", accurate in every recording"
-    return StoredMap(data, subject, _caption(question, library, simulated))
+    return replace(data, subject=subject, caption=_caption(question, library, simulated))
 
 
 def _data(

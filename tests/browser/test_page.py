@@ -9,7 +9,7 @@ import pytest
 import synthetic_rows
 from written_run import write_run
 
-from wanbench.harness.show.figures.map import MapData, StoredMap, write_map
+from wanbench.harness.show.figures.map import MapData, write_map
 from wanbench.harness.show.report import write_report
 
 pytestmark = pytest.mark.browser
@@ -209,8 +209,9 @@ def mapped(tmp_path_factory):
     gains = [[float(column + 1) for column in range(6)] for _ in range(3)]
     unknown = [[2.0 if column == 5 else 1.0 for column in range(6)] for _ in range(3)]
     kinds = {"dts": "dts", "ssgd": "ssgd"}
-    data = MapData(rtts, rates, names, gains, unknown, kinds, {"dts": "DTS", "ssgd": "SSGD"})
-    write_map(StoredMap(data, "a workload, 4 workers", "conditions"), folder.path)
+    words = {"dts": "DTS", "ssgd": "SSGD"}
+    about = {"subject": "a workload, 4 workers", "caption": "conditions"}
+    write_map(MapData(rtts, rates, names, gains, unknown, kinds, words, **about), folder.path)
     return write_report(folder, folder.path / "report.html")
 
 

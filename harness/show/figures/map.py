@@ -54,6 +54,7 @@ class MapData:
         here: the user's network as (RTT in ms, Mbit/s), None without one.
         checks: emulated networks as (RTT in ms, Mbit/s, whether the map's setting is the fastest of those that were
             emulated, or within 3 %).
+        subject: workload and workers. caption: the conditions, and the source of the evidence.
     """
 
     rtts_ms: Sequence[float]
@@ -65,67 +66,55 @@ class MapData:
     words: Mapping[str, str]
     here: tuple[float, float] | None = None
     checks: Sequence[tuple[float, float, bool]] = ()
-
-
-@dataclass(frozen=True)
-class StoredMap:
-    """What is drawn, with its subject (workload and workers) and its caption."""
-
-    data: MapData
-    subject: str
-    caption: str
+    subject: str = ""
+    caption: str = ""
 
     @property
     def title(self) -> str:
         """The finding, and the subject in a second line."""
-        return f"{finding(self.data)}\n{self.subject}"
+        return f"{finding(self)}\n{self.subject}"
 
     @property
     def drawing(self) -> Drawing:
         """Its figure, and its points."""
-        about = f"{self.caption} {coverage(self.data)}"
-        return Drawing(
-            "map", self.title, lambda width_in: best_map(self.data, self.title, about, width_in), self.points
-        )
+        return Drawing("map", self.title, lambda width_in: best_map(self, width_in), self.points)
 
     def points(self) -> list[Point]:
         """A line for each network."""
-        data = self.data
         return [
             {
                 "rtt_ms": rtt_ms,
                 "rate_mbit": mbit,
-                "best": data.names[row][column],
-                "gain_over_ssgd": data.gains[row][column],
-                "unknown_over_best": data.unknown[row][column],
+                "best": self.names[row][column],
+                "gain_over_ssgd": self.gains[row][column],
+                "unknown_over_best": self.unknown[row][column],
             }
-            for row, mbit in enumerate(data.mbits)
-            for column, rtt_ms in enumerate(data.rtts_ms)
+            for row, mbit in enumerate(self.mbits)
+            for column, rtt_ms in enumerate(self.rtts_ms)
         ]
 
 
-def write_map(stored: StoredMap, folder: Path) -> list[Path]:
+def write_map(data: MapData, folder: Path) -> list[Path]:
     """Write the file, the figure in every format and its points. Return their paths."""
-    return [store_map(stored, folder), *save_all(read_map(folder).drawing, folder)]
+    return [store_map(data, folder), *save_all(read_map(folder).drawing, folder)]
 
 
-def store_map(stored: StoredMap, folder: Path) -> Path:
+def store_map(data: MapData, folder: Path) -> Path:
     """Write the file alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / MAP_FILE, json.dumps(_to_json(stored), separators=(",", ":"), allow_nan=False) + "\n")
+    write_text(folder / MAP_FILE, json.dumps(_to_json(data), separators=(",", ":"), allow_nan=False) + "\n")
     return folder / MAP_FILE
 
 
-def _to_json(stored: StoredMap) -> dict[str, Any]:
-    data, names = stored.data, list(stored.data.kinds)
-    index_of = {name: index for index, name in enumerate(names)}
+def _to_json(data: MapData) -> dict[str, Any]:
+    index_of = {name: index for index, name in enumerate(data.kinds)}
     return {
         "schema": 1,
-        "title": stored.title,
-        "caption": stored.caption,
+        "title": data.title,
+        "caption": data.caption,
         "rtts_ms": _rounded(data.rtts_ms),
         "rates_mbit": _rounded(data.mbits),
-        "settings": [{"name": name, "kind": data.kinds[name], "words": data.words[name]} for name in names],
+        "settings": [{"name": name, "kind": kind, "words": data.words[name]} for name, kind in data.kinds.items()],
         "best": [[index_of[name] for name in row] for row in data.names],
         "gain_over_ssgd": [_rounded(row) for row in data.gains],
         "unknown_over_best": [_rounded(row) for row in data.unknown],
@@ -138,7 +127,7 @@ def _rounded(values: Any) -> list[float]:
     return [float(f"{value:.{_DIGITS}g}") for value in values]
 
 
-def read_map(folder: Path) -> StoredMap:
+def read_map(folder: Path) -> MapData:
     """Read the file of a folder.
 
     Raises:
@@ -160,24 +149,29 @@ def read_map(folder: Path) -> StoredMap:
             {str(entry["name"]): str(entry["words"]) for entry in content["settings"]},
             None if content["here"] is None else (content["here"][0], content["here"][1]),
             [(rtt_ms, mbit, bool(same)) for rtt_ms, mbit, same in content["checks"]],
+            str(content["title"]).rpartition("\n")[2],
+            str(content["caption"]),
         )
-        subject, caption = str(content["title"]).rpartition("\n")[2], str(content["caption"])
-        points = [gain for row in (*data.gains, *data.unknown) for gain in row]
-        numbers = [*data.rtts_ms, *data.mbits, *points, *(data.here or ())]
-        numbers += [value for check in data.checks for value in check[:2]]
-        wrong = [value for value in numbers if not (isinstance(value, int | float) and 0 < value < math.inf)]
-        if wrong:
-            raise ValueError(f"expected positive numbers, got {wrong[0]!r}")
-        if min(len(data.rtts_ms), len(data.mbits)) < 2:
-            raise ValueError("expected at least two round trips and two rates")
-        for rows in (data.names, data.gains, data.unknown):
-            if [len(row) for row in rows] != [len(data.rtts_ms)] * len(data.mbits):
-                raise ValueError(f"expected {len(data.mbits)} rows of {len(data.rtts_ms)} points")
+        _validate(data)
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror}); make it with `wanbench map`") from None
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise SpecError(f"{path}: not a map ({error}); make it again with `wanbench map`") from None
-    return StoredMap(data, subject, caption)
+    return data
+
+
+def _validate(data: MapData) -> None:
+    """Raise ValueError for a number that is none, or for coordinates and points that do not fit each other."""
+    points = [gain for row in (*data.gains, *data.unknown) for gain in row]
+    marks = [value for check in data.checks for value in check[:2]]
+    for value in (*data.rtts_ms, *data.mbits, *points, *marks, *(data.here or ())):
+        if not (isinstance(value, int | float) and 0 < value < math.inf):
+            raise ValueError(f"expected positive numbers, got {value!r}")
+    if min(len(data.rtts_ms), len(data.mbits)) < 2:
+        raise ValueError("expected at least two round trips and two rates")
+    for rows in (data.names, data.gains, data.unknown):
+        if [len(row) for row in rows] != [len(data.rtts_ms)] * len(data.mbits):
+            raise ValueError(f"expected {len(data.mbits)} rows of {len(data.rtts_ms)} points")
 
 
 def finding(data: MapData) -> str:
@@ -223,12 +217,8 @@ def _nearest(values: Sequence[float], value: float) -> int:
 
 
 @wanbench_style()
-def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -> Figure:
-    """Draw a map.
-
-    Args:
-        title: the finding, and the subject. about: the caption, with the conditions and the source of the evidence.
-    """
+def best_map(data: MapData, width_in: float = PAGE_IN) -> Figure:
+    """Draw a map."""
     counts = Counter(name for row in data.names for name in row)
     colours = _colours([name for name, _ in counts.most_common()], data.kinds)
     entries: dict[str, Any] = {
@@ -247,7 +237,8 @@ def best_map(data: MapData, title: str, about: str, width_in: float = PAGE_IN) -
     for text, same in (("the fastest, or within 3 % of it", True), ("another is faster", False)):
         if any(check[2] == same for check in data.checks):
             entries[f"emulated: {text}"] = Line2D([], [], linestyle="", markersize=4, **_MARKS[same])
-    sheet = Sheet(width_in, 0.62 * width_in, title, about, entries, left_in=0.55)
+    about = f"{data.caption} {coverage(data)}"
+    sheet = Sheet(width_in, 0.62 * width_in, data.title, about, entries, left_in=0.55)
     axes = sheet.axes()
     names = _areas(axes, data, colours, sheet.axes_in[0])
     for values, dashes in lines.values():

@@ -292,15 +292,13 @@ def map_on_page(folder: Path) -> dict[str, Any] | None:
     """
     if not (folder / MAP_FILE).is_file():
         return None
-    stored = read_map(folder)
-    figure = stored.drawing.draw(PAGE_IN)
-    title, _, subject = stored.title.partition("\n")
-    data, names = stored.data, list(stored.data.kinds)
-    column, row = _first(data)
+    data = read_map(folder)
+    figure = data.drawing.draw(PAGE_IN)
+    names, (column, row) = list(data.kinds), _first(data)
     return {
-        "title": title,
-        "subject": subject,
-        "svg": Markup(inline_svg(figure, "map", stored.title.replace("\n", ": "))),
+        "title": data.title.partition("\n")[0],
+        "subject": data.subject,
+        "svg": Markup(inline_svg(figure, "map", data.title.replace("\n", ": "))),
         "column": column,
         "row": row,
         "data": {

@@ -57,7 +57,7 @@ def test_each_area_has_its_name_and_the_legend_has_them_all():
     data = MapData(
         rtts, mbits, names, gains, unknown, kinds, words, (80.0, 1000.0), [(30.0, 100.0, True), (5.0, 50.0, False)]
     )
-    figure = best_map(data, "a finding\nsubject", "a caption")
+    figure = best_map(data)
     (axes,) = figure.axes
     inside = {text.get_text() for text in axes.texts}
     (legend,) = figure.legends

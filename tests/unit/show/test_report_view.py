@@ -12,25 +12,23 @@ from synthetic_rows import small_sweep
 from written_run import write_run
 
 from wanbench.harness.errors import SpecError
-from wanbench.harness.show.figures.map import MAP_FILE, MapData, StoredMap, read_map, write_map
+from wanbench.harness.show.figures.map import MAP_FILE, MapData, read_map, write_map
 from wanbench.harness.show.report import page
 from wanbench.harness.show.report.content import content_of, map_on_page
 
 RTTS, RATES = (10.0, 40.0, 160.0), (100.0, 1000.0)
-MAP = StoredMap(
-    MapData(
-        RTTS,
-        RATES,
-        [["ssgd on direct", "dts", "dts"], ["ssgd on direct", "ssgd on direct", "dts"]],
-        [[1.0, 2.0, 4.0], [1.0, 1.0, 3.0]],
-        [[1.0, 1.0, 2.5], [1.0, 1.0, 1.0]],
-        {"ssgd on direct": "ssgd", "dts": "dts"},
-        {"ssgd on direct": "SSGD on direct", "dts": "DTS"},
-        here=(38.0, 900.0),
-        checks=[(40.0, 100.0, True)],
-    ),
-    "anything, 4 workers",
-    "conditions",
+MAP = MapData(
+    RTTS,
+    RATES,
+    [["ssgd on direct", "dts", "dts"], ["ssgd on direct", "ssgd on direct", "dts"]],
+    [[1.0, 2.0, 4.0], [1.0, 1.0, 3.0]],
+    [[1.0, 1.0, 2.5], [1.0, 1.0, 1.0]],
+    {"ssgd on direct": "ssgd", "dts": "dts"},
+    {"ssgd on direct": "SSGD on direct", "dts": "DTS"},
+    here=(38.0, 900.0),
+    checks=[(40.0, 100.0, True)],
+    subject="anything, 4 workers",
+    caption="conditions",
 )
 
 
@@ -85,9 +83,7 @@ def test_without_a_valid_cell_there_is_nothing_to_choose(tmp_path):
 def test_a_stored_map_is_read_as_it_was_written(drawn):
     folder, written = drawn
     assert {path.suffix for path in written} == {".json", ".svg", ".pdf", ".png", ".csv"}
-    assert read_map(folder) == StoredMap(
-        replace(MAP.data, rtts_ms=list(RTTS), mbits=list(RATES)), MAP.subject, MAP.caption
-    )
+    assert read_map(folder) == replace(MAP, rtts_ms=list(RTTS), mbits=list(RATES))
     lines = (folder / "map.csv").read_text().splitlines()
     assert lines[0] == "rtt_ms,rate_mbit,best,gain_over_ssgd,unknown_over_best"
     assert len(lines) == 1 + len(RTTS) * len(RATES)
