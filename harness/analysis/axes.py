@@ -30,7 +30,7 @@ AXES = (
     "collective", "mtbf_s", "mttr_s", "timeline", "emulator", "testbed", "hosts",
 )  # fmt: skip
 
-# The columns that a value follows from: only where these are equal and it differs, a run sweeps it.
+# The columns that a value can follow from: a run sweeps it only if it differs where these are equal.
 _FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(CONDITIONS, ("workers", "profile", "payload_scale")),
     "mttr_s": ("mtbf_s",),
