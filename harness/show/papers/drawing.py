@@ -86,18 +86,16 @@ def draw_paper(paper: Paper, reference: Path, to: Path) -> list[Path]:
         SpecError: a run is not recorded, or has nothing to draw for a figure.
     """
     to.mkdir(parents=True, exist_ok=True)
-    written, index = [], {}
+    index = {}
     for figure in paper.figures:
         source = _source(figure, reference)
-        files = _draw(figure, paper, source, to)
-        reps = _reps(source.rows)
-        index.update({path: {"run": figure.run, "reps": reps} for path in files})
-        written += files
+        drawn_from = {"run": figure.run, "reps": _reps(source.rows)}
+        index.update(dict.fromkeys(_draw(figure, paper, source, to), drawn_from))
     for path in to.iterdir():
         if path not in index and path.suffix in _DRAWN:
             path.unlink()
     write_index(to, index)
-    return written
+    return [*index]
 
 
 def write_index(folder: Path, files: Mapping[Path, Mapping[str, Any]]) -> None:
