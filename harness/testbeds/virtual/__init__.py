@@ -8,7 +8,7 @@ Layout
     sender.py        a connection followed packet by packet, and which connections share one
     congestion.py    Reno and CUBIC: how windows open and close
     noise.py         jitter and loss of messages; streams.py: random numbers by counter, one stream per path
-    collectives/     one model each: gloo, direct, ring, hierarchical
+    collectives.py   a model of each: direct, gloo, ring, hierarchical
     fabric.py        operations in flight, in global time order
     datagrams.py     exchanges of datagrams: which datagrams arrive, and when an exchange ends
     membership.py    who takes part while workers are killed and return, and the fabric until the next change

@@ -15,8 +15,7 @@ import numpy as np
 from greenlet import getcurrent
 
 from wanbench.harness.testbeds.virtual import Ints
-from wanbench.harness.testbeds.virtual.collectives import ALL_GATHERS, COLLECTIVES
-from wanbench.harness.testbeds.virtual.collectives.base import Plan, Round, Rounds
+from wanbench.harness.testbeds.virtual.collectives import ALL_GATHERS, COLLECTIVES, Plan, Round, Rounds
 from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Exchanges, Waiting
 from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_autograd
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork

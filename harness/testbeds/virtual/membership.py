@@ -18,8 +18,7 @@ from typing import Any, cast
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from wanbench.harness.testbeds.virtual.collectives.base import Plan
-from wanbench.harness.testbeds.virtual.collectives.direct import PAIRS, Pushes
+from wanbench.harness.testbeds.virtual.collectives import PAIRS, Plan, Pushes
 from wanbench.harness.testbeds.virtual.datagrams import ExchangeFlight, Waiting
 from wanbench.harness.testbeds.virtual.fabric import Flight, SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, refuse_inside_autograd

@@ -11,8 +11,7 @@ import pytest
 from virtual_world import NO_RAMP, ends, on_the_wire, star
 
 from wanbench.harness.plan.law import PredictInputs, all_reduce_time, gloo_rounds
-from wanbench.harness.testbeds.virtual.collectives import COLLECTIVES
-from wanbench.harness.testbeds.virtual.collectives.gloo import Gloo
+from wanbench.harness.testbeds.virtual.collectives import COLLECTIVES, Gloo
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 
