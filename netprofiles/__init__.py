@@ -3,7 +3,7 @@
 Layout
     errors.py      UnitError, ProfileError, PlacementError, FileError; the "did you mean" at the end of a message
     units.py       Delay, Rate, Size, Ratio, Packets: parsed once, when a file or an option is read
-    impairments/   delay, jitter, loss, ...: one file each, with its name and its unit
+    impairments.py delay, jitter, loss, ...: a record each, with its name and its unit
     path.py        Site, Path, Provenance; SamePaths for uniform networks
     profile.py     Profile: validation, look-ups, scaling; uniform()
     placement.py   place(): the site of each rank

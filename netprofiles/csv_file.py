@@ -20,8 +20,7 @@ from pathlib import Path as File
 from typing import Any
 
 from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
-from wanbench.netprofiles.impairments.base import Impairment
-from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
+from wanbench.netprofiles.impairments import ONE_WAY, RTT, Impairment
 from wanbench.netprofiles.path import PATH_VALUES, STATED, STATED_OF_SITES, Pair, Path, Provenance, Site, both_ways
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Delay, Quantity
@@ -200,7 +199,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
 def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:
     scale = impairment.unit.scale
     try:
-        return impairment.parse(cell + scale.unit) if cell else None
+        return impairment.unit.parse(cell + scale.unit) if cell else None
     except UnitError as error:
         # If the column's name contains the unit, the quantity's own message would mislead: it asks for a unit.
         bare = f"{cell!r} is invalid; expected a number, {scale.span}, without a unit"

@@ -7,9 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from wanbench.netprofiles.impairments.base import Impairment
-from wanbench.netprofiles.impairments.delay import RTT
-from wanbench.netprofiles.impairments.queue import BUFFER
+from wanbench.netprofiles.impairments import BUFFER, RTT, Impairment
 from wanbench.netprofiles.path import IMPAIRMENTS, STATED, STATED_OF_SITES, Path, Provenance, Site
 from wanbench.netprofiles.profile import Profile
 from wanbench.netprofiles.units import Delay, Quantity

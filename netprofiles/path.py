@@ -7,11 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 from wanbench.netprofiles.errors import ProfileError
-from wanbench.netprofiles.impairments.base import Impairment
-from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
-from wanbench.netprofiles.impairments.jitter import JITTER
-from wanbench.netprofiles.impairments.loss import LOSS, LOSS_BURST
-from wanbench.netprofiles.impairments.queue import BUFFER, RATE
+from wanbench.netprofiles.impairments import BUFFER, JITTER, LOSS, LOSS_BURST, ONE_WAY, RATE, RTT, Impairment
 from wanbench.netprofiles.units import NO_DELAY, NO_LOSS, Delay, Packets, Quantity, Rate, Ratio, Size
 
 ProvenanceKind = Literal["measured", "inferred", "assumed", "fitted", "given"]

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from wanbench.netprofiles.errors import ProfileError, UnitError, did_you_mean
-from wanbench.netprofiles.impairments.delay import RTT
-from wanbench.netprofiles.impairments.queue import EMPTY_BUFFER
+from wanbench.netprofiles.impairments import EMPTY_BUFFER, RTT
 from wanbench.netprofiles.path import EFFECTS, Pair, Path, Provenance, SamePaths, Site
 from wanbench.netprofiles.units import Delay, Quantity, Rate, Size
 

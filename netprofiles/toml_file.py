@@ -35,7 +35,7 @@ from typing import Any, TypeVar, cast
 
 from wanbench.netprofiles.csv_file import PathValues, add_path, read_rows, values_of
 from wanbench.netprofiles.errors import FileError, ProfileError, UnitError, did_you_mean
-from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
+from wanbench.netprofiles.impairments import ONE_WAY, RTT
 from wanbench.netprofiles.path import (
     PATH_VALUES,
     PROVENANCE_KINDS,
@@ -229,7 +229,7 @@ class _Reader:
     def values(self, table: _Table) -> PathValues:
         if RTT.key in table.data and ONE_WAY.key in table.data:
             raise ProfileError(f"{table.where}: both rtt and one_way are set; expected only one")
-        return values_of(lambda impairment: table.quantity(impairment.key, impairment.parse))
+        return values_of(lambda impairment: table.quantity(impairment.key, impairment.unit.parse))
 
     def origins(self, table: _Table) -> dict[str, Provenance]:
         """The provenance of each value of a path; the RTT takes that of a one-way delay."""

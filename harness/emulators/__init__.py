@@ -10,5 +10,5 @@ Layout
     netem/         emulates in the kernel: process.py (holds the routers, reads them back and counts), plan.py (routers,
                    cables and queues as data, and as ip and tc commands), kernel.py (creates them, with what pyroute2
                    lacks), detect.py (tests this kernel)
-    impairments/   delay, jitter, loss and rate: how each emulator applies it, and how a probe judges it
+    impairments.py delay, jitter, loss and rate: how each emulator applies it, and how a probe judges it
 """

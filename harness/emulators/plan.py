@@ -17,11 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from wanbench.harness.emulators.impairments.base import Impairment
-from wanbench.harness.emulators.impairments.delay import Delay
-from wanbench.harness.emulators.impairments.jitter import Jitter
-from wanbench.harness.emulators.impairments.loss import Loss, LossBurst
-from wanbench.harness.emulators.impairments.queue import Rate
+from wanbench.harness.emulators.impairments import Delay, Impairment, Jitter, Loss, LossBurst, Rate
 from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.process.namespace import BUFFER_BYTES
 

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from wanbench.harness.emulators.impairments.base import Observation, Tolerance
-from wanbench.harness.emulators.impairments.queue import rate_reasons
+from wanbench.harness.emulators.impairments import Observation, Tolerance, rate_reasons
 from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork, Link, slowest, worker_address
 
 _LEAD_NS = 50_000_000  # time for the commands to reach all workers before the first packet leaves

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wanbench.harness.emulators.emulator import EmulatorError
-from wanbench.harness.emulators.impairments.queue import four_digits
+from wanbench.harness.emulators.impairments import four_digits
 from wanbench.harness.errors import CellsFailed, HostError, RepFailed, SpecError
 from wanbench.harness.plan.cell import CommandCell
 from wanbench.harness.process.priority import processors_awake

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field, create_model, field_validator, model
 from wanbench.harness.errors import SpecError
 from wanbench.harness.spec.tables import Table, quantity
 from wanbench.netprofiles import UnitError
-from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
-from wanbench.netprofiles.impairments.queue import RATE
+from wanbench.netprofiles.impairments import ONE_WAY, RATE, RTT
 from wanbench.netprofiles.path import EFFECTS
 from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio
 from wanbench.netprofiles.user_file import number, read_table, read_text

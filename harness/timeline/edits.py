@@ -18,8 +18,7 @@ from wanbench.harness.spec.timeline import LONGEST_S, TIME, TRACED, Point, ends_
 from wanbench.harness.timeline.changes import Change, rank_of
 from wanbench.netprofiles import Delay, Packets, Profile, Rate, Ratio
 from wanbench.netprofiles.errors import did_you_mean
-from wanbench.netprofiles.impairments.delay import ONE_WAY, RTT
-from wanbench.netprofiles.impairments.loss import LOSS, burst_problem
+from wanbench.netprofiles.impairments import LOSS, ONE_WAY, RTT, burst_problem
 from wanbench.netprofiles.units import Quantity
 
 Pair = tuple[int, int]

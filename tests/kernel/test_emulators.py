@@ -20,7 +20,7 @@ from leftovers import alive, gone_within, host_state, namespaces
 from traffic import MS, network, one_way, other_path, receive_tcp, receive_udp, send_tcp, send_udp
 
 from wanbench.harness.emulators.emulator import EmulatorError
-from wanbench.harness.emulators.impairments.loss import loss_interval
+from wanbench.harness.emulators.impairments import loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue, worker_address
 from wanbench.harness.emulators.probe import TOLERANCES, probe
 from wanbench.workloads.process.tun import tcp_counters

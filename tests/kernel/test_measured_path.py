@@ -7,7 +7,7 @@ import pytest
 from command_line import as_it_was, wanbench  # noqa: F401
 from traffic import MS, PORT, network
 
-from wanbench.harness.emulators.impairments.loss import loss_interval
+from wanbench.harness.emulators.impairments import loss_interval
 from wanbench.harness.emulators.plan import build, worker_address
 from wanbench.netprofiles import load
 

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from wanbench.harness.emulators.emulator import Emulator
-from wanbench.harness.emulators.impairments.base import Tolerance
+from wanbench.harness.emulators.impairments import Tolerance
 from wanbench.harness.emulators.plan import EmulatedNetwork, worker_address
 from wanbench.harness.emulators.probe import ProbeReport, probe
 from wanbench.workloads.process.namespace import die_with_parent, drop_privileges, enter_private_network, set_tcp

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from wanbench.harness.emulators.impairments.delay import us
+from wanbench.harness.emulators.impairments import us
 from wanbench.harness.emulators.plan import (
     DEVICE,
     UNLIMITED,

@@ -17,7 +17,7 @@ from dataclasses import replace
 from heapq import heappop, heappush, heapreplace
 from itertools import count, islice
 
-from wanbench.harness.emulators.impairments.base import Impairment
+from wanbench.harness.emulators.impairments import Impairment
 from wanbench.harness.emulators.plan import NO_NETWORK, UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.relay.segment import VIRTIO_BYTES, Segment
 

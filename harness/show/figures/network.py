@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from wanbench.harness.emulators.impairments.queue import four_digits
+from wanbench.harness.emulators.impairments import four_digits
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Sheet, fitting

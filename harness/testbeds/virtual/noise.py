@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from wanbench.harness.emulators.impairments.loss import Losses, in_bursts
+from wanbench.harness.emulators.impairments import Losses, in_bursts
 from wanbench.harness.emulators.plan import EmulatedNetwork, Link
 from wanbench.harness.testbeds.virtual import Bools, Floats, Ints, streams
 from wanbench.harness.testbeds.virtual.queues import in_turn, lasts, segments

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from wanbench.harness.emulators.impairments.base import Observation
-from wanbench.harness.emulators.impairments.loss import Loss, loss_gaps, loss_interval
+from wanbench.harness.emulators.impairments import Loss, Observation, loss_gaps, loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, Link
 from wanbench.harness.emulators.probe import RELAY_TOLERANCE, PathProbe
 

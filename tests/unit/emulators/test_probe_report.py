@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from wanbench.harness.emulators.impairments.jitter import Jitter
-from wanbench.harness.emulators.impairments.loss import loss_interval
+from wanbench.harness.emulators.impairments import Jitter, loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.probe import (
     NETEM_TOLERANCE,

@@ -6,7 +6,7 @@ import pytest
 from on_relay import expand
 from small_spec import GOOD, cells, edited, refusal, swept
 
-from wanbench.harness.emulators.impairments.loss import in_bursts
+from wanbench.harness.emulators.impairments import in_bursts
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles.path import UNIFORM_KEYS

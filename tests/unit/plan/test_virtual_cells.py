@@ -6,7 +6,7 @@ import pytest
 from on_relay import expand
 from small_spec import cells, edited, refusal
 
-from wanbench.harness.emulators.impairments.jitter import Jitter
+from wanbench.harness.emulators.impairments import Jitter
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import round_trips
