@@ -199,7 +199,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
 def _quantity(where: str, impairment: Impairment, cell: str) -> Quantity | None:
     scale = impairment.unit.scale
     try:
-        return impairment.unit.parse(cell + scale.unit) if cell else None
+        return impairment.parse(cell + scale.unit) if cell else None
     except UnitError as error:
         # If the column's name contains the unit, the quantity's own message would mislead: it asks for a unit.
         bare = f"{cell!r} is invalid; expected a number, {scale.span}, without a unit"

@@ -53,6 +53,10 @@ class Impairment:
         """Its key in JSON, in the smallest unit: `jitter_ns`."""
         return self.key + self.unit.scale.plain
 
+    def parse(self, text: str) -> Quantity:
+        """Parse a value with its unit. Raises: UnitError."""
+        return self.unit.parse(text)
+
 
 # People measure round trips, so files can give the RTT instead of the one-way delay.
 RTT = Impairment("rtt", Delay, "RTT")

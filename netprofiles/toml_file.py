@@ -229,7 +229,7 @@ class _Reader:
     def values(self, table: _Table) -> PathValues:
         if RTT.key in table.data and ONE_WAY.key in table.data:
             raise ProfileError(f"{table.where}: both rtt and one_way are set; expected only one")
-        return values_of(lambda impairment: table.quantity(impairment.key, impairment.unit.parse))
+        return values_of(lambda impairment: table.quantity(impairment.key, impairment.parse))
 
     def origins(self, table: _Table) -> dict[str, Provenance]:
         """The provenance of each value of a path; the RTT takes that of a one-way delay."""

@@ -31,7 +31,7 @@ class EmulatorError(HostError):
     """An emulator cannot carry out a command. The message is one line with the command and the reason."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EmulatorStats:
     """All statistics since the last reset. A value that the emulator cannot know is None.
 
@@ -63,22 +63,22 @@ class EmulatorStats:
 
     emulator: str
     seconds: float
-    sent_bytes: int | None
+    sent_bytes: int | None = None
     packets: int
-    segments: int | None
-    offload: bool | None
+    segments: int | None = None
+    offload: bool | None = None
     bytes: int
     drops: Mapping[str, int]
-    not_ipv4: int | None
+    not_ipv4: int | None = None
     paths: Sequence[Mapping[str, Any]]
     sites: Sequence[Mapping[str, Any]]
-    lateness_p50_ms: float | None
-    lateness_p99_ms: float | None
-    lateness_max_ms: float | None
-    read_lag_p99_ms: float | None
-    read_lag_max_ms: float | None
-    overdue_pct: float | None
-    cpu_s: float | None
+    lateness_p50_ms: float | None = None
+    lateness_p99_ms: float | None = None
+    lateness_max_ms: float | None = None
+    read_lag_p99_ms: float | None = None
+    read_lag_max_ms: float | None = None
+    overdue_pct: float | None = None
+    cpu_s: float | None = None
     pauses: Sequence[tuple[int, int]] = ()
     changed: str | None = None
 

@@ -41,9 +41,7 @@ _RARE_PACKETS_PER_MS = 20  # of all paths of a round together
 _TOGETHER_BYTES_PER_S = 50e6  # limit for the sum of rates measured at once: a relay carries this easily
 
 
-RELAY_TOLERANCE = Tolerance(1.0, 0.02)
-NETEM_TOLERANCE = Tolerance(0.5, 0.01)
-TOLERANCES = {"relay": RELAY_TOLERANCE, "netem": NETEM_TOLERANCE}
+TOLERANCES = {"relay": Tolerance(1.0, 0.02), "netem": Tolerance(0.5, 0.01)}
 
 
 class Arrival(NamedTuple):
@@ -151,12 +149,9 @@ class ProbeWorker(Protocol):
 
     def receive(self, timeout_s: float, expected: str = "") -> dict[str, Any]:
         """Return the next answer, which is `expected`. Raises: TimeoutError."""
-        ...
 
 
-def probe(
-    network: EmulatedNetwork, workers: Sequence[ProbeWorker], *, tolerance: Tolerance = RELAY_TOLERANCE
-) -> ProbeReport:
+def probe(network: EmulatedNetwork, workers: Sequence[ProbeWorker], *, tolerance: Tolerance) -> ProbeReport:
     """Measure a network that has been applied and is idle. `workers` are in the order of their ranks.
 
     This takes about (0.25 s + one-way delay) x 2 (N-1) for N sites: 2 s for four sites, 5 s at an RTT of 1 s.

@@ -27,7 +27,6 @@ class Served(Protocol):
 
     def report(self, *, reset: bool) -> dict[str, Any]:
         """Return the fields of `emulator.EmulatorStats`."""
-        ...
 
 
 def answer(control: Channel, served: Served) -> bool:

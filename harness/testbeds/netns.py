@@ -20,7 +20,7 @@ from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.process.forks import START_TIMEOUT_S, ForkServer
 from wanbench.harness.process.owner import is_stopped
 from wanbench.harness.testbeds.base import Group, WorkerDied
-from wanbench.harness.testbeds.slot import SlotTestbed, Worker
+from wanbench.harness.testbeds.slot import SlotTestbed, Starter, Worker
 from wanbench.workloads.process.control import Channel
 from wanbench.workloads.process.worker import TRAINING
 
@@ -58,7 +58,7 @@ class NetnsWorker(Worker):
             os.kill(self.pid, number)
 
 
-class NetnsTestbed(SlotTestbed):
+class NetnsTestbed(SlotTestbed, Starter):
     """Starts the fork server and opens slots.
 
     Args:
@@ -77,12 +77,11 @@ class NetnsTestbed(SlotTestbed):
 
     def serves(self, running: Group, requested: Group) -> bool:
         """Return whether they have the same device, names and /tmp. All else is set for each cell."""
-        named = running.is_named_like(requested)
-        return named and requested.private_tmp == running.private_tmp and running.has_device_like(requested)
-
-    def image(self, group: Group) -> str | None:
-        """Return None: there are no containers."""
-        return None
+        return (
+            running.is_named_like(requested)
+            and running.has_device_like(requested)
+            and requested.private_tmp == running.private_tmp
+        )
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
         """Fork a worker."""

@@ -23,7 +23,6 @@ class Player:
     """Follows a schedule in its own thread, from `begin` to `stop`.
 
     Args:
-        now: the clock that the workers use, in nanoseconds.
         workers: those that the timeline can kill, by rank.
         done_ns: when a worker had obeyed a command, by its rank and the command's due time. The reader of the
             workers' messages fills it. An entry is missing if its program or training had already ended.
@@ -34,13 +33,12 @@ class Player:
         self,
         schedule: Schedule,
         emulator: Emulator,
-        now: Callable[[], int] = time.monotonic_ns,
-        workers: Sequence[Worker] = (),
-        done_ns: Mapping[tuple[int, int], int] | None = None,
+        workers: Sequence[Worker],
+        done_ns: Mapping[tuple[int, int], int],
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self._schedule, self._emulator, self._now, self._say = schedule, emulator, now, say
-        self._workers, self._done_ns = workers, {} if done_ns is None else done_ns
+        self._schedule, self._emulator, self._say = schedule, emulator, say
+        self._workers, self._done_ns = workers, done_ns
         self._sent: list[tuple[int, int, WorkerCommand]] = []  # index of its event, due time, command
         self._condition = threading.Condition()
         self._steps: dict[int, int] = {}
@@ -93,8 +91,7 @@ class Player:
         if self._origin is None or self._stopped:
             return ""
         with self._condition:
-            outages = self._schedule.resolved(self._steps).cut_off(self._now() - self._origin)
-        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
+            return self._schedule.resolved(self._steps).cut_off(time.monotonic_ns() - self._origin)
 
     def record(self) -> TimelineRecord:
         """Return what happened, and when the awaited steps of rank 0 ended. Call it after `stop`."""
@@ -115,7 +112,7 @@ class Player:
                 if moment.network != network:
                     self._emulator.update(moment.network)
                     network = moment.network
-                actual, commands = self._now(), {command.what: command for command in moment.commands}
+                actual, commands = time.monotonic_ns(), {command.what: command for command in moment.commands}
                 for what in moment.what:
                     if what in commands:
                         self._send(due, commands[what])
@@ -142,7 +139,7 @@ class Player:
         with self._condition:
             while not self._stopped:
                 due = self._schedule.resolved(self._steps).after(self._done)
-                left_s = None if due is None else (self._begun + due - self._now()) / _NS
+                left_s = None if due is None else (self._begun + due - time.monotonic_ns()) / _NS
                 if due is not None and left_s is not None and left_s <= 0:
                     self._done = due
                     return due

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from wanbench.harness.emulators.emulator import EMULATORS, Emulator, EmulatorError
 from wanbench.harness.errors import HostError
@@ -89,19 +89,20 @@ class Worker(ABC):
         """End it with its namespace and device. Any thread can call this, and threads that wait for it wake up."""
 
 
-class Starter(Protocol):
+class Starter(ABC):
     """The part of a testbed that a slot needs."""
 
+    @abstractmethod
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[Worker, int]:
         """Return a worker that is ready, and the descriptor that it sent. Raises: HostError, WorkerDied."""
-        ...
 
+    @abstractmethod
     def serves(self, running: Group, requested: Group) -> bool:
         """Whether workers that were started for one group can serve the other."""
-        ...
 
     def image(self, group: Group) -> str | None:
-        """Return the digest of the image that the group's workers run."""
+        """Return the digest of the image that the group's workers run; None if there is none, or it is unknown."""
+        return None
 
 
 class WorkerSlot:

@@ -67,13 +67,11 @@ class Moment:
     """A time at which something changes.
 
     Attributes:
-        time_ns: time since all workers began.
         network: the network from then on.
         what: the changes that begin or end, as readable text.
         commands: commands to workers; each is in `what` too.
     """
 
-    time_ns: int
     network: EmulatedNetwork
     what: tuple[str, ...]
     commands: tuple[WorkerCommand, ...] = ()
@@ -258,7 +256,7 @@ class ResolvedSchedule:
         network = self._schedule.network
         for span in self._holding(time_ns):
             network = span.edit(network)
-        return Moment(time_ns, network, self.what(time_ns), tuple(self._commands(time_ns)))
+        return Moment(network, self.what(time_ns), tuple(self._commands(time_ns)))
 
     def what(self, time_ns: int) -> tuple[str, ...]:
         """The changes that begin or end at a time, as readable text. The network is not computed and can be invalid."""
@@ -319,13 +317,14 @@ class ResolvedSchedule:
             times.sort()
         return begins, ends
 
-    def cut_off(self, time_ns: int) -> list[str]:
-        """The places where nothing gets through at a time, as readable text: "tokyo since 5 s"."""
-        return [
+    def cut_off(self, time_ns: int) -> str:
+        """Describe where nothing gets through at a time: "cut off by the timeline: tokyo since 5 s"; "" if nowhere."""
+        outages = [
             f"{self._schedule.changes[span.change].where_text} since {round(self._dark_since(span) / _NS, 2):g} s"
             for span in self._holding(time_ns)
             if span.dark
         ]
+        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
 
     def _dark_since(self, last: _TimedSpan) -> int:
         """The start of the outage that includes this span, which can cover several lines of a trace."""

@@ -14,7 +14,7 @@ from traffic import network, one_way
 
 from wanbench.harness.emulators.emulator import EmulatorError, NetemEmulator
 from wanbench.harness.emulators.netem.plan import commands
-from wanbench.harness.emulators.probe import NETEM_TOLERANCE
+from wanbench.harness.emulators.probe import TOLERANCES
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
 
@@ -118,7 +118,7 @@ def test_the_printed_commands_build_the_same_network(netem_lab):
     with builder:
         try:
             assert builder.stdout.readline() == "ready\n"
-            assert probed(net, here.workers, NETEM_TOLERANCE).reasons == ()
+            assert probed(net, here.workers, TOLERANCES["netem"]).reasons == ()
         finally:
             builder.stdin.close()
 

@@ -8,7 +8,7 @@ from free_network import free
 from lab import probed
 
 from wanbench.harness.emulators.plan import build
-from wanbench.harness.emulators.probe import NETEM_TOLERANCE
+from wanbench.harness.emulators.probe import TOLERANCES
 from wanbench.netprofiles import load
 
 pytestmark = [pytest.mark.netem, pytest.mark.timed]
@@ -47,7 +47,7 @@ def test_all_twelve_paths_of_world4_match_the_profile(netem_lab, capsys, loss):
     if loss != "as measured":
         network = lossy(network)
     here = netem_lab(network)
-    report = probed(network, here.workers, NETEM_TOLERANCE)
+    report = probed(network, here.workers, TOLERANCES["netem"])
     with capsys.disabled():
         print(f"\nworld4 on netem, rates x {SCALE:g}, loss {loss}: configured and measured", *printed(report), sep="\n")
     assert report.reasons == ()
@@ -60,7 +60,7 @@ def test_workers_of_one_site_are_the_local_delay_apart(netem_lab):
     profile = load("world4").scaled(SCALE)
     network = build(profile, ["tokyo", "tokyo", "ohio"])
     here = netem_lab(network)
-    report = probed(network, here.workers, NETEM_TOLERANCE)
+    report = probed(network, here.workers, TOLERANCES["netem"])
     assert report.reasons == ()
     local = [row for row in report.rows if row.src == row.dst]
     assert [(row.src, row.one_way_ms, row.rate_mbit) for row in local] == [("tokyo", 0.05, None)]
@@ -70,7 +70,7 @@ def test_a_free_network_is_fast_and_drops_nothing(netem_lab):
     profile = load("world4")
     network = free(build(profile, [site.name for site in profile.sites]))
     here = netem_lab(network)
-    report = probed(network, here.workers, NETEM_TOLERANCE)
+    report = probed(network, here.workers, TOLERANCES["netem"])
     assert report.reasons == ()
     assert {row.rate_mbit for row in report.rows} == {None}
     assert set(here.emulator.stats().drops.values()) == {0}
@@ -84,5 +84,5 @@ def test_networks_replace_each_other_in_place(netem_lab):
     slower = {pair: dataclasses.replace(link, delay_ns=2 * link.delay_ns) for pair, link in network.links.items()}
     for following in (dataclasses.replace(network, links=slower), network):
         here.emulator.apply(following)
-        report = probed(following, here.workers, NETEM_TOLERANCE)
+        report = probed(following, here.workers, TOLERANCES["netem"])
         assert report.reasons == ()

@@ -49,6 +49,7 @@ from wanbench.harness.emulators.netem.plan import (
     Step,
     Veth,
     Worker,
+    described,
     leaf_of,
 )
 from wanbench.harness.emulators.plan import IMPAIRMENTS
@@ -319,7 +320,7 @@ class Kernel:
         self.tear_down()
         try:
             for step in steps:
-                with _attempt(str(step)):
+                with _attempt(described(step)):
                     self._step(step)
         except BaseException:
             self.tear_down()
@@ -427,7 +428,9 @@ class Kernel:
         try:
             user_namespace = fcntl.ioctl(fd, _NS_GET_USERNS)
         except OSError as error:
-            raise KernelError(f"worker {rank}: its network namespace cannot be joined: {_remedy(error)}") from None
+            raise KernelError(
+                f"worker {rank}: its network namespace cannot be joined: {_remedy(error.errno or 0)}"
+            ) from None
         try:
             owner = os.fstat(user_namespace).st_ino
             if owner != os.stat("/proc/self/ns/user").st_ino:
@@ -451,20 +454,22 @@ def keywords(shape: Shape) -> dict[str, Any]:
 
 def _new_namespace() -> int:
     if _libc.unshare(_CLONE_NEWNET) != 0:
-        error = OSError(ctypes.get_errno(), "")
-        raise KernelError(f"new network namespace: {_remedy(error)}")
+        raise KernelError(f"new network namespace: {_remedy(ctypes.get_errno())}")
     return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _setns(fd: int, kind: int, name: str) -> None:
     if _libc.setns(fd, kind) != 0:
-        error = OSError(ctypes.get_errno(), "")
-        raise KernelError(f"{name}: cannot enter it: {_remedy(error)}")
+        raise KernelError(f"{name}: cannot enter it: {_remedy(ctypes.get_errno())}")
 
 
-def _remedy(error: OSError) -> str:
-    reason = os.strerror(error.errno or 0)
-    return f"{reason}; run as root, or use --emulator relay" if error.errno == errno.EPERM else reason
+def _remedy(number: int) -> str:
+    """The kernel's reason for an error number, and what helps."""
+    if number == errno.ENOENT:
+        return "the kernel does not have it; run: sudo modprobe -a sch_netem sch_htb cls_u32, or use --emulator relay"
+    if number == errno.EEXIST:
+        return "it exists already, and wanbench did not make it"
+    return os.strerror(number) + ("; run as root, or use --emulator relay" if number == errno.EPERM else "")
 
 
 @contextmanager
@@ -475,12 +480,4 @@ def _attempt(what: str, unless: int = 0) -> Iterator[None]:
     except NetlinkError as error:
         if error.code == unless:
             return
-        raise KernelError(f"{what}: {_explained(error.code)}") from None
-
-
-def _explained(code: int) -> str:
-    if code == errno.ENOENT:
-        return "the kernel does not have it; run: sudo modprobe -a sch_netem sch_htb cls_u32, or use --emulator relay"
-    if code == errno.EEXIST:
-        return "it exists already, and wanbench did not make it"
-    return _remedy(OSError(code, ""))
+        raise KernelError(f"{what}: {_remedy(error.code)}") from None

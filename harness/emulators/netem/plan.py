@@ -76,9 +76,6 @@ class Router:
 
     namespace: str
 
-    def __str__(self) -> str:
-        return self.namespace
-
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -86,9 +83,6 @@ class Worker:
 
     namespace: str
     rank: int
-
-    def __str__(self) -> str:
-        return self.namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +99,6 @@ class Veth:
         digits = f"02{self.number:08x}{'01' if end == self.a else '02'}"
         return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
-    def __str__(self) -> str:
-        return f"{self.a} to {self.b}"
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -115,9 +106,6 @@ class Address:
 
     at: End
     address: str
-
-    def __str__(self) -> str:
-        return f"{self.at}: address {self.address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +117,6 @@ class Route:
     device: str | None
     table: int = 254
 
-    def __str__(self) -> str:
-        return f"{self.namespace}: route to {self.to}"
-
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -139,9 +124,6 @@ class Root:
 
     at: End
     default: int
-
-    def __str__(self) -> str:
-        return f"{self.at}: htb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +133,6 @@ class From:
     at: End
     address: str
     minor: int
-
-    def __str__(self) -> str:
-        return f"{self.at}: u32 filter for {self.address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +178,23 @@ Step = Router | Worker | Veth | Address | Route | Root | From
 Shape = Class | Fifo | Netem
 
 
+def described(step: Step) -> str:
+    """A step as readable text, for messages."""
+    match step:
+        case Router(namespace) | Worker(namespace):
+            return namespace
+        case Veth(_, a, b):
+            return f"{a} to {b}"
+        case Address(at, address):
+            return f"{at}: address {address}"
+        case Route(namespace, to):
+            return f"{namespace}: route to {to}"
+        case Root(at):
+            return f"{at}: htb"
+        case From(at, address):
+            return f"{at}: u32 filter for {address}"
+
+
 def steps_of(network: EmulatedNetwork) -> tuple[Step, ...]:
     """Return everything that depends only on the placement: routers, cables, routes and filters."""
     sites, cables = range(len(network.sites)), count(1)
@@ -210,11 +206,6 @@ def steps_of(network: EmulatedNetwork) -> tuple[Step, ...]:
         *_routes(network),
         *_classifiers(network),
     )
-
-
-def shapes(network: EmulatedNetwork, seed: int = 0) -> tuple[Shape, ...]:
-    """Return every class and leaf with its values. Equal placements have the same ones, so values change in place."""
-    return tuple(_shapes(network, seed))
 
 
 def up_device(network: EmulatedNetwork, site: int) -> End:
@@ -305,7 +296,8 @@ def _classifiers(network: EmulatedNetwork) -> Iterator[Step]:
                 yield From(device, worker_address(peer), LOCAL)
 
 
-def _shapes(network: EmulatedNetwork, seed: int) -> Iterator[Shape]:
+def shapes(network: EmulatedNetwork, seed: int = 0) -> Iterator[Shape]:
+    """Yield every class and leaf with its values. Equal placements have the same ones, so values change in place."""
     for site, name in enumerate(network.sites):
         yield from _queue(up_device(network, site), ONLY, f"up of {name}", network.up[site], network.mtu)
         yield from _queue(down_device(site), ONLY, f"down of {name}", network.down[site], network.mtu)
@@ -325,13 +317,11 @@ def _shapes(network: EmulatedNetwork, seed: int) -> Iterator[Shape]:
 
 
 def _queue(at: End, minor: int, path: str, queue: Queue, mtu: int) -> Iterator[Shape]:
-    if queue.rate_bytes_per_s is None:
-        yield _class(at, minor, path, UNSHAPED, mtu)
-        yield Fifo(at, minor, path, _NO_BUFFER_LIMIT)
-        return
-    rate = max(1, round(queue.rate_bytes_per_s))
+    rate, limit = UNSHAPED, _NO_BUFFER_LIMIT
+    if queue.rate_bytes_per_s is not None:
+        rate, limit = max(1, round(queue.rate_bytes_per_s)), queue.buffer_bytes
     yield _class(at, minor, path, rate, mtu)
-    yield Fifo(at, minor, path, queue.buffer_bytes)
+    yield Fifo(at, minor, path, limit)
 
 
 def _class(at: End, minor: int, path: str, rate: int, mtu: int) -> Class:
@@ -360,14 +350,13 @@ def _seed(seed: int, src: str, dst: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}:{src}>{dst}".encode()).digest()[:8])
 
 
-def commands(network: EmulatedNetwork, seed: int = 0) -> list[str]:
+def commands(network: EmulatedNetwork) -> list[str]:
     """Return the commands in order, one line each. They have no seeds, which old versions of tc do not know."""
-    steps = [line for step in steps_of(network) for line in step_commands(step)]
-    return steps + [shape_command(shape) for shape in shapes(network, seed)]
+    steps = [line for step in steps_of(network) for line in _step_commands(step)]
+    return steps + [_shape_command(shape) for shape in shapes(network)]
 
 
-def step_commands(step: Step) -> Iterator[str]:
-    """Yield the commands of one step of a placement."""
+def _step_commands(step: Step) -> Iterator[str]:
     match step:
         case Router(namespace) | Worker(namespace):
             sysctls = ROUTER_SYSCTLS | NO_IPV6 if isinstance(step, Router) else ONLY_LOCAL_IPV6
@@ -400,8 +389,8 @@ def step_commands(step: Step) -> Iterator[str]:
             yield f"{_tc('filter', at)} parent 1: protocol ip prio 1 {match_} flowid 1:{minor:x}"
 
 
-def shape_command(shape: Shape) -> str:
-    """Return the command that sets one class or leaf."""
+def _shape_command(shape: Shape) -> str:
+    """The command that sets one class or leaf."""
     parent = f"parent 1:{shape.minor:x} handle {leaf_of(shape.minor) >> 16:x}:"
     match shape:
         case Class(at, minor, _, rate, burst, quantum):

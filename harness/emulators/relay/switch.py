@@ -43,12 +43,11 @@ class TailDrop:
         Packets already queued keep their due times and their order. New packets queue behind their bytes.
         """
         before = self.ns_per_byte
-        unlimited = queue.rate_bytes_per_s is None
         self.ns_per_byte = 0.0 if queue.rate_bytes_per_s is None else 1e9 / queue.rate_bytes_per_s
         if before and before != self.ns_per_byte:
             self.scale *= self.ns_per_byte / before
         # A buffer of B bytes holds B/rate seconds. Comparing times saves a conversion for every packet.
-        self.buffer_ns = float("inf") if unlimited else queue.buffer_bytes * self.ns_per_byte
+        self.buffer_ns = queue.buffer_bytes * self.ns_per_byte if self.ns_per_byte else float("inf")
 
     def admit(self, segment: Segment) -> bool:
         """Move a segment to the end of the queue, when its packets have left. Return false if not all of them fit."""
@@ -275,8 +274,7 @@ class Switch:
         sites = range(len(network.sites))
         if not network.same_places(before):
             # Packets in flight drain through the old paths, and packets on the new ones must not overtake them.
-            last = max((path.last for path in self.paths.values()), default=0.0)
-            last = max([last, *(down.queue.busy for down in self.downs)])
+            last = max([0.0, *(path.last for path in self.paths.values()), *(down.queue.busy for down in self.downs)])
             self.ups = [TailDrop(queue) for queue in network.up]
             self.downs = [Down(queue) for queue in network.down]
             self.paths = {pair: DirectedPath(link, last) for pair, link in network.links.items()}

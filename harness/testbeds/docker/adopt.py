@@ -82,10 +82,6 @@ class AdoptedStarter(ContainerStarter):
         self._door = door
         self._assigned: list[tuple[str, str]] = []  # by rank: the wanted site, the container's site
 
-    def image(self, group: Group) -> str | None:
-        """Return None: the image is unknown inside a container."""
-        return None
-
     def serves(self, running: Group, requested: Group) -> bool:
         """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
         return (

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from wanbench.harness.emulators.plan import worker_address
 from wanbench.harness.errors import HostError
 from wanbench.harness.testbeds.base import Group
-from wanbench.harness.testbeds.slot import Worker
+from wanbench.harness.testbeds.slot import Starter, Worker
 from wanbench.workloads.process.container import boot_id, own_code
 from wanbench.workloads.process.control import Channel, short_name
 
@@ -157,8 +157,8 @@ class ContainerWorker(Worker):
             self.channel.sock.shutdown(socket.SHUT_RDWR)
 
 
-class ContainerStarter:
-    """Starts the workers of one slot (`slot.Starter`)."""
+class ContainerStarter(Starter):
+    """Starts the workers of one slot."""
 
     def __init__(self) -> None:
         self._starting: dict[int, ContainerWorker] = {}  # have their ranks, and import torch
@@ -191,10 +191,6 @@ class ContainerStarter:
             worker.kill()
             worker.channel.close()
         self._starting = {}
-
-    @abstractmethod
-    def image(self, group: Group) -> str | None:
-        """Return the digest of the image that the group's workers run, or None if it is unknown."""
 
     @abstractmethod
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:

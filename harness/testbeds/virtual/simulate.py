@@ -7,9 +7,9 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -72,7 +72,7 @@ def simulated(
     imports = imported.noted()
     finished = {
         rank: FinishedJob(outcome=outcome, imports=imports, lost=[], counters_before=_NOTHING, counters_after=_NOTHING)
-        for rank, outcome in sorted(done.outcomes.items())
+        for rank, outcome in done.outcomes.items()
     }
     return Trained(done.steps, finished, vars(tcp), timeline=changing.record() if changing else None)
 
@@ -94,14 +94,6 @@ def serve_forked(sock: socket.socket, _: dict[str, Any]) -> None:
         connection.send(answer)
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """The result of a simulation: the outcome of every rank that was not killed for good, and all step rows."""
-
-    outcomes: Mapping[int, Outcome]
-    steps: Steps
-
-
 def simulate(
     jobs: Sequence[Job],
     network: EmulatedNetwork,
@@ -110,8 +102,8 @@ def simulate(
     shuffle: int | None = None,
     stopped: threading.Event | None = None,
     changing: ChangingNetwork | None = None,
-) -> Simulated:
-    """Run the jobs of all ranks on one simulated clock.
+) -> Workers:
+    """Run the jobs of all ranks on one simulated clock. Return the workers, with what they did.
 
     Args:
         jobs: by rank, equal except for the rank. network: between the workers. tcp: the modelled features of TCP.
@@ -126,7 +118,7 @@ def simulate(
     enter = random_states.of if "model" in jobs[0].workload else nullcontext
     simulation = Simulation(shuffle=shuffle, stopped=stopped, enter=enter)
     virtual = VirtualNetwork(network, seed=jobs[0].seed, tcp=tcp, ring=jobs[0].ring)
-    workers = _Workers(jobs, simulation, virtual, network, changing)
+    workers = Workers(jobs, simulation, virtual, network, changing)
     if changing is not None:
         changing.follow(simulation, virtual, workers.obey)
     for job in jobs:
@@ -140,14 +132,15 @@ def simulate(
         random_states.restore()
     if not workers.outcomes:
         raise SimulationError(0, "no worker with a model was left")
-    return Simulated(dict(sorted(workers.outcomes.items())), workers.steps)
+    workers.outcomes = dict(sorted(workers.outcomes.items()))
+    return workers
 
 
-class _Workers:
+class Workers:
     """The workers of a simulation, which run their jobs as worker processes do.
 
     Attributes:
-        outcomes: by rank, without those that were killed. steps: of all.
+        outcomes: by rank, without those that were killed for good. steps: the rows of all.
     """
 
     def __init__(
@@ -259,19 +252,14 @@ class ChangingNetwork:
             self._network.update(self._schedule.network)
             self._network.outages.expect(self._network.dead)
 
-    @property
-    def events(self) -> list[Event]:
-        """The past changes in order, then the pending ones."""
-        return [*self._past, *pending_events(self._schedule.resolved(self._steps), self._done)]
-
     def record(self) -> TimelineRecord:
-        """Return what happened. Call it at the end."""
-        return TimelineRecord(self.events, self._steps, self._origin)
+        """Return what happened: the past changes in order, then the pending ones. Call it at the end."""
+        pending = pending_events(self._schedule.resolved(self._steps), self._done)
+        return TimelineRecord([*self._past, *pending], self._steps, self._origin)
 
     def cut_off(self) -> str:
         """Describe what is cut off at the end; "" if nothing is."""
-        outages = self._schedule.resolved(self._steps).cut_off(self._done)
-        return f"cut off by the timeline: {', '.join(outages)}" if outages else ""
+        return self._schedule.resolved(self._steps).cut_off(self._done)
 
     @property
     def _now(self) -> int:

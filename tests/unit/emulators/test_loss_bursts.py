@@ -9,7 +9,7 @@ import pytest
 
 from wanbench.harness.emulators.impairments import Loss, Observation, loss_gaps, loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, Link
-from wanbench.harness.emulators.probe import RELAY_TOLERANCE, PathProbe
+from wanbench.harness.emulators.probe import TOLERANCES, PathProbe
 
 # Loss, and mean burst; 0 is no bursts.
 CHAINS = [(0.01, 5.0), (0.1, 2.5), (0.02, 50.0), (0.5, 1.0), (0.6, 1.5), (0.1, 0.0), (0.7, 0.0)]
@@ -109,7 +109,7 @@ def test_a_probe_accepts_the_losses_of_bursts_and_no_others():
     def reasons(lost, burst):
         row = PathProbe("a", "b", 1.0, 1.0, 0.0, 0.0, 0.1, 3000, lost, None, None, 0, ())
         link = Link(1_000_000, 0, 0.1, UNLIMITED, loss_burst=burst)
-        return Loss().judge(Observation(link, row, 40, RELAY_TOLERANCE, 1))
+        return Loss().judge(Observation(link, row, 40, TOLERANCES["relay"], 1))
 
     low, high = loss_interval(3000, 0.1, 10.0, 0.99)
     assert high - 300 > 2.57 * math.sqrt(variance(0.1, 10.0, 3000))

@@ -145,7 +145,7 @@ def test_a_site_name_that_cannot_name_a_namespace_becomes_a_number():
 def test_every_limit_is_a_class_with_its_rate_and_a_buffer_in_bytes():
     up, path, down = Queue(12.5e6, 1_250_000), Queue(2.5e6, 250_000), Queue(5e6, 500_000)
     net = network((0, 1), up=up, path=path, down=down)
-    planned = shapes(net)
+    planned = list(shapes(net))
     for end, minor, queue in (
         (up_device(net, 0), ONLY, up),
         (path_device(1), minor_of(0), path),
@@ -157,13 +157,13 @@ def test_every_limit_is_a_class_with_its_rate_and_a_buffer_in_bytes():
 
 def test_bursts_are_two_milliseconds_of_the_rate_or_one_packet():
     for mbit, burst in ((100, 25_000), (10, 2_500), (1, 1_500)):
-        planned = shapes(network((0, 1), path=Queue(mbit * 125e3, 10**6)))
+        planned = list(shapes(network((0, 1), path=Queue(mbit * 125e3, 10**6))))
         assert at(Class, planned, path_device(1), minor_of(0)).burst == burst
 
 
 def test_without_limits_packets_are_neither_delayed_nor_dropped():
     net = network((0, 1))
-    planned = shapes(free(net))
+    planned = list(shapes(free(net)))
     assert {shape.rate for shape in planned if isinstance(shape, Class)} == {UNSHAPED}
     assert {shape.rate for shape in planned if isinstance(shape, Netem)} == {ORDERED}
     assert {shape.limit for shape in planned if isinstance(shape, Fifo)} == {2**30}
@@ -178,7 +178,7 @@ def test_the_wire_before_the_delay_has_the_slowest_rate():
 
 def test_the_wire_of_the_last_device_has_the_down_rate():
     net = network((0, 1, 1), down=Queue(5e6, 10**6))
-    planned = shapes(net)
+    planned = list(shapes(net))
     assert at(Netem, planned, worker_device(net, 2), ONLY).rate == 5e6
     local = at(Netem, planned, worker_device(net, 2), LOCAL)
     assert (local.rate, local.link.delay_ns) == (ORDERED, 50_000)

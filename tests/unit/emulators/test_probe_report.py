@@ -7,8 +7,7 @@ import pytest
 from wanbench.harness.emulators.impairments import Jitter, loss_interval
 from wanbench.harness.emulators.plan import UNLIMITED, EmulatedNetwork, Link, Queue
 from wanbench.harness.emulators.probe import (
-    NETEM_TOLERANCE,
-    RELAY_TOLERANCE,
+    TOLERANCES,
     Arrival,
     ProbeReport,
     burst_train,
@@ -22,6 +21,7 @@ from wanbench.harness.emulators.probe import (
     wire_ns,
 )
 
+RELAY = TOLERANCES["relay"]
 MS = 1_000_000
 LINK = Link(50 * MS, 0, 0.0, UNLIMITED)
 SINGLE = {"start_ns": 0, "packets": 40, "segment": 1, "bytes": 64, "burst": 1, "spacing_ns": MS}
@@ -40,7 +40,7 @@ def burst(mbit, count=40):
     return [Arrival(1, number, 100 * MS, int(150 * MS + number * 1000 * 8e3 / mbit), 1) for number in range(count)]
 
 
-def verdict(arrivals, *, link=LINK, rate=None, trains=(SINGLE,), tolerance=RELAY_TOLERANCE, wire=0.0, paths_judged=1):
+def verdict(arrivals, *, link=LINK, rate=None, trains=(SINGLE,), tolerance=RELAY, wire=0.0, paths_judged=1):
     return judge(
         ("here", "there"),
         link,
@@ -69,8 +69,8 @@ def test_a_delay_out_of_tolerance_is_refused_with_both_values():
 
 def test_the_relay_may_be_two_percent_off_and_netem_one():
     link = Link(200 * MS, 0, 0.0, UNLIMITED)
-    assert verdict(singles(203.5), link=link, tolerance=RELAY_TOLERANCE).ok
-    assert not verdict(singles(203.5), link=link, tolerance=NETEM_TOLERANCE).ok
+    assert verdict(singles(203.5), link=link, tolerance=RELAY).ok
+    assert not verdict(singles(203.5), link=link, tolerance=TOLERANCES["netem"]).ok
 
 
 def test_the_transmission_time_of_a_packet_is_not_part_of_its_delay():

@@ -33,7 +33,7 @@ class Recorder:
 
 def player_of(emulator, *entries):
     (cell,) = swept(edited(("[2]", "[3]")) + "".join(f"\n[[timeline]]\n{entry}\n" for entry in entries))
-    return Player(cell.repetition(0).schedule, emulator)
+    return Player(cell.repetition(0).schedule, emulator, (), {})
 
 
 def cut_paths(network):

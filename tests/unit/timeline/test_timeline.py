@@ -280,8 +280,9 @@ def test_the_lines_of_a_trace_with_full_loss_count_as_outage():
 @pytest.mark.parametrize("what", LIKE_A_CUT)
 def test_a_cut_off_place_is_named_for_a_cut_in_any_notation(what):
     resolved = resolved_of(f'at = "6s"\nfor = "120s"\nwhere = 1\n{what}')
-    assert [resolved.cut_off(S * at) for at in (5, 6, 7, 125, 126)] == [[], *[["worker 1 since 6 s"]] * 3, []]
-    assert resolved_of('at = "6s"\nwhere = 1\nloss = "99%"').cut_off(7 * S) == []
+    where = "cut off by the timeline: worker 1 since 6 s"
+    assert [resolved.cut_off(S * at) for at in (5, 6, 7, 125, 126)] == ["", where, where, where, ""]
+    assert resolved_of('at = "6s"\nwhere = 1\nloss = "99%"').cut_off(7 * S) == ""
 
 
 # ---------------------------------------------------------------- cells

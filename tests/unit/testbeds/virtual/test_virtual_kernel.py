@@ -13,7 +13,6 @@ from wanbench.harness.plan.pacing import paces, room
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped, SwitchError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
-from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 
@@ -229,9 +228,3 @@ def test_a_simulation_can_be_stopped_from_another_thread(workers):
     with pytest.raises(Stopped):
         world(workers, body, stopped=stopped)
     timer.join()
-
-
-def test_an_unknown_collective_is_refused():
-    with pytest.raises(CommError) as caught:
-        SimulatedFabric(Simulation(), VirtualNetwork(star([1, 1])), "nccl", 1)
-    assert str(caught.value) == ("virtual: no collective 'nccl'; expected one of direct, gloo, ring, hierarchical")
