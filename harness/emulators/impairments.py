@@ -65,11 +65,9 @@ class Impairment:
 
     Attributes:
         is_random: each packet draws a random number.
-        is_simulated: the simulated clock applies it (`testbeds/virtual/noise.py`); the plan refuses others there.
     """
 
     is_random: ClassVar[bool] = False
-    is_simulated: ClassVar[bool] = False
 
     def delayed(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
         """Return the delay of a segment's last packet, never negative, in place of `delay_ns`.
@@ -106,8 +104,6 @@ class Impairment:
 class Delay(Impairment):
     """A one-way delay in nanoseconds. Every emulator adds it to every packet by its own means."""
 
-    is_simulated = True
-
     def netem(self, link: Link) -> Mapping[str, int]:
         return {"delay_ns": link.delay_ns}
 
@@ -135,7 +131,7 @@ class Jitter(Impairment):
     Each packet's deviation is drawn from a normal distribution. The delay is never below zero.
     """
 
-    is_random = is_simulated = True
+    is_random = True
 
     def delayed(self, value: float, random: Random, delay_ns: float, packets: int, span_ns: float) -> float:
         # Packets keep their order, so the last one waits for the slowest of those sent shortly before it.
@@ -168,7 +164,7 @@ class Loss(Impairment):
     long run, which is p/(p + r), one begins before each packet of a good path with the probability p = r L/(1 - L).
     """
 
-    is_random = is_simulated = True
+    is_random = True
 
     def passing(self, link: Link, random: Random) -> Passing:
         losses = Losses(link.loss, link.loss_burst, random)
@@ -206,8 +202,6 @@ class Loss(Impairment):
 
 class LossBurst(Impairment):
     """The mean number of packets lost in a row. `Loss` applies and judges it."""
-
-    is_simulated = True
 
 
 def in_bursts(link: Link) -> bool:
@@ -309,8 +303,6 @@ def _lost_in_bursts(sent: int, loss: float, burst: float) -> Sequence[float]:
 
 class Rate(Impairment):
     """The rate of one flow through all queues of its path, which the emulators' models contain."""
-
-    is_simulated = True
 
     def judge(self, observation: Observation) -> list[str]:
         row = observation.row

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wanbench.harness.emulators.plan import IMPAIRMENTS, EmulatedNetwork
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.network import check_keys
@@ -14,7 +13,6 @@ from wanbench.harness.timeline.changes import Change
 from wanbench.harness.timeline.edits import TimelineError
 from wanbench.harness.timeline.schedule import Schedule, schedule_for_program
 from wanbench.netprofiles import PlacementError
-from wanbench.netprofiles.path import EFFECTS
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.comm.blocks import MTU
 from wanbench.workloads.compute.optim import OptimizerError, SGDConfig, configured
@@ -119,7 +117,7 @@ def check_network(cell: Cell, spec: Spec, where: str) -> None:
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:
-    """The virtual testbed needs the time of a step, a known TCP, and impairments that it simulates."""
+    """The virtual testbed needs the time of a step, and a TCP that it simulates."""
     if cell.testbed != "virtual":
         return
     if cell.workload.step_time_s is None:
@@ -132,25 +130,3 @@ def _check_testbed(cell: TrainingCell, where: str) -> None:
             f"{where}: network.tcp.congestion: {cell.tcp.congestion!r} is not simulated; expected "
             f'{", ".join(map(repr, _SIMULATED_TCP))}, or an emulated testbed: run.testbed = "netns"'
         )
-    _check_simulated(cell, where)
-
-
-def _check_simulated(cell: TrainingCell, where: str) -> None:
-    """Check the network, and what each change makes of it."""
-    names = {
-        effect.plain: effect.key
-        for effect in EFFECTS
-        if effect.plain in IMPAIRMENTS and not IMPAIRMENTS[effect.plain].is_simulated
-    }
-    if not names:
-        return
-    network = cell.emulated_network
-    _refuse_impairments(network, names, f"{where}: network")
-    for index, changed in Schedule(cell.changes, network, cell.profile, cell.rate_scale).networks_alone():
-        _refuse_impairments(changed, names, f"{where}: timeline.{index}")
-
-
-def _refuse_impairments(network: EmulatedNetwork, names: Mapping[str, str], entry: str) -> None:
-    for name, key in names.items():
-        if any(getattr(link, name) for link in network.links.values()):
-            raise SpecError(f'{entry}.{key}: it is not simulated; remove it, or set run.testbed = "netns"')

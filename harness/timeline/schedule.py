@@ -157,10 +157,6 @@ class Schedule:
             except TimelineError as error:
                 raise TimelineError(f"timeline: changes together at {time / _NS:g} s: {error}") from None
 
-    def networks_alone(self) -> Iterator[tuple[int, EmulatedNetwork]]:
-        """Yield the network in each state of each change alone, with the number of the change."""
-        return ((index, edit(self.network)) for index, edits in enumerate(self._edits) for _, edit in edits)
-
     def restarts(self) -> list[int]:
         """Return how often each worker's program is started again."""
         counts = [0] * self.network.workers

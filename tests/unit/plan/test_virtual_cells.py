@@ -6,7 +6,6 @@ import pytest
 from on_relay import expand
 from small_spec import cells, edited, refusal
 
-from wanbench.harness.emulators.impairments import Jitter
 from wanbench.harness.errors import SpecError
 from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import round_trips
@@ -48,20 +47,6 @@ def test_a_congestion_control_that_is_not_simulated_is_refused():
         "x.toml: network.tcp.congestion: 'vegas' is not simulated; expected 'reno', 'cubic', 'bbr', or an emulated "
         'testbed: run.testbed = "netns"'
     )
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        (('rate = "1Gbit"', 'rate = "1Gbit"\njitter = "1ms"'), "network.jitter"),
-        (("[sweep]", '[[timeline]]\nat = "1s"\njitter = "1ms"\n\n[sweep]'), "timeline.0.jitter"),
-    ],
-)
-def test_an_impairment_that_is_not_simulated_is_refused_before_anything_runs(change, key, monkeypatch):
-    monkeypatch.setattr(Jitter, "is_simulated", False)
-    assert cells(edited(change))
-    assert refusal(VIRTUAL, change) == (f'x.toml: {key}: it is not simulated; remove it, or set run.testbed = "netns"')
-    assert cells(edited(VIRTUAL))
 
 
 def test_the_error_for_an_unknown_collective_lists_the_known_ones():
