@@ -93,8 +93,7 @@ def _sites(profile: Profile) -> str:
 def _matrices(profile: Profile) -> str:
     """Round trips, and each value that differs between paths, from the site of a line to that of a column."""
     names = [site.name for site in profile.sites]
-    rtts = [["RTT in ms", *names], *([a, *(f"{round(profile.rtt(a, b).ms, 2):g}" for b in names)] for a in names)]
-    tables = [rtts]
+    tables = [[["RTT in ms", *names], *([a, *(f"{round(profile.rtt(a, b).ms, 2):g}" for b in names)] for a in names)]]
     for stated in STATED:
         values = {key: str(_path_value(profile, path, stated) or "-") for key, path in profile.paths.items()}
         if stated is not RTT and len(set(values.values())) > 1:

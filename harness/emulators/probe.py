@@ -173,8 +173,14 @@ def probe(network: EmulatedNetwork, workers: Sequence[ProbeWorker], *, tolerance
         if shared is not None and shared.reasons:
             shared = prober.measure_shared_up()
     prober.close()
-    ordered = tuple(rows[pair] for pair in sorted(rows))
-    return ProbeReport(network.key(), time.monotonic() - began, total, repeated, ordered, shared)
+    return ProbeReport(
+        network.key(),
+        time.monotonic() - began,
+        total,
+        repeated,
+        tuple(rows[pair] for pair in sorted(rows)),
+        shared,
+    )
 
 
 def _rounds(network: EmulatedNetwork) -> tuple[list[list[Pair]], int]:
@@ -256,8 +262,8 @@ class _Prober:
                 self._command(receiver, {"role": "receive", "expect": flow.packets, "until_ns": end_ns})
         for flow in flows:
             to = [[worker_address(receiver), self._ports[receiver]] for receiver in flow.receivers]
-            message = {"role": "send", "address": worker_address(flow.sender), "to": to}
-            self._command(flow.sender, message | {"trains": flow.trains})
+            own = worker_address(flow.sender)
+            self._command(flow.sender, {"role": "send", "address": own, "to": to, "trains": flow.trains})
         for flow in flows:
             self._workers[flow.sender].receive(_ANSWER_S, "probe send")
         for flow in flows:
@@ -290,8 +296,7 @@ class Flow:
     @property
     def end_ns(self) -> int:
         """The time by which the last packet should have arrived."""
-        last = self.trains[-1]
-        return _end(last) + int(_TRAIN_S * 1e9) + self.delay_ns
+        return _end(self.trains[-1]) + int(_TRAIN_S * 1e9) + self.delay_ns
 
 
 def rounds_of(sites: int) -> Iterator[list[Pair]]:
@@ -361,11 +366,11 @@ def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float
 
 def _saturating(network: EmulatedNetwork, site: int, up: float) -> list[int]:
     """Return two to four sites that can together receive clearly more than `up`, or no site if there are none."""
-    alone = {}
-    for dst in range(len(network.sites)):
-        if dst != site:
-            queues = (network.links[site, dst].queue, network.down[dst])
-            alone[dst] = slowest(*queues) or math.inf
+    alone = {
+        dst: slowest(network.links[site, dst].queue, network.down[dst]) or math.inf
+        for dst in range(len(network.sites))
+        if dst != site
+    }
     widest = sorted(alone, key=lambda dst: -alone[dst])
     for count in range(2, min(4, len(widest)) + 1):
         if alone[widest[count - 1]] >= 1.1 * up / count:

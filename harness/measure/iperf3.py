@@ -55,8 +55,12 @@ def read_report(text: str) -> Report | None:
         data = whole[0] if whole else data
         if not data.keys() & {"intervals", "end", "error"}:
             raise KeyError
-        end = {**data.get("end", {})}
-        report = Report(data.get("start") or {}, data.get("intervals") or [], end, str(data.get("error", "")))
+        report = Report(
+            data.get("start") or {},
+            data.get("intervals") or [],
+            {**data.get("end", {})},
+            str(data.get("error", "")),
+        )
     if report.error and not report.intervals:
         raise ValueError(f"iperf3 failed: {report.error}")
     return report

@@ -141,8 +141,7 @@ def _round_trips(pair: Pair, paths: Mapping[Pair, Sequence[Reading]]) -> list[Re
 
 def _ways(pair: Pair, readings: Sequence[Reading]) -> Iterator[tuple[Pair, list[Reading]]]:
     """The readings for each direction; a single entry if they do not tell the directions apart."""
-    rates = [reading for reading in readings if reading.rate_mbps is not None]
-    if len({reading.back for reading in rates}) < 2:
+    if len({reading.back for reading in readings if reading.rate_mbps is not None}) < 2:
         yield pair, list(readings)
         return
     for way, back in ((pair, False), (pair[::-1], True)):

@@ -170,8 +170,7 @@ class OfJob:
         elif kind == "job rows":
             self._hear_rows(message["rows"])
         elif kind == "job killed":
-            again = message["again"] and self._restarts > 0
-            self._remaining = Counter({"job restarted": int(again), "job left": 1})
+            self._remaining = Counter({"job restarted": int(message["again"] and self._restarts > 0), "job left": 1})
         elif kind in ("job finished", "job stopped"):
             self._remaining = Counter({"job left": 1})
 

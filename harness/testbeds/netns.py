@@ -68,8 +68,7 @@ class NetnsTestbed(SlotTestbed, Starter):
 
     def __init__(self, folder: Path, *, trains: bool = True) -> None:
         super().__init__()
-        also = (TRAINING,) if trains else ()
-        self._server = ForkServer(_WORKER, folder / "workers.log", namespaces=True, also=also)
+        self._server = ForkServer(_WORKER, folder / "workers.log", namespaces=True, also=(TRAINING,) if trains else ())
 
     def starter(self) -> NetnsTestbed:
         """Return this testbed: workers of all slots have one parent."""

@@ -400,22 +400,30 @@ class Kernel:
                 self._placed[namespace].routes.route("add", dst=to, type="blackhole")
             case Route(namespace, to, str(device), table):
                 stack = self._placed[namespace]
-                through = {"gateway": GATEWAY, "oif": stack.index(device), "flags": ["onlink"]}
-                stack.routes.route("add", dst=to, table=table, **through)
+                stack.routes.route(
+                    "add", dst=to, table=table, gateway=GATEWAY, oif=stack.index(device), flags=["onlink"]
+                )
             case Root(at, default):
                 stack, index = self._at(at)
                 stack.routes.tc("add", "htb", index, _ROOT, default=default, stab=without_ethernet_header())
             case From(at, address, minor):
                 stack, index = self._at(at)
                 source = f"0x{socket.inet_aton(address).hex()}/0xffffffff+12"
-                classes = {"parent": _ROOT, "target": _ROOT + minor}
-                stack.routes.tc("add-filter", "u32", index, prio=1, protocol=_ETH_P_IP, keys=[source], **classes)
+                stack.routes.tc(
+                    "add-filter",
+                    "u32",
+                    index,
+                    parent=_ROOT,
+                    target=_ROOT + minor,
+                    prio=1,
+                    protocol=_ETH_P_IP,
+                    keys=[source],
+                )
 
     def _join(self, cable: Veth) -> None:
         a, b = self._placed[cable.a.namespace], self._placed[cable.b.namespace]
         peer = {"ifname": cable.b.device, "address": cable.mac(cable.b), "net_ns_fd": b.fd, "mtu": cable.mtu}
-        device = {"ifname": cable.a.device, "address": cable.mac(cable.a), "mtu": cable.mtu}
-        a.routes.link("add", kind="veth", **device, peer=peer)
+        a.routes.link("add", kind="veth", ifname=cable.a.device, address=cable.mac(cable.a), mtu=cable.mtu, peer=peer)
         b.made(cable.b.device)
         for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
             stack, index = self._at(end)
@@ -432,8 +440,7 @@ class Kernel:
                 f"worker {rank}: its network namespace cannot be joined: {_remedy(error.errno or 0)}"
             ) from None
         try:
-            owner = os.fstat(user_namespace).st_ino
-            if owner != os.stat("/proc/self/ns/user").st_ino:
+            if os.fstat(user_namespace).st_ino != os.stat("/proc/self/ns/user").st_ino:
                 _setns(user_namespace, _CLONE_NEWUSER, f"worker {rank}: its user namespace")
         finally:
             os.close(user_namespace)

@@ -69,8 +69,7 @@ class Segment:
         piece.nbytes = (piece.packets - 1) * self.head + piece.tail
         if piece.packets == 1:
             piece.head = piece.tail
-        whole = piece.packets == self.packets
-        piece.data = self.data if whole else _cut(self.data, begin, end, self.packets)
+        piece.data = self.data if piece.packets == self.packets else _cut(self.data, begin, end, self.packets)
         return piece
 
     def without(self, lost: Sequence[int]) -> Iterator[Segment]:

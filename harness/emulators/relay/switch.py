@@ -330,10 +330,10 @@ class Switch:
         self.unknown = self.idle = self.not_ipv4 = 0
         for port in self.ports.values():
             port.sent = 0
-        for queue in self._queues():
+        for queue in (*self.ups, *(down.queue for down in self.downs)):
             queue.drops = 0
         for path in self.paths.values():
-            path.packets = path.bytes = path.lost = 0
+            path.packets = path.bytes = path.lost = path.queue.drops = 0
 
     def drops(self) -> dict[str, int]:
         """The number of dropped packets by cause."""
@@ -369,10 +369,6 @@ class Switch:
             {"site": site, "up_dropped": up.drops, "down_dropped": down.queue.drops}
             for site, up, down in zip(sites, self.ups, self.downs, strict=True)
         ]
-
-    def _queues(self) -> list[TailDrop]:
-        downs = [down.queue for down in self.downs]
-        return [*self.ups, *downs, *(path.queue for path in self.paths.values())]
 
     # ---------------------------------------------------------------- traffic
 

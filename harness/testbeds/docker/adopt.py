@@ -112,8 +112,7 @@ class AdoptedStarter(ContainerStarter):
             if guest is None:
                 raise HostError(f"worker {rank}: its container ended before it could start")
             guests[rank] = guest
-            remedy = "build both again: docker compose build"
-            assign_rank(guest, rank, attachment, remedy, group, hosts=group.hosts)
+            assign_rank(guest, rank, attachment, "build both again: docker compose build", group, hosts=group.hosts)
         self._assigned[ranks[0] :] = [(group.sites[rank], guests[rank].name) for rank in ranks]
         return [AdoptedWorker(rank, guests[rank]) for rank in ranks]
 

@@ -128,7 +128,7 @@ class Door:
         return Guest(
             str(hello.get("name")),
             channel,
-            hello.get("code") == self._code,
+            same_code=hello.get("code") == self._code,
             same_kernel=hello.get("boot") == self._boot,
         )
 
@@ -216,7 +216,15 @@ def assign_rank(
         raise HostError(f"{guest.name}: the image has another version of wanbench; {remedy}")
     uid, gid = worker_ids()
     with suppress(OSError):  # if it has ended, `ready` reports that
-        table = {name: worker_address(number) for number, name in enumerate(hosts)}
-        settings = {"attachment": attachment, "uid": uid, "gid": gid, "hosts": table}
-        device = {"address": worker_address(rank), "congestion": group.congestion, "mtu": group.mtu}
-        guest.channel.send({"rank": rank, **device, **settings})
+        guest.channel.send(
+            {
+                "rank": rank,
+                "address": worker_address(rank),
+                "congestion": group.congestion,
+                "mtu": group.mtu,
+                "attachment": attachment,
+                "uid": uid,
+                "gid": gid,
+                "hosts": {name: worker_address(number) for number, name in enumerate(hosts)},
+            }
+        )

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
-from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
+from wanbench.harness.testbeds.virtual.congestion import BURST_NS, SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.streams import Stream, key
 from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Stall, Tcp
 
@@ -39,7 +39,6 @@ _BUSY = 16  # periods of a connection
 _VALID_NS = 10e9
 _HOLD_NS = 200e6
 _HELD_BYTES = 4.0 * SEGMENT_BYTES
-_BURST_NS = 1e6  # the kernel paces by bursts of at least a segment, and an acknowledgement answers each
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,8 @@ class RoundTrips:
             seen: number of round trips that were seen until `at_ns`.
         """
         random = self._random.setdefault(connection, Stream(key(self._seed, *self._name, "round trips", connection)))
-        every_ns = max(_BURST_NS, SEGMENT_BYTES * (sent.end_ns - sent.begin_ns) / max(sent.nbytes, 1.0))
+        # The kernel paces by bursts of at least a segment, and an acknowledgement answers each.
+        every_ns = max(BURST_NS, SEGMENT_BYTES * (sent.end_ns - sent.begin_ns) / max(sent.nbytes, 1.0))
         shortest = at_ns
         while True:
             until_shorter = (seen * every_ns + shortest - at_ns) * (1 / random.next() - 1)

@@ -302,8 +302,7 @@ class SimulatedFabric:
             then(stop.value)
             return
         if isinstance(step, Round):
-            begin = int(step.ready.min())
-            self._simulation.at(begin, key, lambda: self._send(rounds, step, key, then))
+            self._simulation.at(int(step.ready.min()), key, lambda: self._send(rounds, step, key, then))
             return
         results: list[Ints | None] = [None] * len(step)
 
@@ -319,8 +318,7 @@ class SimulatedFabric:
         """Send a round. It enters the down queues when its first message reaches them, and not before."""
         route, flying = step.route, step.route.depart(step.ready, step.connections, step.complete)
         if route.shares_down:
-            begin = int(flying.begin.min())
-            self._simulation.at(begin, key, lambda: self._land(rounds, step, flying, key, then))
+            self._simulation.at(int(flying.begin.min()), key, lambda: self._land(rounds, step, flying, key, then))
         else:
             self._land(rounds, step, flying, key, then)
 

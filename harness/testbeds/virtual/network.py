@@ -163,9 +163,13 @@ class VirtualNetwork:
         """
         if (kind, channel) not in self._connections:
             make = BbrConnections if self.tcp.congestion == "bbr" else Connections
-            name = ("connections", kind, channel)
             self._connections[kind, channel] = make(
-                self.tcp, count, paced=paced, seed=self._seed, name=name, mtu=self.mtu
+                self.tcp,
+                count,
+                paced=paced,
+                seed=self._seed,
+                name=("connections", kind, channel),
+                mtu=self.mtu,
             )
         return self._connections[kind, channel]
 
@@ -282,8 +286,9 @@ class Route:
             loss=network.paths.loss[self._link],
         )
         slowest = np.maximum.reduce([stage.service_ns for stage in stages])
-        loses = datagrams is None
-        self._noise = MessageNoise(network.paths, self._link, self._far_delay, packets, slowest, loses=loses)
+        self._noise = MessageNoise(
+            network.paths, self._link, self._far_delay, packets, slowest, loses=datagrams is None
+        )
 
     def send(self, ready: Ints, connections: Connections) -> Ints:
         """Call `depart` and `land`. Return when each message has fully arrived."""

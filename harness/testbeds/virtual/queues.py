@@ -67,9 +67,7 @@ class Turn:
         """Serve at most one message per queue."""
         states, queue, service = self._states, self._queue, self._service
         free = states.end[queue]
-        gap_end = states.gap_end[queue]
-        early = arrival < gap_end
-        if early.any():
+        if (arrival < states.gap_end[queue]).any():
             return self._serve_late_round(arrival, service)
         begin = np.maximum(arrival, free)
         end = begin + service

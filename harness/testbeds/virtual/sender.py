@@ -240,8 +240,7 @@ class Sender:
         period_ns = path.rtt_ns + self.flying[0].nbytes * path.ns_per_byte
         if self.flying[-1].acked_ns - self.flying[0].acked_ns > path.rtt_ns or self.queue_ns > self.now + path.rtt_ns:
             return False
-        most = min(path.full, math.inf if path.paced else path.room)
-        limits = most, self._largest
+        limits = min(path.full, math.inf if path.paced else path.room), self._largest
         rules = self.rules if self.window <= self._largest else None
         window, count, sent = pass_rounds(rules, before, limits, nbytes - before, self.now, period_ns)
         if not count:
@@ -589,8 +588,7 @@ class FollowedConnections:
 
     def among(self, index: Ints) -> Bools:
         """Which of these connections are followed."""
-        followed: Bools = self._number[index] >= 0
-        return followed
+        return self._number[index] >= 0
 
     def groups(self, index: Ints, messages: Sequence[NDArray[Any]]) -> list[Group]:
         """The senders of a round's messages. Connections whose messages differ no longer share one.

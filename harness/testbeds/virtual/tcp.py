@@ -241,8 +241,7 @@ class Connections:
         burst = np.maximum(np.floor(BURST_NS / pace / SEGMENT_BYTES) * SEGMENT_BYTES, BURST_BYTES)
         before_last = np.maximum(np.ceil(load.flow_bytes / burst) - 1, 0) * burst
         sent_ns = (before_last - np.minimum(before_last, burst) / 2) * pace + (load.flow_bytes - before_last) * share
-        late: Floats = np.where(limited, np.maximum(sent_ns - load.drain_ns, 0.0), 0.0)
-        return late
+        return np.where(limited, np.maximum(sent_ns - load.drain_ns, 0.0), 0.0)
 
     def _without_windows(self, ready: Ints, load: Load, losses: Ints | None) -> Stall:
         again = np.zeros(len(ready), np.int64)
