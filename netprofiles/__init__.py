@@ -8,10 +8,9 @@ Layout
     profile.py     Profile: validation, look-ups, scaling; uniform()
     placement.py   place(): the site of each rank
     user_file.py   files that users name: their bounds, TOML, and the lines and numbers of a table
-    toml_file.py   strict TOML
     toml_text.py   plain data as TOML
     csv_file.py    plain CSV: a line per path or site, or a table of round trips
-    library.py     load() by name or path, catalog_names()
+    library.py     load() by name or path, catalog_names(); strict TOML
     describe.py    a profile as rows, and as a page of text
     catalog/       the built-in profiles: data, with a source for every value
 

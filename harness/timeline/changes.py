@@ -17,6 +17,7 @@ from wanbench.harness.spec.timeline import TIME, ChangeTable, Point, read_trace
 from wanbench.netprofiles import Delay, Ratio
 
 _NS, _MAX_DIGITS = 1e9, 9
+_DONE = {"cut": "cut off", "kill": "killed"}
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,8 @@ class Change:
     @property
     def text(self) -> str:
         """The effect as readable text: "tokyo: cut off"."""
-        if self.kind == "cut":
-            return f"{self.where_text}: cut off"
-        if self.kind == "kill":
-            return f"{self.where_text}: killed"
+        if self.kind in _DONE:
+            return f"{self.where_text}: {_DONE[self.kind]}"
         if self.kind == "trace":
             lines = "1 line" if len(self.value) == 1 else f"{len(self.value)} lines"
             return f"{self.where_text}: trace of {lines} ({_digest(self.value)})"

@@ -234,24 +234,22 @@ def _at(queue: Queue, per_s: float, link: Link | None) -> Queue:
 
 def _limits(network: EmulatedNetwork, scope: Scope, make: Callable[[float], float], why: str) -> EmulatedNetwork:
     """Change every rate in a scope. Raises: TimelineError, which begins with `why`, if there is none."""
-    limited = False
+    sites, pairs = set(scope.sites), set(scope.pairs)
+    ends = [queues[site] for queues in (network.up, network.down) for site in sites]
+    if all(queue.rate_bytes_per_s is None for queue in [*ends, *(network.links[pair].queue for pair in pairs)]):
+        raise TimelineError(f"{why}, and this place has none; name another place, or set a rate there first")
 
     def changed(queue: Queue, here: bool) -> Queue:
-        nonlocal limited
         if queue.rate_bytes_per_s is None or not here:
             return queue
-        limited = True
         return Queue(make(queue.rate_bytes_per_s), queue.buffer_bytes)
 
-    sites, pairs = set(scope.sites), set(scope.pairs)
     up = tuple(changed(queue, site in sites) for site, queue in enumerate(network.up))
     down = tuple(changed(queue, site in sites) for site, queue in enumerate(network.down))
     links = {
         pair: dataclasses.replace(link, queue=changed(link.queue, pair in pairs))
         for pair, link in network.links.items()
     }
-    if not limited:
-        raise TimelineError(f"{why}, and this place has none; name another place, or set a rate there first")
     return dataclasses.replace(network, up=up, down=down, links=links)
 
 

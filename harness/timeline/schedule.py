@@ -121,10 +121,9 @@ class Schedule:
                 else:
                     scope = scope_of(change.where, network, profile)
                 self._scopes.append(scope)
-                uniform = profile.name == "uniform"
                 self._edits.append(
                     [
-                        (span, edit_of(change, span.point, scope, uniform=uniform, scale=scale))
+                        (span, edit_of(change, span.point, scope, uniform=profile.name == "uniform", scale=scale))
                         for span in change.spans()
                     ]
                 )
@@ -238,9 +237,8 @@ class ResolvedSchedule:
 
     def __init__(self, schedule: Schedule, spans: Mapping[int, Sequence[_TimedSpan]]) -> None:
         self._schedule, self._spans_of = schedule, spans
-        begins = {span.begin_ns for span in self._spans()}
-        ends = {span.end_ns for span in self._spans() if span.end_ns is not None}
-        self.times: tuple[int, ...] = tuple(sorted(begins | ends))
+        bounds = (time_ns for span in self._spans() for time_ns in (span.begin_ns, span.end_ns))
+        self.times = tuple(sorted({time_ns for time_ns in bounds if time_ns is not None}))
 
     def after(self, time_ns: int) -> int | None:
         """The time of the next change, or None if there is none."""
@@ -271,12 +269,12 @@ class ResolvedSchedule:
         for index, spans in self._spans_of.items():
             change = self._schedule.changes[index]
             for span in spans if change.kind == "kill" else ():
-                message: dict[str, Any] = {"cmd": "restart", "due_ns": time_ns}
                 if time_ns == span.begin_ns:
-                    message = {"cmd": "kill", "again": span.end_ns is not None, "due_ns": time_ns}
-                    yield WorkerCommand(change.text, self._schedule.ranks(index), message)
+                    kill = {"cmd": "kill", "again": span.end_ns is not None, "due_ns": time_ns}
+                    yield WorkerCommand(change.text, self._schedule.ranks(index), kill)
                 elif time_ns == span.end_ns:
-                    yield WorkerCommand(_ending(change), self._schedule.ranks(index), message)
+                    restart = {"cmd": "restart", "due_ns": time_ns}
+                    yield WorkerCommand(_ending(change), self._schedule.ranks(index), restart)
 
     @cached_property
     def _texts(self) -> dict[int, dict[str, None]]:

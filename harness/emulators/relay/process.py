@@ -65,12 +65,7 @@ class Histogram:
         """Count a duration."""
         if ns > self.max_ns:
             self.max_ns = ns
-        index = int(ns) // _BIN_NS
-        if index < 0:
-            index = 0
-        elif index > _BINS:
-            index = _BINS
-        self._bins[index] += times
+        self._bins[min(max(0, int(ns) // _BIN_NS), _BINS)] += times
 
     def quantile_ms(self, share: float) -> float | None:
         """The upper edge in ms of the bin at this quantile, or None if there are no durations."""

@@ -44,12 +44,16 @@ class DaemonGone(HostError):
 class Daemon:
     """The daemon that the `docker` command uses. Any thread can call its methods.
 
+    Attributes:
+        address: of the daemon. socket: the path of its Unix socket; None if it has another address.
+
     Raises:
         DaemonGone: from every method, if the daemon does not answer.
     """
 
     def __init__(self) -> None:
         self.address = os.environ.get("DOCKER_HOST") or _context_address()
+        self.socket = self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
         self._of_thread = threading.local()
         self._opened: list[APIClient] = []
 
@@ -74,14 +78,11 @@ class Daemon:
             self._opened.pop().close()
 
     def _open(self) -> APIClient:
-        if (socket_path := self._socket_path()) is not None and (refused := _refusal(socket_path)) is not None:
+        if self.socket is not None and (refused := _refusal(self.socket)) is not None:
             raise OSError(refused, os.strerror(refused))
         api = APIClient(base_url=self.address, version="auto")
         self._opened.append(api)
         return api
-
-    def _socket_path(self) -> str | None:
-        return self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """Return the result of `ask`, which is repeated while the daemon restarts."""
@@ -152,7 +153,7 @@ class Daemon:
             return list(api.containers(all=True, filters={"label": label}))
 
     def _why(self, error: Exception) -> str:
-        path, reason = self._socket_path(), _reason(error)
+        path, reason = self.socket, _reason(error)
         if path is None:
             return f"docker: DOCKER_HOST={self.address}: {reason}"
         refused = _refusal(path)
@@ -196,8 +197,8 @@ def _refuse_foreign(address: str, info: Mapping[str, Any]) -> None:
 
 def is_there() -> bool:
     """Whether a daemon can be expected: its socket exists, or its address is not a local socket."""
-    address = Daemon().address
-    return not address.startswith("unix://") or Path(address.removeprefix("unix://")).exists()
+    path = Daemon().socket
+    return path is None or Path(path).exists()
 
 
 def why_not() -> str | None:
