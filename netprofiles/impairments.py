@@ -8,14 +8,9 @@ name in harness/emulators/impairments.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from wanbench.netprofiles.units import Delay, Packets, Quantity, Rate, Ratio, Size
-
-if TYPE_CHECKING:
-    from wanbench.netprofiles.path import Path
 
 EMPTY_BUFFER = "buffer 0B holds no packet; expected more, or no buffer for the default: one round trip at the rate"
 _RAREST = 2.0**-32  # netem's unit of a probability
@@ -29,7 +24,6 @@ class Impairment:
         key: its key in profiles, specs and timelines.
         unit: the type of its values.
         title: its name for people.
-        problem: returns why a path cannot have its value, as the end of the message "a -> b: ..."; None if it can.
         about: the description of `network.KEY` in a spec, if the impairment acts on each packet of uniform networks.
         changed: the description of `timeline.KEY`, likewise.
         always_stored: profiles write it to JSON even if a path does not have it; recorded runs contain it.
@@ -38,7 +32,6 @@ class Impairment:
     key: str
     unit: type[Quantity]
     title: str
-    problem: Callable[[Path], str | None] = lambda path: None
     about: str | None = None
     changed: str | None = None
     always_stored: bool = False
@@ -63,20 +56,10 @@ RTT = Impairment("rtt", Delay, "RTT")
 ONE_WAY = Impairment("one_way", Delay, "one-way delay", always_stored=True)
 
 
-def _jitter_problem(path: Path) -> str | None:
-    # Jitter is drawn from a normal distribution. Up to a third of the delay, only one draw in 740 would
-    # arrive before it was sent; such draws are cut off, which moves the mean.
-    if 3 * path.jitter.ns <= path.delay.ns:
-        return None
-    maximum = Delay(path.delay.ns // 3)
-    return f"jitter {path.jitter} is above a third of the one-way delay {path.delay}; expected at most {maximum}"
-
-
 JITTER = Impairment(
     "jitter",
     Delay,
     "one-way jitter",
-    problem=_jitter_problem,
     about='Uniform only: standard deviation of the one-way delay, such as "2ms". Packets keep their order.',
     changed="New jitter, or a factor for the present one.",
     always_stored=True,
@@ -98,19 +81,10 @@ def burst_problem(loss: float, burst: float) -> str | None:
     return None
 
 
-def _loss_problem(path: Path) -> str | None:
-    return "loss 100% drops every packet; expected less than 100%" if path.loss.value == 1 else None
-
-
-def _burst_problem(path: Path) -> str | None:
-    return None if path.loss_burst is None else burst_problem(path.loss.value, path.loss_burst.value)
-
-
 LOSS = Impairment(
     "loss",
     Ratio,
     "loss per packet",
-    problem=_loss_problem,
     about='Uniform only: share of packets lost on every path, such as "0.1%".',
     changed="New loss per packet.",
     always_stored=True,
@@ -120,15 +94,10 @@ LOSS_BURST = Impairment(
     "loss_burst",
     Packets,
     "packets lost in a row",
-    problem=_burst_problem,
     about="Uniform only: mean number of packets lost in a row, such as 5; 0 (default): each is lost independently.",
     changed="New mean number of packets lost in a row; 0: each is lost independently.",
 )
 
 
-def _buffer_problem(path: Path) -> str | None:
-    return EMPTY_BUFFER if path.buffer == Size(0) else None
-
-
 RATE = Impairment("rate", Rate, "path rate", always_stored=True)
-BUFFER = Impairment("buffer", Size, "path buffer", problem=_buffer_problem, always_stored=True)
+BUFFER = Impairment("buffer", Size, "path buffer", always_stored=True)

@@ -69,15 +69,11 @@ class Group:
     def like(self, other: Group) -> bool:
         """Whether both groups are equal except for the number of workers and their sites."""
         alike = replace(self, workers=0, sites=(), hosts=()) == replace(other, workers=0, sites=(), hosts=())
-        return alike and self.is_named_like(other)
+        return alike and self.is_fixed_like(other)
 
-    def has_device_like(self, other: Group) -> bool:
-        """Whether the workers have the MTU of the other group, and its congestion control, which are never changed."""
-        return (self.mtu, self.congestion) == (other.mtu, other.congestion)
-
-    def is_named_like(self, other: Group) -> bool:
-        """Whether the workers have the names of the other group, if it has some."""
-        return other.hosts in ((), self.hosts)
+    def is_fixed_like(self, other: Group) -> bool:
+        """Whether what is never changed is as in the other group: MTU, congestion control, and names if it has some."""
+        return (self.mtu, self.congestion) == (other.mtu, other.congestion) and other.hosts in ((), self.hosts)
 
 
 @dataclass(frozen=True)

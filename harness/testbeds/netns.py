@@ -76,11 +76,7 @@ class NetnsTestbed(SlotTestbed, Starter):
 
     def serves(self, running: Group, requested: Group) -> bool:
         """Return whether they have the same device, names and /tmp. All else is set for each cell."""
-        return (
-            running.is_named_like(requested)
-            and running.has_device_like(requested)
-            and requested.private_tmp == running.private_tmp
-        )
+        return running.is_fixed_like(requested) and requested.private_tmp == running.private_tmp
 
     def start_worker(self, rank: int, attachment: str, group: Group) -> tuple[NetnsWorker, int]:
         """Fork a worker."""

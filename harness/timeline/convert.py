@@ -355,9 +355,9 @@ def _resampled(recording: Recording, step_s: float, steps: int) -> list[Point]:
             begun: dict[int, list[float]] = defaultdict(list)
             for sample in samples:
                 begun[min(steps - 1, math.floor(sample.begin_s / step_s + 1e-9))].append(sample.value)
-            delay = TRACED[column].unit is Delay
             means = {
-                step: statistics.median(values) if delay else _mean(column, values) for step, values in begun.items()
+                step: statistics.median(values) if TRACED[column].unit is Delay else _mean(column, values)
+                for step, values in begun.items()
             }
         if column == _LOSS and recording.round_trips:
             means = {step: 100 * each_way(value / 100) for step, value in means.items()}

@@ -84,13 +84,9 @@ class AdoptedStarter(ContainerStarter):
 
     def serves(self, running: Group, requested: Group) -> bool:
         """Whether TCP and names are right, and no worker is in another site's container although its site has some."""
-        return (
-            running.is_named_like(requested)
-            and running.has_device_like(requested)
-            and all(
-                site in assigned or site not in self._door.names
-                for site, assigned in zip(requested.sites, self._assigned, strict=False)
-            )
+        return running.is_fixed_like(requested) and all(
+            site in assigned or site not in self._door.names
+            for site, assigned in zip(requested.sites, self._assigned, strict=False)
         )
 
     def launch(self, ranks: Sequence[int], attachment: str, group: Group) -> list[ContainerWorker]:

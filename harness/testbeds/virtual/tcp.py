@@ -448,7 +448,7 @@ class LastMessages:
     """
 
     def __init__(self, count: int, *, paced: bool) -> None:
-        self._paced, self._every = paced, np.arange(count)
+        self._paced = paced
         self._ready = np.zeros(count)
         self._drained, self._sent = np.zeros(count), np.zeros(count)  # when it has left, without and with its stalls
         self._entered = np.zeros(count)  # when its last byte is in the queue
@@ -477,13 +477,12 @@ class LastMessages:
         """
         begin, wait_ns, held_ns = self.behind(index, ready)
         ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
-        columns = self._quick(index)
-        last, sizes = self._acknowledged[:, columns], self._flying[:, columns]
+        last, sizes = self._acknowledged[:, index], self._flying[:, index]
         left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
         unacknowledged = np.divide(left_ns, sizes * ns_per_byte, out=np.zeros_like(left_ns), where=left_ns > 0)
         flying = (sizes * unacknowledged).sum(axis=0)
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
-        free = np.maximum(window - flying - (self._grown[:, columns] * unacknowledged).sum(axis=0), 0.0)
+        free = np.maximum(window - flying - (self._grown[:, index] * unacknowledged).sum(axis=0), 0.0)
         room = np.full(len(index), np.inf) if self._paced else np.maximum(load.buffer_bytes - queued, 0.0)
         return free, room, wait_ns, held_ns
 
@@ -509,7 +508,6 @@ class LastMessages:
         begin, _, held_ns = self.behind(index, ready)
         entered = np.where(stall > held_ns, np.maximum(begin, sent - last_ns), begin)
         self._entered[index] = sent if self._paced else entered
-        columns = self._quick(index)
         self._ready[index] = ready
         self._drained[index], self._sent[index] = drained, sent
         for last, value in (
@@ -517,8 +515,8 @@ class LastMessages:
             (self._flying, flying),
             (self._grown, np.maximum(grown, 0.0)),
         ):
-            last[1:, columns] = last[:-1, columns]
-            last[0, columns] = value
+            last[1:, index] = last[:-1, index]
+            last[0, index] = value
 
     def unacknowledged(
         self, connection: int, ready: float, ns_per_byte: float
@@ -557,8 +555,3 @@ class LastMessages:
         self._entered[index] = self._drained[index] = self._sent[index] = left_ns
         self._acknowledged[0, index] = left_ns + rtt_ns
         self._grown[0, index] = 0.0
-
-    def _quick(self, index: Ints) -> Ints | slice:
-        """The same index, which numpy follows faster if it is all connections in order."""
-        whole = len(index) == len(self._every) and bool((index == self._every).all())
-        return slice(None) if whole else index

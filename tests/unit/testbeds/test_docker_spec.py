@@ -111,6 +111,6 @@ def test_groups_that_differ_only_in_number_or_sites_share_their_containers():
 
 def test_workers_are_replaced_if_their_devices_have_another_mtu():
     usual, jumbo = Group(4, congestion="reno"), Group(4, congestion="reno", mtu=9001)
-    assert usual.has_device_like(Group(2, congestion="reno"))
-    assert not usual.has_device_like(jumbo)
+    assert usual.is_fixed_like(Group(2, congestion="reno"))
+    assert not usual.is_fixed_like(jumbo)
     assert not usual.like(jumbo)
