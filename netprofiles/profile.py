@@ -74,9 +74,7 @@ class Profile:
     def rtt(self, a: str, b: str) -> Delay:
         """Round-trip time: the sum of the one-way delays, or the `local_rtt` inside one site."""
         site = self.site(a)
-        if site is self.site(b):
-            return site.local_rtt
-        return Delay(self.path(a, b).delay.ns + self.path(b, a).delay.ns)
+        return site.local_rtt if site is self.site(b) else Delay(self.path(a, b).delay.ns + self.path(b, a).delay.ns)
 
     def scaled(self, factor: float, what: Scaled = "payload scale") -> Profile:
         """Multiply some of the values by `factor`.

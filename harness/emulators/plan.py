@@ -168,8 +168,9 @@ class EmulatedNetwork:
 
     def without_loss(self) -> EmulatedNetwork:
         """The same network, but no path loses packets: for forming groups, and for what is not measured."""
-        links = {pair: dataclasses.replace(link, loss=0.0) for pair, link in self.links.items()}
-        return dataclasses.replace(self, links=links)
+        return dataclasses.replace(
+            self, links={pair: dataclasses.replace(link, loss=0.0) for pair, link in self.links.items()}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, in a fixed order. `EmulatedNetwork.from_json` is the inverse."""
@@ -275,12 +276,10 @@ def build(profile: Profile, placement: Sequence[str], mtu: int = MTU) -> Emulate
     )
 
 
-def _queue(rate: units.Rate | None, round_trip_s: float, buffer: units.Size | None = None) -> Queue:
+def _queue(rate: units.Rate | None, round_trip_s: float, buffer: units.Size | None) -> Queue:
     if rate is None:
         return UNLIMITED
-    if buffer is None:
-        return queue_of(rate.bytes_per_s, round_trip_s)
-    return Queue(rate.bytes_per_s, buffer.bytes)
+    return queue_of(rate.bytes_per_s, round_trip_s) if buffer is None else Queue(rate.bytes_per_s, buffer.bytes)
 
 
 def slowest(*queues: Queue) -> float | None:

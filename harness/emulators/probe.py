@@ -335,10 +335,7 @@ def flows_of(network: EmulatedNetwork, pairs: Sequence[Pair], start_ns: int) -> 
 
 def ranks_by_site(network: EmulatedNetwork) -> list[list[int]]:
     """Return the ranks of the workers of every site."""
-    ranks: list[list[int]] = [[] for _ in network.sites]
-    for rank, site in enumerate(network.site_of):
-        ranks[site].append(rank)
-    return ranks
+    return [[rank for rank, at in enumerate(network.site_of) if at == site] for site in range(len(network.sites))]
 
 
 def shared_up_flows(network: EmulatedNetwork, start_ns: int) -> tuple[int, float, list[Flow]] | None:

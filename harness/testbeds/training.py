@@ -36,8 +36,7 @@ def train(slot: WorkerSlot, training: Training) -> Trained:
         _follow(slot, training, talks, trained, player)
         for handle in handles:
             handle.send({"cmd": "leave"})
-        goodbyes = _await(slot, training, talks, "left")
-        trained.changed = {rank: message["changed"] for rank, message in goodbyes.items()}
+        trained.changed = {rank: left["changed"] for rank, left in _await(slot, training, talks, "left").items()}
         trained.stats = slot.emulator.stats()
         if trained.stats.changed or any(trained.changed.values()):
             slot.discard()

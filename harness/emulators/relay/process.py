@@ -73,9 +73,7 @@ class Histogram:
         if not total:
             return None
         index = next(i for i, seen in enumerate(accumulate(self._bins)) if seen >= share * total)
-        if index == _BINS:
-            return self.max_ns / 1e6
-        return min((index + 1) * _BIN_NS, self.max_ns) / 1e6
+        return self.max_ns / 1e6 if index == _BINS else min((index + 1) * _BIN_NS, self.max_ns) / 1e6
 
 
 class Meter:
@@ -173,9 +171,7 @@ def found_since(looked: float, asleep: float, wake: float | None, woken: float) 
     """
     if woken - asleep < _AWAKE_NS:
         return looked
-    if wake is not None and woken - wake > _LATE_NS:
-        return wake
-    return woken
+    return wake if wake is not None and woken - wake > _LATE_NS else woken
 
 
 def evenly(count: int, since: float, until: float) -> Iterator[float]:

@@ -318,9 +318,10 @@ class Switch:
         for port in self.ports.values():
             port.routes = {}
         for port in placed:
-            here = site_of[port.rank]
             port.routes = {
-                other.address: (self.paths[here, site_of[other.rank]], other) for other in placed if other is not port
+                other.address: (self.paths[site_of[port.rank], site_of[other.rank]], other)
+                for other in placed
+                if other is not port
             }
 
     # ---------------------------------------------------------------- counters

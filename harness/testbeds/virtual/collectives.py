@@ -232,8 +232,8 @@ class GlooGather(Gloo):
         return count - 1, self.nbytes
 
     def rounds(self, ready: Ints, channel: int) -> Rounds:
-        count = len(self.ranks)
-        return self._chain(ready, self._hops, *(self.connections(kind, channel, count) for kind in ("data", "notes")))
+        data, notes = (self.connections(kind, channel, len(self.ranks)) for kind in ("data", "notes"))
+        return self._chain(ready, self._hops, data, notes)
 
 
 class Ring(Plan):

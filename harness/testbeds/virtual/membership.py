@@ -93,8 +93,9 @@ class Epochs:
     def view(self, rank: int, steps: Sequence[int | None]) -> View:
         """The present epoch, as one of its members sees it."""
         epoch = self.epoch
-        comm = MemoryComm(epoch.group, epoch.members.index(rank))
-        return View(epoch.number, tuple(epoch.members), tuple(steps), comm)
+        return View(
+            epoch.number, tuple(epoch.members), tuple(steps), MemoryComm(epoch.group, epoch.members.index(rank))
+        )
 
     def regroup(self, rank: int, steps: int | None) -> View:
         """End the epoch, and return the next one, once its members agree."""

@@ -83,8 +83,7 @@ class Outages:
             lost_share = (last - at) / (last - first) if last > first else 1.0
             rtt, drain = int(load.rtt_ns[i]), int(load.drain_ns[i])
             lost = Lost(at, rtt, rtt + 2 * drain, int(packets[i]), lost_share * float(load.flow_bytes[i]))
-            resumed = connections.resume_ns(int(index[i]), lost, spans)
-            late[i] = min(resumed - at, NEVER - last)
+            late[i] = min(connections.resume_ns(int(index[i]), lost, spans) - at, NEVER - last)
         return late
 
 
