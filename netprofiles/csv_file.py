@@ -129,10 +129,8 @@ def _is_matrix(header: Sequence[str], lines: Lines) -> bool:
 
 def _rows(header: Sequence[str], lines: Lines) -> Iterator[Row]:
     if _is_matrix(header, lines):
-        yield from _round_trips(header[1:], lines)
-        return
-    for where, cells in lines:
-        yield _row(where, dict(zip(header, cells, strict=True)))
+        return _round_trips(header[1:], lines)
+    return (_row(where, dict(zip(header, cells, strict=True))) for where, cells in lines)
 
 
 def _round_trips(sites: Sequence[str], lines: Lines) -> Iterator[Row]:

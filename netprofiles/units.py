@@ -80,13 +80,16 @@ class Scale:
         return self.text(value, next(unit for unit in units if value >= self.units[unit]))
 
 
-def _split(text: str, expected: str) -> tuple[Decimal, str]:
+def _split(text: str, expected: str, units: tuple[str, ...] | None = None) -> tuple[Decimal, str]:
+    """The number and the unit; `units`: the only ones that are possible. Raises: UnitError."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         raise UnitError(f"{text!r} is not a quantity; {expected}")
     number = Decimal(match[1])
     if number < 0:
         raise UnitError(f"{text!r} is negative; {expected}")
+    if units is not None and match[2] not in units:
+        raise UnitError(f"{text!r} has the unknown unit {match[2]!r}; {expected}")
     return number, match[2]
 
 
@@ -287,9 +290,7 @@ class Ratio(_Number):
             UnitError: not a number, an unknown unit, or outside 0 to 1.
         """
         expected = "a ratio is a number from 0 to 1, or a percentage, such as '0.1%'"
-        number, unit = _split(text, expected)
-        if unit not in ("", "%"):
-            raise UnitError(f"{text!r} has the unknown unit {unit!r}; {expected}")
+        number, unit = _split(text, expected, ("", "%"))
         share = number / 100 if unit else number
         if share > 1:
             meant = "" if unit else f"; did you mean '{_plain(number)}%'?"
@@ -327,9 +328,7 @@ class Packets(_Number):
             UnitError: not a number, with a unit, or below 1 and not 0.
         """
         expected = "a number of packets is 1 or more, or 0 for none, such as '5'"
-        number, unit = _split(text, expected)
-        if unit:
-            raise UnitError(f"{text!r} has the unknown unit {unit!r}; {expected}")
+        number, _ = _split(text, expected, ("",))
         return cls(float(number))
 
 

@@ -73,3 +73,8 @@ def ends(
 def on_the_wire(payload: int) -> int:
     """Return the bytes on the wire, with headers."""
     return payload + TCP_HEADER_BYTES * -(-payload // SEGMENT_BYTES)
+
+
+def delivered(route, ready, connections):
+    """Return when each message of a route has fully arrived."""
+    return route.land(route.depart(ready, connections), connections)

@@ -409,16 +409,8 @@ class Kernel:
             case From(at, address, minor):
                 stack, index = self._at(at)
                 source = f"0x{socket.inet_aton(address).hex()}/0xffffffff+12"
-                stack.routes.tc(
-                    "add-filter",
-                    "u32",
-                    index,
-                    parent=_ROOT,
-                    target=_ROOT + minor,
-                    prio=1,
-                    protocol=_ETH_P_IP,
-                    keys=[source],
-                )
+                classes = {"parent": _ROOT, "target": _ROOT + minor}
+                stack.routes.tc("add-filter", "u32", index, prio=1, protocol=_ETH_P_IP, keys=[source], **classes)
 
     def _join(self, cable: Veth) -> None:
         a, b = self._placed[cable.a.namespace], self._placed[cable.b.namespace]

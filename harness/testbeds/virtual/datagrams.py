@@ -171,6 +171,6 @@ class Exchanges:
     def _forget(self, rank: int) -> None:
         """Drop the datagrams of exchanges that have ended for this rank."""
         batches, pending = self._batches[rank], self._pending[rank]
-        for number in [n for n in batches if n <= self._ended[rank] and n not in pending]:
-            if all(n > number for n in pending):  # no pending exchange needs them
-                del batches[number]
+        # No pending exchange needs what is older than all of them.
+        for number in [n for n in batches if n <= self._ended[rank] and all(later > n for later in pending)]:
+            del batches[number]

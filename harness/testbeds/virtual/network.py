@@ -233,7 +233,7 @@ class Route:
             in this order.
         site: destination site of each message.
         payload: bytes of each message.
-        index: index of each message's connection in those passed to `send`; default is the index of the message.
+        index: index of each message's connection in those passed to `depart`; default is the index of the message.
         flows: number of connections that share each message: one to a site stands for one to each of its workers.
         datagrams: number of datagrams of each message, if it is not a TCP stream.
     """
@@ -288,10 +288,6 @@ class Route:
         self._noise = MessageNoise(
             network.paths, self._link, self._far_delay, packets, slowest, loses=datagrams is None
         )
-
-    def send(self, ready: Ints, connections: Connections) -> Ints:
-        """Call `depart` and `land`. Return when each message has fully arrived."""
-        return self.land(self.depart(ready, connections), connections)
 
     def depart(self, ready: Ints, connections: Connections | None, complete: Ints | None = None) -> Flying:
         """Send the messages when they are ready, through up and path queues and their delay.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from virtual_world import MS, NO_RAMP, star
+from virtual_world import MS, NO_RAMP, delivered, star
 
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.noise import MessageNoise, PathStreams
@@ -71,7 +71,7 @@ def test_a_burst_costs_a_message_one_recovery():
     virtual = VirtualNetwork(NETWORK, tcp=NO_RAMP)
     route, sockets = Route(virtual, np.array([0]), np.array([1]), np.array([14_480])), Connections(NO_RAMP, 1)
     sent = [i * 1000 * MS for i in range(20_000)]
-    late = np.array([(route.send(np.array([at]), sockets)[0] - at) / MS for at in sent]).round()
+    late = np.array([(delivered(route, np.array([at]), sockets)[0] - at) / MS for at in sent]).round()
     assert set(late.tolist()) == {20.0, 60.0, 100.0}
     assert (late > 20).mean() == pytest.approx(1 - (1 - LOSS) * (1 - BEGINS) ** 9, abs=0.01)
     assert (late == 100).mean() == pytest.approx(LOSS, abs=0.01)

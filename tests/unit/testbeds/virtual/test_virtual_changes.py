@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from algorithm_examples import KINDS, written
 from small_spec import edited, swept
-from virtual_world import MS, NO_RAMP, star
+from virtual_world import MS, NO_RAMP, delivered, star
 
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.rep.train import measure
@@ -60,7 +60,7 @@ def arrivals(network: VirtualNetwork, ready_s: float, nbytes: int = 14480) -> li
     """The arrival times in s of messages from worker 0 to both others that leave at `ready_s`."""
     sockets = network.connections("test", 0, 2)
     route = Route(network, np.array([0, 0]), np.array([1, 2]), np.array([nbytes, nbytes]))
-    return (route.send(np.full(2, round(ready_s * S), np.int64), sockets) / S).tolist()
+    return (delivered(route, np.full(2, round(ready_s * S), np.int64), sockets) / S).tolist()
 
 
 def test_a_message_sent_in_an_outage_arrives_with_the_first_retry_after_it_and_other_paths_are_unaffected():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from virtual_world import MS, NO_RAMP, on_the_wire, star
+from virtual_world import MS, NO_RAMP, delivered, on_the_wire, star
 
 from wanbench.harness.emulators.plan import UNLIMITED, Queue
 from wanbench.harness.testbeds.virtual import streams
@@ -22,7 +22,7 @@ def arrivals(network, messages, ready=None, *, tcp=NO_RAMP, seed=0):
     src, site, nbytes = (np.array(values, np.int64) for values in zip(*messages, strict=True))
     route = Route(virtual, src, site, nbytes)
     ready = np.zeros(len(src), np.int64) if ready is None else np.array(ready, np.int64)
-    return route.send(ready, Connections(tcp, len(src))) / MS
+    return delivered(route, ready, Connections(tcp, len(src))) / MS
 
 
 def test_a_message_takes_its_delay_and_the_time_of_its_bytes():
@@ -71,7 +71,7 @@ def many(network, count=4000, gap_ms=5.0, nbytes=1000, seed=0):
     route = Route(virtual, np.array([0]), np.array([1]), np.array([nbytes]))
     sockets = Connections(NO_RAMP, 1)
     sent = [round(i * gap_ms * MS) for i in range(count)]
-    return np.array([(route.send(np.array([at]), sockets)[0] - at) / MS for at in sent])
+    return np.array([(delivered(route, np.array([at]), sockets)[0] - at) / MS for at in sent])
 
 
 def test_jitter_has_the_configured_mean_and_deviation():
@@ -170,7 +170,7 @@ def test_tcp_counts_packets_whatever_their_size(congestion, loss):
         virtual = VirtualNetwork(network, tcp=tcp)
         route = Route(virtual, np.array([0]), np.array([1]), np.array([packets * payload]))
         connections = virtual.connections("any", 0, 1, paced=False)
-        return [int(route.send(np.array([at * MS]), connections)[0]) for at in (0, 4_000, 4_100)]
+        return [int(delivered(route, np.array([at * MS]), connections)[0]) for at in (0, 4_000, 4_100)]
 
     assert arrival(9001, 700) == pytest.approx(arrival(1500, 700), abs=1000)
 
