@@ -57,7 +57,7 @@ def test_what_is_late_is_waited_for_and_adds_up_to_the_stall(measured):
 def test_the_timeline_shows_as_many_stalls_as_there_were(measured):
     by_name = {drawing.name: drawing for drawing in gallery(measured.rows(), "flights", Evidence(measured.folder))}
     figure = by_name["timeline"].draw(7.0)
-    assert [axes.get_title(loc="left").split(":")[0] for axes in figure.axes] == ["ssgd", "delayed-d2", "delayed-d5"]
+    assert [axes.get_title(loc="left").split(":")[0] for axes in figure.axes] == ["SSGD", "delayed d2", "delayed d5"]
     hatched = [len([patch for patch in axes.patches if patch.get_hatch()]) for axes in figure.axes]
     assert hatched[0] >= 2
     assert hatched[2] == 0
