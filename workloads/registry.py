@@ -136,11 +136,9 @@ def check_data(spec: Mapping[str, object]) -> None:
     Raises:
         WorkloadError: it is missing or in the wrong format, or a folder was given to a workload that needs none.
     """
-    builtin = BUILTINS.get(str(spec.get("name")))
-    folder = data_folder(spec)
-    if builtin is not None and builtin.check is not None:
-        assert folder is not None, "every built-in that checks a folder has a default"
-        builtin.check(folder)
+    check, folder = _of_data_set(spec, "check"), data_folder(spec)
+    if check is not None:
+        check(folder)
     elif folder is not None:
         raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; remove the key")
     data_digest(spec)
@@ -153,10 +151,8 @@ def data_folder(spec: Mapping[str, object]) -> Path | None:
         if not isinstance(folder, str) or not folder:
             raise WorkloadError(f"workload.data: expected a folder, got {folder!r}")
         return Path(folder).expanduser()
-    builtin = BUILTINS.get(str(spec.get("name")))
-    if builtin is None or builtin.folder is None:
-        return None
-    return Path(os.environ.get("WANBENCH_DATA") or "data") / builtin.folder
+    default = _of_data_set(spec, "FOLDER")
+    return None if default is None else Path(os.environ.get("WANBENCH_DATA") or "data") / default
 
 
 def data_digest(spec: Mapping[str, object]) -> str | None:
@@ -165,8 +161,14 @@ def data_digest(spec: Mapping[str, object]) -> str | None:
     Raises:
         WorkloadError: this machine does not provide them.
     """
+    digest = _of_data_set(spec, "digest")
+    return None if digest is None else digest()
+
+
+def _of_data_set(spec: Mapping[str, object], name: str) -> Any:
+    """What the module of a built-in workload's data set has under this name; None without either."""
     builtin = BUILTINS.get(str(spec.get("name")))
-    return None if builtin is None or builtin.digest is None else builtin.digest()
+    return None if builtin is None else getattr(builtin.data, name, None)
 
 
 def make_task(
@@ -217,11 +219,14 @@ def _with_learner(
     is_model = workload_keys.kind_of(spec, train) == "model"
     learner = _users_learner(spec, rank, world_size, seed, train) if is_model else None
     workload, builtin = _described(spec, learner), BUILTINS.get(str(spec.get("name")))
-    if builtin is None or builtin.make is None:
+    if builtin is None or builtin.network is None:
         return workload, learner
+    from wanbench.workloads.models.learner import learn
+
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
-    return workload, builtin.make(Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec)))
+    portion = Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec))
+    return workload, learn(portion, workload.name, builtin.network, builtin.data)
 
 
 def _users_learner(
@@ -234,7 +239,7 @@ def _users_learner(
 
 def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> None:
     """Check that only built-in data sets are divided here."""
-    sharded = [name for name, builtin in BUILTINS.items() if builtin.make is not None]
+    sharded = [name for name, builtin in BUILTINS.items() if builtin.network is not None]
     if "shards" in train and spec.get("name") not in sharded:
         raise WorkloadError(f"train.shards: only {', '.join(sharded)} take it; other workloads divide their own data")
     cut = [name for name, builtin in BUILTINS.items() if builtin.folds]

@@ -8,7 +8,7 @@ import shlex
 import statistics
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -114,8 +114,7 @@ def unpriced_s(cell: TrainingCell) -> float | None:
     compressor = cell.algorithm().compressor
     if compressor is None or compressor.ns_per_byte:
         return None
-    byte_ns = sum(ns_per_byte(compressor))
-    return byte_ns / 1e9 * cell.workload.message_bytes / cell.algorithm().period_steps
+    return sum(ns_per_byte(compressor)) / 1e9 * cell.workload.message_bytes / cell.algorithm().period_steps
 
 
 def ns_per_byte(compression: Any, side: int = _SIDE, repeats: int = _TIMINGS) -> tuple[float, float]:
@@ -169,8 +168,14 @@ def write(answer: Answer, folder: Path) -> list[Path]:
     }
     if answer.proposal is not None:
         texts[FILE] = document(answer.proposal.design.plain())
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    return write_texts(texts, folder)
+
+
+def write_texts(texts: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write files by name into a run's folder. Return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in texts.items():
+        (folder / name).write_text(content, encoding="utf-8")
     return [folder / name for name in texts]
 
 
@@ -178,22 +183,19 @@ def _candidates(answer: Answer) -> str:
     """A line for each setting and collective: its times, its tier, and why it was not considered further."""
     result = answer.result
     simulated = {measured.candidate.cell.key: measured.step_time_s for measured in result.simulated}
-    lines = []
-    for candidate in result.candidates:
-        cell = candidate.cell
-        lines.append(
-            {
-                "setting": cell.label,
-                "collective": cell.collective,
-                "law_s": candidate.law_s,
-                "simulated_s": simulated.get(cell.key),
-                "tier": str(candidate.evidence.tier),
-                "more_steps": candidate.evidence.more_steps,
-                "left_out": ""
-                if cell.key in simulated
-                else "slower by the law or by its bytes than those that were simulated",
-            }
-        )
+    slower = "slower by the law or by its bytes than those that were simulated"
+    lines = [
+        {
+            "setting": candidate.cell.label,
+            "collective": candidate.cell.collective,
+            "law_s": candidate.law_s,
+            "simulated_s": simulated.get(candidate.cell.key),
+            "tier": str(candidate.evidence.tier),
+            "more_steps": candidate.evidence.more_steps,
+            "left_out": "" if candidate.cell.key in simulated else slower,
+        }
+        for candidate in result.candidates
+    ]
     lines += [
         {**dict.fromkeys(lines[0]), "setting": out.label, "collective": out.collective, "left_out": out.reason}
         for out in result.left_out
@@ -274,11 +276,11 @@ def _plain(measured: Measured | None, result: SearchResult) -> dict[str, Any] | 
 
 
 def _source(source: Source) -> dict[str, Any]:
-    ends = {"difference_low": source.difference.low, "difference_high": source.difference.high}
-    finite = {key: end if math.isfinite(end) else None for key, end in ends.items()}
     plain = asdict(source)
-    del plain["difference"]
-    return {**plain, "difference": source.difference.mean, **finite}
+    difference = plain.pop("difference")
+    ends = {f"difference_{key}": difference[key] for key in ("low", "high")}
+    finite = {key: end if math.isfinite(end) else None for key, end in ends.items()}
+    return {**plain, "difference": difference["mean"], **finite}
 
 
 def speedup(measured: Measured, result: SearchResult) -> float:
@@ -288,11 +290,13 @@ def speedup(measured: Measured, result: SearchResult) -> float:
 
 def text(answer: Answer, files: Sequence[str], width: int = 110) -> str:
     """The answer as lines of a title and text."""
-    lines = []
-    for head, body in _lines(answer, files):
-        filled = textwrap.wrap(body, max(40, width - _HEAD), break_on_hyphens=False)
-        lines += [f"{head if i == 0 else '':{_HEAD}}{line}" for i, line in enumerate(filled)]
-    return "\n".join(lines)
+    return "\n".join(line for head, body in _lines(answer, files) for line in filled(head, body, width))
+
+
+def filled(head: str, body: str, width: int) -> list[str]:
+    """A text in lines of this width, behind its title."""
+    lines = textwrap.wrap(body, max(40, width - _HEAD), break_on_hyphens=False)
+    return [f"{head if i == 0 else '':{_HEAD}}{line}" for i, line in enumerate(lines)]
 
 
 def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -311,8 +315,8 @@ def _lines(answer: Answer, files: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "learn", _learn(answer.proposal, next(path for path in files if path.endswith(FILE)))
     elif open_settings := [source for source in answer.learned if source.holds is None]:
         yield "learn", _further(open_settings)
-    costs = f"{_a_day(answer.advised)} of messages a day from each worker, without what the collective adds, and "
-    costs += f"{size(answer.advised.candidate.cell.worker_bytes)} of its memory"
+    sent, held = _a_day(answer.advised), size(answer.advised.candidate.cell.worker_bytes)
+    costs = f"{sent} of messages a day from each worker, without what the collective adds, and {held} of its memory"
     if answer.runner_up is not None:
         costs += f"; runner-up: {_a_day(answer.runner_up)}, {size(answer.runner_up.candidate.cell.worker_bytes)}"
     yield "costs", costs
@@ -468,11 +472,12 @@ def _emulated(answer: Answer) -> str:
         return f"no: {emulated.why_not}"
     if not emulated.measured:
         return "no (--emulate 0); step times are simulated"
-    compared = []
-    own = emulated.ssgd is not None and all(measured.name != emulated.ssgd.name for measured in emulated.measured)
-    for measured in [*emulated.measured, *([emulated.ssgd] if emulated.ssgd is not None and own else [])]:
-        off = measured.step_time_s / _simulated(answer.result, measured).step_time_s - 1
-        compared.append(f"{measured.name} {_seconds(measured.step_time_s)} ({off:+.0%} of simulated)")
+    emulations = {measured.name: measured for measured in (*emulated.measured, emulated.ssgd) if measured is not None}
+    simulated_s = {name: _simulated(answer.result, measured).step_time_s for name, measured in emulations.items()}
+    compared = [
+        f"{name} {_seconds(measured.step_time_s)} ({measured.step_time_s / simulated_s[name] - 1:+.0%} of simulated)"
+        for name, measured in emulations.items()
+    ]
     scaled = f"with messages and rates x {emulated.scale:g}, at which TCP's first window is too large"
     scale = "at full size" if emulated.scale == 1 else scaled
     return f"{', '.join(compared)}; {emulated.testbed} and {emulated.emulator}, {scale}"

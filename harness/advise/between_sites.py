@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.advise.answer import ADVICE, SPEC, TRIAL, filled, write_texts
 from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.published import Record, nearest, published, similar
 from wanbench.harness.advise.question import Question
@@ -35,7 +35,6 @@ _LOSS = 0.005  # above data parallelism, in the nearest published trainings
 _ENOUGH = 20  # tokens a parameter (Hoffmann et al. 2022)
 _LEAST, _MOST = math.log(1e3), math.log(1e14)  # rates, bytes/s
 _EIGHT_BITS = {"kind": "qsgd", "levels": 127, "bucket": 4096}
-_HEAD = 12
 
 
 @dataclass(frozen=True)
@@ -211,15 +210,12 @@ class SiteAnswer:
         """Write the files into the run's folder. Return their paths."""
         way = self.advised
         texts = {
-            "advice.json": json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n",
-            "advised.toml": emulation_spec(self.question, [way.cell, self.ways[2].cell], 3),
+            ADVICE: json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n",
+            SPEC: emulation_spec(self.question, [way.cell, self.ways[2].cell], 3),
         }
         if not way.exact:
-            texts["trial.py"] = trial(_uncompressed(way), way.step_time_s)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        return [folder / name for name in texts]
+            texts[TRIAL] = trial(_uncompressed(way), way.step_time_s)
+        return write_texts(texts, folder)
 
     def text(self, files: Sequence[str], width: int = 110) -> str:
         """The answer as lines of a title and text, around a table."""
@@ -236,8 +232,7 @@ def _filled(template: str, values: dict[str, str], width: int) -> Iterator[str]:
     """The lines of a template, "head: text" each, or "-: text" without a head; a text that is empty is left out."""
     for line in template.strip().splitlines():
         head, _, body = line.partition(": ")
-        for i, part in enumerate(textwrap.wrap(body.format(**values), width - _HEAD, break_on_hyphens=False)):
-            yield f"{'' if i or head == '-' else head:{_HEAD}}{part}"
+        yield from filled("" if head == "-" else head, body.format(**values), width)
 
 
 def _line(answer: SiteAnswer, way: Way) -> list[str]:

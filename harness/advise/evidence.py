@@ -137,8 +137,8 @@ class Library:
             SpecError: a named design is not recorded.
         """
         shipped = {recording.design: recording for recording in recorded()}
-        own = [read(path) for path in sorted(runs.glob(f"learn-*/learned{SUFFIX}"))]
-        every = {**shipped, **{recording.design: recording for recording in own}}
+        own = map(read, sorted(runs.glob(f"learn-*/learned{SUFFIX}")))
+        every = shipped | {recording.design: recording for recording in own}
         for name in named:
             if name not in every:
                 near = did_you_mean(name, every, f"recorded: {', '.join(every)}")
@@ -152,12 +152,9 @@ class Library:
         trained_otherwise = tuple(
             f"{design}: {', '.join(differing)}" for design, differing in trained.items() if differing
         )
-        if itself and not named:
-            return cls(
-                tuple(itself), False, question.limits, question.network_name, trained_otherwise=trained_otherwise
-            )
-        chosen = [every[name] for name in named] or shipped.values()
-        return cls(tuple(chosen), True, question.limits, question.network_name, trained_otherwise=trained_otherwise)
+        proxies = [] if itself and not named else [every[name] for name in named] or [*shipped.values()]
+        recordings = tuple(proxies or itself)
+        return cls(recordings, bool(proxies), question.limits, question.network_name, trained_otherwise)
 
     def _settings(self) -> Iterator[tuple[Recording, str, str, Setting]]:
         """(recording, condition, name, setting) of all that is recorded, without algorithms of users that are not here.

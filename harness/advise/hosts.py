@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from wanbench.harness.advise.question import Question
@@ -39,51 +39,37 @@ class Hosts:
     shared_s: Mapping[str, float]
 
 
-class Comparison:
-    """The cells of settings on the other hosts. Buffers k times as large stand for k connections.
+def on_other_hosts(
+    question: Question, settings: Iterable[Measured], step_times: Callable[[Plan], Mapping[str, float]]
+) -> Hosts | None:
+    """Measure settings on the other hosts; None if one connection of the kernel fills every path.
+
+    Buffers k times as large stand for k connections.
 
     Args:
-        question: what is asked. settings: those that people compare.
-
-    Attributes:
-        path: of which one connection of the kernel takes the smallest share; None if it fills all.
+        settings: those that people compare. step_times: measures a plan, and returns seconds by the key of each cell.
     """
-
-    def __init__(self, question: Question, settings: Iterable[Measured]) -> None:
-        self._question, self._cells = question, [measured.candidate.cell for measured in settings]
-        self._asked = question.reference.tcp.preset
-        self._kernel = _STOCK if self._asked == _TUNED else self._asked
-        self._other = self._kernel if self._asked == _TUNED else _TUNED
-        self.path = bottleneck(question.reference.emulated_network, KERNELS[self._kernel])
-
-    @property
-    def _connections(self) -> int:
-        assert self.path is not None
-        return min(MOST_CONNECTIONS, math.ceil(self.path.rate_bps / self.path.carried_bps))
-
-    def plan(self) -> Plan:
-        """What is to be simulated."""
-        several = [cell for cell in self._cells if _opens_several(cell)]
-        cells = [self._question.one_worker, *map(self._elsewhere, self._cells), *map(self._shared, several)]
-        spec = self._question.spec.model_copy(update={"name": f"{self._question.spec.name[:70]}-{self._other}"})
-        return Plan(spec, tuple({cell.key: cell for cell in cells}.values()), part=True)
-
-    def hosts(self, times: Mapping[str, float]) -> Hosts:
-        """The answer to the plan, whose step times are known by the key of their cells."""
-        assert self.path is not None
-        step_s, shared_s = (
-            {cell.key: times[key] for cell in self._cells if (key := on(cell).key) in times}
-            for on in (self._elsewhere, self._shared)
-        )
-        return Hosts(self._kernel, self.path, self._asked, self._other, self._connections, step_s, shared_s)
-
-    def _elsewhere(self, cell: TrainingCell) -> TrainingCell:
-        return _with_tcp(cell, {"preset": self._other})
-
-    def _shared(self, cell: TrainingCell) -> TrainingCell:
-        kernel, count = KERNELS[self._kernel], self._connections
-        sizes = {"receive_buffer": Size(count * kernel.receive), "send_buffer": Size(count * kernel.send)}
-        return _with_tcp(cell, {"preset": self._kernel, **sizes})
+    asked = question.reference.tcp.preset
+    kernel, other = (_STOCK, _STOCK) if asked == _TUNED else (asked, _TUNED)
+    path = bottleneck(question.reference.emulated_network, KERNELS[kernel])
+    if path is None:
+        return None
+    count = min(MOST_CONNECTIONS, math.ceil(path.rate_bps / path.carried_bps))
+    several = {
+        "preset": kernel,
+        "receive_buffer": Size(count * KERNELS[kernel].receive),
+        "send_buffer": Size(count * KERNELS[kernel].send),
+    }
+    cells = [measured.candidate.cell for measured in settings]
+    elsewhere = {cell.key: _with_tcp(cell, {"preset": other}) for cell in cells}
+    shared = {cell.key: _with_tcp(cell, several) for cell in cells if _opens_several(cell)}
+    planned = {cell.key: cell for cell in (question.one_worker, *elsewhere.values(), *shared.values())}
+    spec = question.spec.model_copy(update={"name": f"{question.spec.name[:70]}-{other}"})
+    times = step_times(Plan(spec, tuple(planned.values()), part=True))
+    step_s, shared_s = (
+        {key: times[cell.key] for key, cell in moved.items() if cell.key in times} for moved in (elsewhere, shared)
+    )
+    return Hosts(kernel, path, asked, other, count, step_s, shared_s)
 
 
 def _opens_several(cell: TrainingCell) -> bool:

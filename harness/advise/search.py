@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from wanbench.harness.advise.candidates import LeftOut, candidates, identity, reference_on_gloo, settings
 from wanbench.harness.advise.evidence import Library
-from wanbench.harness.advise.hosts import Comparison, Hosts
+from wanbench.harness.advise.hosts import Hosts, on_other_hosts
 from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.advise.ranking import (
     Candidate,
@@ -113,17 +114,12 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
         fastest = one_of_each(advisable(simulated))[: options.emulate]
         emulated = emulate(question, fastest, without_risk(simulated)[0], options)
     result = SearchResult(question, library, every, left_out, baseline, simulated, emulated)
-    return replace(result, hosts=_elsewhere(result, options))
+    compared = [baseline, result.advisable[0], without_risk(simulated)[0]]
+    return replace(result, hosts=on_other_hosts(question, compared, partial(_step_times, options)))
 
 
-def _elsewhere(result: SearchResult, options: Options) -> Hosts | None:
-    """Simulate what people compare on hosts with other buffers."""
-    settings = [result.baseline, result.advisable[0], without_risk(result.simulated)[0]]
-    comparison = Comparison(result.question, settings)
-    if comparison.path is None:
-        return None
-    plan = comparison.plan()
-    return comparison.hosts(rows_of_plan(plan, RunFolder(options.out / plan.spec.name), options))
+def _step_times(options: Options, plan: Plan) -> dict[str, float]:
+    return rows_of_plan(plan, RunFolder(options.out / plan.spec.name), options)
 
 
 def _simulated(question: Question, chosen: Sequence[Candidate], options: Options) -> tuple[Measured, list[Measured]]:

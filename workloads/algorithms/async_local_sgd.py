@@ -116,17 +116,16 @@ class UpdateServer:
         algorithm: that of this rank, with the vector, its steps, and a lock that is held while the vector changes.
         workers: their ranks.
         max_wait_ns: the longest wait of a group.
+
+    Attributes:
+        peers: the ranks of other servers that write.
     """
 
     def __init__(self, algorithm: Served, workers: Collection[int], max_wait_ns: int = 0) -> None:
         self.workers, self._algorithm, self._max_wait_ns = frozenset(workers), algorithm, max_wait_ns
         self.outer, self.lock = algorithm._outer, algorithm._lock
+        self.peers: Collection[int] = ()
         self._paces: dict[int, Pace] = {}
-
-    @property
-    def peers(self) -> Collection[int]:
-        """The ranks of other servers that write."""
-        return ()
 
     def updated(self, desk: Desk) -> None:
         """Called after each update."""

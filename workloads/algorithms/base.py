@@ -304,12 +304,10 @@ class Algorithm(Parameters, Stateful):
 
     def tensors_per_message(self, momentum: float) -> int:
         """Number of vectors of the model's size in one synchronisation; each has its own all_reduce."""
-        del momentum
         return 1
 
     def operations(self, world_size: int) -> int:
         """Number of simultaneous `Comm` operations per message: more than one if each peer gets its own."""
-        del world_size
         return 1
 
     def message_bytes(self, numel: int, shapes: Shapes = ()) -> int:

@@ -18,14 +18,6 @@ from wanbench.workloads.compression.averaging import Exchange
 
 
 @dataclass
-class Round:
-    """An outer gradient that was sent: its average in flight, and the part of it that was already applied."""
-
-    exchange: Exchange
-    applied: Vector | None
-
-
-@dataclass
 class EagerDiLoCo(OuterSteps):
     """DiLoCo that hides latency behind whole rounds (a reconstruction).
 
@@ -83,7 +75,7 @@ class EagerDiLoCo(OuterSteps):
 
     def start(self, replica: Replica) -> None:
         super().start(replica)
-        self._rounds: deque[Round] = deque()
+        self._rounds: deque[tuple[Exchange, Vector | None]] = deque()  # sent, and the part that was already applied
         self._spare: list[Vector] = []
 
     def stepped(self) -> None:
@@ -93,9 +85,9 @@ class EagerDiLoCo(OuterSteps):
             CommError: a peer is gone.
         """
         self._steps += 1
-        for sent in self._rounds:
-            sent.exchange.age += 1
-            sent.exchange.proceed(self.delay_steps)
+        for exchange, _ in self._rounds:
+            exchange.age += 1
+            exchange.proceed(self.delay_steps)
         if self._steps == self.period:
             self._end_round()
 
@@ -122,19 +114,19 @@ class EagerDiLoCo(OuterSteps):
             applied = self._spare.pop() if self._spare else w.clone()
             applied.copy_(exchange.own).mul_(1 / self.replica.comm.world_size)
             self._delta.add_(applied)
-        self._rounds.append(Round(exchange, applied))
+        self._rounds.append((exchange, applied))
         if len(self._rounds) > self.staleness:
             self._receive()
         self._step()
 
     def _receive(self) -> None:
         """Add the oldest average in flight to Delta, without the part that was applied before."""
-        oldest = self._rounds.popleft()
-        self._delta.add_(oldest.exchange.wait())
-        if oldest.applied is not None:
-            self._delta.add_(oldest.applied, alpha=-1.0)
-            self._spare.append(oldest.applied)
-        self._averager.done(oldest.exchange)
+        exchange, applied = self._rounds.popleft()
+        self._delta.add_(exchange.wait())
+        if applied is not None:
+            self._delta.add_(applied, alpha=-1.0)
+            self._spare.append(applied)
+        self._averager.done(exchange)
 
     def _step(self) -> None:
         self.replica.w.copy_(self._outer.step(self._delta))

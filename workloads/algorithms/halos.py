@@ -37,15 +37,11 @@ class RegionServer(UpdateServer):
     def __init__(self, algorithm: HALoS, workers: Collection[int]) -> None:
         super().__init__(algorithm, workers)
         self._merges = algorithm.merges if len(algorithm.servers) > 1 else 0  # with one region, nothing is merged
+        self.peers = (GLOBAL,) if self._merges else ()
         self._mixing = algorithm.mixing
         self._begin = self.outer.theta.clone()  # y: the next drift begins there
         self._updates = 0
         self._under_way = False
-
-    @property
-    def peers(self) -> Collection[int]:
-        """The rank of the global server."""
-        return (GLOBAL,) if self._merges else ()
 
     def updated(self, desk: Desk) -> None:
         """Send the drift after K updates."""
@@ -57,7 +53,7 @@ class RegionServer(UpdateServer):
     def heard(self, desk: Desk, letter: Letter) -> None:
         """Merge the global model."""
         assert letter.vector is not None, "the global server sends its model"
-        self.merge(letter.vector)
+        self.merge(letter.vector, last=letter.last)
 
     def ended(self, desk: Desk) -> None:
         """Send what has not been sent, and take the global model."""
@@ -84,8 +80,7 @@ class RegionServer(UpdateServer):
     def _hear(self, desk: Desk) -> None:
         letter = desk.take()
         assert letter is not None, "without a time limit there is a letter"
-        assert letter.vector is not None, "the global server sends its model"
-        self.merge(letter.vector, last=letter.last)
+        self.heard(desk, letter)
 
     def _drift(self) -> Vector | None:
         """The drift since the last one, if there were updates; the next one begins here."""
@@ -100,13 +95,8 @@ class GlobalServer(RegionServer):
 
     def __init__(self, algorithm: HALoS, workers: Collection[int]) -> None:
         super().__init__(algorithm, workers)
-        self._regions = [rank for rank in algorithm.servers if rank != GLOBAL]
+        self.peers = [rank for rank in algorithm.servers if rank != GLOBAL]
         self._global = algorithm._global
-
-    @property
-    def peers(self) -> Collection[int]:
-        """The ranks of the other regions' servers."""
-        return self._regions
 
     def heard(self, desk: Desk, letter: Letter) -> None:
         """Merge a drift of another region, and answer it."""
@@ -127,7 +117,7 @@ class GlobalServer(RegionServer):
             letter = desk.take()
             assert letter is not None, "without a time limit there is a letter"
             self.heard(desk, letter)
-        for region in self._regions:
+        for region in self.peers:
             desk.post(region, self._global.theta, last=True)
         self.merge(self._global.theta, last=True)
 

@@ -40,6 +40,17 @@ class Images:
     test: tuple[Path, ...]
     test_labels: tuple[int, ...]
 
+    def accuracy(self, module: torch.nn.Module) -> float:
+        """Return the share of test images with the right predicted class, from their center."""
+        import torch
+
+        return accuracy_of(
+            module,
+            lambda part: torch.stack([_middle(path) for path in self.test[part]]),
+            torch.tensor(self.test_labels),
+            at_once=_EVALUATED_AT_ONCE,
+        )
+
 
 def check(folder: Path) -> None:
     """Check the layout of `folder`, without listing every image. Raises: WorkloadError."""
@@ -79,18 +90,6 @@ def batches(
     for chosen in endless(batch_size, random, indices):
         x = torch.stack([_random_part(images.train[index], random) for index in chosen])
         yield x, torch.tensor([images.train_labels[index] for index in chosen])
-
-
-def accuracy(module: torch.nn.Module, images: Images) -> float:
-    """Return the share of test images with the right predicted class, from their center."""
-    import torch
-
-    return accuracy_of(
-        module,
-        lambda part: torch.stack([_middle(path) for path in images.test[part]]),
-        torch.tensor(images.test_labels),
-        at_once=_EVALUATED_AT_ONCE,
-    )
 
 
 def _classes(folder: Path, part: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from wanbench.workloads.data.datasets import Images
 from wanbench.workloads.data.mnist import batches as batches
 
+FOLDER = None  # no file is read
 TRAIN, TEST = 500, 5000
 LENGTH = 40
 _STROKES = (

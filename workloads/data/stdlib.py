@@ -44,12 +44,20 @@ class Text:
     Attributes:
         train: uint8, shape (windows, CONTEXT + 1).
         test: int64, shape (at most TEST_WINDOWS, CONTEXT + 1), from modules that `train` does not have.
-        packages: a number for the package of each training window, or for its module if it is in no package.
+        train_labels: a number for the package of each training window, or for its module if it is in no package.
     """
 
     train: torch.Tensor
     test: torch.Tensor
-    packages: tuple[int, ...]
+    train_labels: tuple[int, ...]
+
+    def accuracy(self, module: torch.nn.Module) -> float:
+        """Return the share of next bytes of the test sample that are predicted correctly."""
+        right = 0
+        for start in range(0, len(self.test), _EVALUATED_AT_ONCE):
+            windows = self.test[start : start + _EVALUATED_AT_ONCE]
+            right += int((module(windows[:, :-1]).argmax(dim=2) == windows[:, 1:]).sum())
+        return right / self.test[:, 1:].numel()
 
 
 @lru_cache(maxsize=1)
@@ -94,8 +102,11 @@ def digest() -> str:
 
 
 @lru_cache(maxsize=1)
-def text() -> Text:
-    """Return all training windows and the test sample, which is spread evenly over the test modules."""
+def read(folder: Path | None = None) -> Text:
+    """Return all training windows and the test sample, which is spread evenly over the test modules.
+
+    `folder` is not read. Raises: WorkloadError: as `sources`.
+    """
     import numpy as np
     import torch
 
@@ -120,15 +131,6 @@ def batches(
     for chosen in endless(batch_size, random, indices):
         windows = data.train[chosen].long()
         yield windows[:, :-1], windows[:, 1:]
-
-
-def accuracy(module: torch.nn.Module, data: Text) -> float:
-    """Return the share of next bytes of the test sample that are predicted correctly."""
-    right = 0
-    for start in range(0, len(data.test), _EVALUATED_AT_ONCE):
-        windows = data.test[start : start + _EVALUATED_AT_ONCE]
-        right += int((module(windows[:, :-1]).argmax(dim=2) == windows[:, 1:]).sum())
-    return right / data.test[:, 1:].numel()
 
 
 def _windows(content: bytes) -> Any:

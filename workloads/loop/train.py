@@ -296,7 +296,6 @@ class _Totals:
 
 
 def _totals(task: Task, comm: MeteredComm, clock: Clock) -> _Totals:
-    now_ns = clock.now()
     sums = Sums(
         compute_ns=task.compute_ns,
         stall_ns=comm.stall_ns,
@@ -305,7 +304,7 @@ def _totals(task: Task, comm: MeteredComm, clock: Clock) -> _Totals:
         blocks_expected=comm.blocks_expected,
         blocks_lost=comm.blocks_lost,
     )
-    return _Totals(now_ns, sums)
+    return _Totals(clock.now(), sums)
 
 
 def _row(job: Job, step: int, before: _Totals, after: _Totals, loss: float | None) -> StepRow:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from wanbench.workloads import workload_keys
-from wanbench.workloads.data import cifar10, imagenet, mnist, stdlib
-from wanbench.workloads.data.shards import Portion
+from wanbench.workloads.data import cifar10, digits, imagenet, mnist, mnist1d, stdlib
 from wanbench.workloads.models import digits_cnn, gpt, gpt_stdlib, mnist_cnn, mnist_gru, resnet50
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.models.thin_resnet import Norm, ThinResNet
 
 if TYPE_CHECKING:
-    from wanbench.workloads.models.learner import Learner
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,10 @@ class Builtin:
         tensors: returns its parameter tensors, in registration order.
         step_time_s: mean duration of a step in seconds, emulated unless the spec asks for real compute.
         dataset: the data set it trains on; None if it trains no model.
-        make: builds the learner of one worker; None if it trains no model.
-        check: checks that a folder holds the data set; None if the data set needs no folder.
-        folder: the folder without `workload.data`: below $WANBENCH_DATA, or below `data` beside the spec.
-        digest: returns a hash of data that this machine provides; None if no machine provides other data.
+        network: builds and initialises the model; None if it trains none.
+        data: the module of the data set, with `read` and `batches`; None without a model. One that needs a folder has
+            `check`, and FOLDER: its default, below $WANBENCH_DATA, or below `data` beside the spec. One that this
+            machine provides, and others may have differently, has `digest`.
         folds: whether `train.folds` can cut its data.
         step_cv: coefficient of variation of the duration.
         site: how fast a site of several GPUs trains it, which is then one worker; None if a worker is one device.
@@ -40,10 +39,8 @@ class Builtin:
     tensors: Callable[[], tuple[ParameterTensor, ...]]
     step_time_s: float
     dataset: str | None = None
-    make: Callable[[Portion], Learner] | None = None
-    check: Callable[[Path], None] | None = None
-    folder: str | None = None
-    digest: Callable[[], str] | None = None
+    network: Callable[[torch.Generator], torch.nn.Module] | None = None
+    data: ModuleType | None = None
     folds: bool = False
     step_cv: float = workload_keys.ASSUMED_STEP_CV
     site: gpt.Throughput | None = None
@@ -69,22 +66,21 @@ def _small(data: str, image: tuple[int, int, int], *, stride: int = 2, norm: Nor
     """A workload with a residual network of 8 layers, and its name."""
     suffix = {"batch": "", "group": "-groupnorm", "none": "-plain"}[norm]
     name = f"{data.lower().replace('-', '')}-resnet8{suffix}"
-    resnet = ThinResNet(name, data, image, stride=stride, norm=norm)
+    resnet = ThinResNet(image, stride=stride, norm=norm)
     norms = {"batch": "with batch norm", "group": "with group norm", "none": "without normalisation"}[norm]
-    reader = {"MNIST": mnist, "CIFAR-10": cifar10}.get(data)
-    where = "generated here" if reader is None else f"in the folder workload.data (default: data/{reader.FOLDER})"
+    module = {"MNIST": mnist, "MNIST-1D": mnist1d, "CIFAR-10": cifar10}[data]
+    where = f"in the folder workload.data (default: data/{module.FOLDER})" if module.FOLDER else "generated here"
     return name, Builtin(
         f"a residual network of 8 layers {norms} that really trains on {data}, {where}; 100 ms per step (assumed)",
         resnet.tensors,
         0.1,  # more than ten times what a batch of 32 takes on one core (5 ms on MNIST-1D, 7 ms on MNIST)
         data,
-        resnet.make,
-        None if reader is None else reader.check,
-        None if reader is None else reader.FOLDER,
+        resnet.network,
+        module,
     )
 
 
-_RESNET110 = ThinResNet("resnet110-cifar10", "CIFAR-10", (3, 32, 32), (16, 32, 64), blocks=18)
+_RESNET110 = ThinResNet((3, 32, 32), (16, 32, 64), blocks=18)
 
 BUILTINS: Mapping[str, Builtin] = {
     "resnet50-v100": Builtin(
@@ -117,7 +113,8 @@ BUILTINS: Mapping[str, Builtin] = {
         digits_cnn.tensors,
         0.02,  # ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core
         "digits",
-        digits_cnn.make,
+        digits_cnn.module_of,
+        digits,
         folds=True,
     ),
     "mnist-cnn": Builtin(
@@ -126,9 +123,8 @@ BUILTINS: Mapping[str, Builtin] = {
         mnist_cnn.tensors,
         0.02,  # more than ten times what a batch of 32 takes on one core
         "MNIST",
-        mnist_cnn.make,
-        mnist.check,
-        mnist.FOLDER,
+        mnist_cnn.module_of,
+        mnist,
     ),
     "mnist-gru": Builtin(
         "a recurrent network (6 282 parameters) that really trains on the rows of MNIST's images, in the folder "
@@ -136,9 +132,8 @@ BUILTINS: Mapping[str, Builtin] = {
         mnist_gru.tensors,
         0.05,  # more than ten times what a batch of 32 takes on one core (4 ms)
         "MNIST",
-        mnist_gru.make,
-        mnist.check,
-        mnist.FOLDER,
+        mnist_gru.module_of,
+        mnist,
     ),
     "gpt-stdlib": Builtin(
         "a small transformer (136 960 parameters) that really trains on the source of Python's standard library, byte "
@@ -146,8 +141,8 @@ BUILTINS: Mapping[str, Builtin] = {
         gpt_stdlib.tensors,
         0.08,  # ten times what a batch of 8 takes on one core (8 ms)
         "Python's standard library",
-        gpt_stdlib.make,
-        digest=stdlib.digest,
+        gpt_stdlib.module_of,
+        stdlib,
     ),
     "resnet110-cifar10": Builtin(
         "ResNet-110 (1 727 962 parameters, He et al. 2016) that really trains on CIFAR-10, in the folder "
@@ -155,9 +150,8 @@ BUILTINS: Mapping[str, Builtin] = {
         _RESNET110.tensors,
         0.1,  # the order of magnitude of a batch on a GPU of 2016; for your own hardware, set step_time
         "CIFAR-10",
-        _RESNET110.make,
-        cifar10.check,
-        cifar10.FOLDER,
+        _RESNET110.network,
+        cifar10,
     ),
     "resnet50-imagenet": Builtin(
         "ResNet-50 (25 557 032 parameters, He et al. 2016) that really trains on ImageNet, in the folder "
@@ -165,9 +159,8 @@ BUILTINS: Mapping[str, Builtin] = {
         resnet50.tensors,
         0.3,
         "ImageNet",
-        resnet50.make,
-        imagenet.check,
-        imagenet.FOLDER,
+        resnet50.network,
+        imagenet,
     ),
     **dict(
         [

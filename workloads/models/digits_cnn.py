@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.tensors import ParameterTensor
-from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     import torch
-
-    from wanbench.workloads.models.learner import Learner
 
 _SIDE = 8
 _CHANNELS = (1, 16, 32)
@@ -39,29 +35,8 @@ def tensors() -> tuple[ParameterTensor, ...]:
     )
 
 
-def make(portion: Portion) -> Learner:
-    """Build the learner of one worker.
-
-    Initial parameters depend on the seed alone; the division of the data also on the number of workers; the order of
-    batches also on the rank. Each has its own random stream, and none uses the global one.
-    """
-    import torch
-
-    from wanbench.workloads.data.datasets import batches, digits
-    from wanbench.workloads.models.learner import Learner
-
-    data = digits() if portion.folds is None else digits(portion.folds, portion.seed % portion.folds)
-    indices = portion.indices(tuple(data.train_y.tolist()))
-    module = _module(torch.Generator().manual_seed(torch_seed(portion.seed, "digits-cnn", "init")))
-    samples = batches(data.train_x, data.train_y, portion.batch_size, portion.random(), indices)
-
-    def accuracy() -> float:
-        return float((module(data.test_x).argmax(dim=1) == data.test_y).float().mean())
-
-    return Learner(module, samples, torch.nn.functional.cross_entropy, accuracy)
-
-
-def _module(generator: torch.Generator) -> torch.nn.Module:
+def module_of(generator: torch.Generator) -> torch.nn.Module:
+    """The network: images of shape (batch, 1, 8, 8) to scores of shape (batch, 10)."""
     from torch import nn
 
     features = _CHANNELS[2] * (_SIDE // 2) ** 2

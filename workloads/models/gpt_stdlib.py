@@ -9,17 +9,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.data.stdlib import CONTEXT, SYMBOLS
 from wanbench.workloads.models import gpt
 from wanbench.workloads.models.tensors import ParameterTensor
-from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-    from wanbench.workloads.models.learner import Learner
 
 _BLOCKS = 2
 _WIDTH = 64
@@ -38,28 +34,6 @@ def tensors() -> tuple[ParameterTensor, ...]:
         *gpt.norm("norm", _WIDTH, CONTEXT),
         ParameterTensor("head.weight", (SYMBOLS, _WIDTH), float(2 * CONTEXT * SYMBOLS * _WIDTH)),
     )
-
-
-def make(portion: Portion) -> Learner:
-    """Build the learner of one worker. Its accuracy is the share of next bytes predicted correctly.
-
-    Raises:
-        WorkloadError: this Python has no source of its standard library.
-    """
-    import torch
-    from torch.nn.functional import cross_entropy
-
-    from wanbench.workloads.data import stdlib
-    from wanbench.workloads.models.learner import Learner
-
-    data = stdlib.text()
-    module = module_of(torch.Generator().manual_seed(torch_seed(portion.seed, "gpt-stdlib", "init")))
-    samples = stdlib.batches(data, portion.batch_size, portion.random(), portion.indices(data.packages))
-
-    def loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(scores.flatten(0, 1), targets.flatten())
-
-    return Learner(module, samples, loss, lambda: stdlib.accuracy(module, data))
 
 
 def module_of(generator: torch.Generator) -> nn.Module:

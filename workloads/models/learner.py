@@ -1,4 +1,4 @@
-"""The contract of a user's model: `model = "package.module:make"`."""
+"""A module with its data and its goal: that of a user's model, `model = "package.module:make"`, or of a built-in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import cross_entropy
 
+from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
 
@@ -44,6 +46,31 @@ class Learner(NamedTuple):
     batches: Iterable[tuple[Any, Any]]
     loss: Callable[[Any, Any], torch.Tensor]
     evaluate: Callable[[], float] | None = None
+
+
+def learn(portion: Portion, name: str, network: Callable[[torch.Generator], torch.nn.Module], data_set: Any) -> Learner:
+    """Build the learner of one worker for a built-in workload.
+
+    Initial parameters depend on the seed alone; the division of the data also on the number of workers; the order of
+    batches also on the rank. Each has its own random stream, and none uses the global one.
+
+    Args:
+        name: of the workload; its initial weights derive from it. network: builds and initialises the module.
+        data_set: a module of `workloads.data`.
+
+    Raises:
+        WorkloadError: the folder does not hold the data set, or this machine does not have it.
+    """
+    fold = () if portion.folds is None else (portion.folds, portion.seed % portion.folds)
+    data = data_set.read(portion.folder, *fold)
+    module = network(torch.Generator().manual_seed(torch_seed(portion.seed, name, "init")))
+    samples = data_set.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
+    return Learner(module, samples, _loss, lambda: data.accuracy(module))
+
+
+def _loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross entropy of scores, shape (..., classes), and classes, shape (...)."""
+    return cross_entropy(scores.flatten(0, -2), targets.flatten())
 
 
 def trainable(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:

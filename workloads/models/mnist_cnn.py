@@ -5,17 +5,13 @@ Its convolutions have stride 2 instead of pooling, which would take most of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.data.shards import Portion
+from wanbench.workloads.models.digits_cnn import initialise
 from wanbench.workloads.models.tensors import ParameterTensor
-from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
     import torch
-
-    from wanbench.workloads.models.learner import Learner
 
 _CHANNELS = (8, 16)
 _KERNEL = 5
@@ -41,34 +37,9 @@ def tensors() -> tuple[ParameterTensor, ...]:
     )
 
 
-def make(portion: Portion) -> Learner:
-    """Build the learner of one worker. Raises: WorkloadError: the folder does not hold MNIST."""
-    return learner(portion, "mnist-cnn", module_of)
-
-
-def learner(portion: Portion, name: str, module_of: Callable[[torch.Generator], torch.nn.Module]) -> Learner:
-    """Any module that learns MNIST, for one worker. Raises: WorkloadError: the folder does not hold MNIST.
-
-    Args:
-        name: of the workload; initial weights derive from it. module_of: builds and initialises the module.
-    """
-    import torch
-
-    from wanbench.workloads.data import mnist
-    from wanbench.workloads.models.learner import Learner
-
-    assert portion.folder is not None, "the registry requires it"
-    data = mnist.read(portion.folder)
-    module = module_of(torch.Generator().manual_seed(torch_seed(portion.seed, name, "init")))
-    samples = mnist.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
-    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: data.accuracy(module))
-
-
 def module_of(generator: torch.Generator) -> torch.nn.Module:
     """The network: images of shape (batch, 1, 28, 28) to scores of shape (batch, 10)."""
     from torch import nn
-
-    from wanbench.workloads.models.digits_cnn import initialise
 
     padding = _KERNEL // 2
     module = nn.Sequential(

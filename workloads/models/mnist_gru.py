@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanbench.workloads.data.mnist import CLASSES, SIDE
-from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models.mnist_cnn import learner
 from wanbench.workloads.models.tensors import ParameterTensor
 
 if TYPE_CHECKING:
     import torch
-
-    from wanbench.workloads.models.learner import Learner
 
 _HIDDEN = 32
 _GATES = 3 * _HIDDEN
@@ -28,11 +24,6 @@ def tensors() -> tuple[ParameterTensor, ...]:
         ParameterTensor("head.weight", (CLASSES, _HIDDEN), float(2 * CLASSES * _HIDDEN)),
         ParameterTensor("head.bias", (CLASSES,), 0.0),
     )
-
-
-def make(portion: Portion) -> Learner:
-    """Build the learner of one worker. Raises: WorkloadError: the folder does not hold MNIST."""
-    return learner(portion, "mnist-gru", module_of)
 
 
 def module_of(generator: torch.Generator) -> torch.nn.Module:

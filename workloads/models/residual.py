@@ -83,13 +83,14 @@ class ResNet(nn.Module):
         block: type[BasicBlock | Bottleneck],
         stages: Sequence[tuple[int, int]],
         classes: int,
-        stem: int,
+        generator: torch.Generator,
         *,
+        stem: int = 3,
         channels: int = 3,
         stride: int = 1,
         norm: str = "batch",
     ) -> None:
-        """Build it.
+        """Build and initialise it.
 
         Args:
             stages: widths and numbers of blocks. stem: side of its kernel; with 7, pooling halves the image behind it.
@@ -107,6 +108,7 @@ class ResNet(nn.Module):
                 inputs = width * block.expansion
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
         self.fc = nn.Linear(inputs, classes)
+        _initialise(self, generator)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, channels, height, width) to (batch, classes); the sides can have any sufficient size."""
@@ -117,7 +119,7 @@ class ResNet(nn.Module):
         return self.fc(avg_pool2d(x, x.shape[2:]).flatten(1))  # type: ignore[no-any-return]
 
 
-def initialise(module: nn.Module, generator: torch.Generator) -> None:
+def _initialise(module: nn.Module, generator: torch.Generator) -> None:
     """Initialise convolutions as He et al. 2015 (normal, fan out), batch norm as identity, the classifier small."""
     for part in module.modules():
         if isinstance(part, nn.Conv2d):

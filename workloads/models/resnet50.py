@@ -1,4 +1,4 @@
-"""ResNet-50 as a list of tensors (sizes of its gradients, and when the backward pass completes them), and its learner.
+"""ResNet-50 as a list of tensors (sizes of its gradients, and when the backward pass completes them).
 
 The architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3), for 224x224 images and 1000 classes,
 with the stride of a block in its 3x3 convolution as PyTorch users train it ("v1.5"). Tensors are in torchvision's
@@ -21,12 +21,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.tensors import ParameterTensor
-from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
-    from wanbench.workloads.models.learner import Learner
+    import torch
+
     from wanbench.workloads.models.residual import ResNet
 
 BLOCKS = (3, 4, 6, 3)
@@ -82,24 +81,9 @@ def classifier(features: int, classes: int) -> tuple[ParameterTensor, ...]:
     return weight, ParameterTensor("fc.bias", (classes,), 0.0)
 
 
-def network() -> ResNet:
-    """Return the uninitialised module."""
+def network(generator: torch.Generator) -> ResNet:
+    """The network: images of shape (batch, 3, 224, 224) to scores of shape (batch, 1000)."""
     from wanbench.workloads.models.residual import Bottleneck, ResNet
 
-    return ResNet(Bottleneck, [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)], CLASSES, stem=7, stride=2)
-
-
-def make(portion: Portion) -> Learner:
-    """Build the learner of one worker. Raises: WorkloadError: the folder does not have ImageNet's layout."""
-    import torch
-
-    from wanbench.workloads.data import imagenet
-    from wanbench.workloads.models.learner import Learner
-    from wanbench.workloads.models.residual import initialise
-
-    assert portion.folder is not None, "the registry requires it"
-    images = imagenet.read(portion.folder)
-    module = network()
-    initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, "resnet50-imagenet", "init")))
-    samples = imagenet.batches(images, portion.batch_size, portion.random(), portion.indices(images.train_labels))
-    return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: imagenet.accuracy(module, images))
+    stages = [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)]
+    return ResNet(Bottleneck, stages, CLASSES, generator, stem=7, stride=2)

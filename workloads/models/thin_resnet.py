@@ -1,4 +1,4 @@
-"""Residual networks of 6n + 2 layers for small images (He et al. 2016, section 4.2), and their learners.
+"""Residual networks of 6n + 2 layers for small images (He et al. 2016, section 4.2).
 
 Three stages of n blocks; shortcuts have no parameters (option A). ResNet-110 for CIFAR-10 has n = 18. The networks with
 n = 1 and fewer channels train on MNIST in a minute on one core. The work of a tensor is counted as in
@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from wanbench.workloads.data import cifar10, mnist, mnist1d
-from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.resnet50 import classifier, conv
 from wanbench.workloads.models.tensors import ParameterTensor
-from wanbench.workloads.seeding import torch_seed
 
 if TYPE_CHECKING:
-    from wanbench.workloads.models.learner import Learner
+    import torch
+
     from wanbench.workloads.models.residual import ResNet
 
 Norm = Literal["batch", "group", "none"]
 CLASSES = 10
-_READERS: dict[str, Any] = {"CIFAR-10": cifar10, "MNIST": mnist, "MNIST-1D": mnist1d}
 
 
 @dataclass(frozen=True)
@@ -31,14 +28,11 @@ class ThinResNet:
     """A network for one data set.
 
     Attributes:
-        name: of the workload; its initial weights derive from it.
-        data: the name of the data set. image: the shape of its images, (channels, height, width).
+        image: the shape of its images, (channels, height, width).
         widths: channels of the stages. blocks: n, of each stage. stride: of the first convolution.
         norm: what follows each convolution; with "none", convolutions have a bias instead.
     """
 
-    name: str
-    data: str
     image: tuple[int, int, int]
     widths: tuple[int, ...] = (8, 16, 32)
     blocks: int = 1
@@ -49,26 +43,13 @@ class ThinResNet:
         """Its parameter tensors, in registration order."""
         return (*self._convolutions(), *classifier(self.widths[-1], CLASSES))
 
-    def network(self) -> ResNet:
-        """Return the uninitialised network."""
+    def network(self, generator: torch.Generator) -> ResNet:
+        """The network: images of shape (batch, *image) to scores of shape (batch, 10)."""
         from wanbench.workloads.models.residual import BasicBlock, ResNet
 
         stages = [(width, self.blocks) for width in self.widths]
-        return ResNet(BasicBlock, stages, CLASSES, 3, channels=self.image[0], stride=self.stride, norm=self.norm)
-
-    def make(self, portion: Portion) -> Learner:
-        """Build the learner of one worker. Raises: WorkloadError: the folder does not hold the data set."""
-        import torch
-
-        from wanbench.workloads.models.learner import Learner
-        from wanbench.workloads.models.residual import initialise
-
-        reader = _READERS[self.data]
-        data = reader.read(portion.folder)
-        module = self.network()
-        initialise(module, torch.Generator().manual_seed(torch_seed(portion.seed, self.name, "init")))
-        samples = reader.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
-        return Learner(module, samples, torch.nn.functional.cross_entropy, lambda: data.accuracy(module))
+        channels = self.image[0]
+        return ResNet(BasicBlock, stages, CLASSES, generator, channels=channels, stride=self.stride, norm=self.norm)
 
     def _convolutions(self) -> Iterator[ParameterTensor]:
         channels, *sides = self.image

@@ -74,9 +74,8 @@ def _check(model: DistributedDataParallel, averaged: bool) -> None:
             raise WrapError(f"DistributedDataParallel: {reason}")
 
 
-def _own(state: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _own(_state: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Return the bucket of this rank as its average."""
-    del state
     own: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     own.set_result(bucket.buffer())
     return own

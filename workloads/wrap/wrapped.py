@@ -272,8 +272,7 @@ class Wrapped:
         self.steps += 1
 
     @torch.no_grad()
-    def _after_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        del optimizer, args, kwargs
+    def _after_step(self, *_: Any) -> None:
         self._flat.follow()
         self.algorithm.stepped()
         self._flat.write()
@@ -490,7 +489,6 @@ class Followed:
 
     def advance(self, step: int) -> None:
         """Begin a new step. Raises: WrapError: momentum, dampening or maximize was switched on or off."""
-        del step
         before, self.groups, self._sgd = self.groups, self._groups(), None
         if [_switches(group) for group in before] != [_switches(group) for group in self.groups]:
             raise WrapError("momentum, dampening or maximize was switched on or off after wrap; set it before wrap")

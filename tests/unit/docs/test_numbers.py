@@ -33,7 +33,7 @@ from wanbench.harness.testbeds.virtual.congestion import SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.sender import MIN_TIMEOUT_NS
 from wanbench.workloads import workload_keys
 from wanbench.workloads.comm import datagram, meter
-from wanbench.workloads.data import datasets, stdlib
+from wanbench.workloads.data import digits, stdlib
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.process import heartbeat
 
@@ -86,8 +86,8 @@ def of_code():
     yield f"`resnet50-v100` takes {1e3 * network.step_time_s:.0f} ms per step"
     yield f"gloo needs {scaled} round trips for ResNet-50 on four workers at a scale of 0.01 and {whole} at 1"
     yield f"up to {(emulators._LARGEST_BUFFER_BYTES + 1) >> 30} GiB"
-    digits = datasets.digits()
-    yield f"small CNN on {len(digits.train_y) + len(digits.test_y)} images"
+    images = digits.read()
+    yield f"small CNN on {len(images.train_y) + len(images.test_y)} images"
     stability = scripts.load("benchmarks/stability.py")
     limit, of_ssgd = stability.delayed_limit(20, 0.9), stability.synchronous_limit(0.9)
     yield f"the limit on learning rate x curvature is {limit:.3g}, against {of_ssgd:g} for SSGD"

@@ -118,7 +118,7 @@ def test_the_json_form_names_everything_but_the_single_tensors():
 
 @pytest.mark.parametrize("name", BUILTINS)
 def test_a_task_has_as_many_elements_as_was_announced(name, tmp_path):
-    scale = {"payload_scale": 0.01} if BUILTINS[name].make is None else {}
+    scale = {"payload_scale": 0.01} if BUILTINS[name].network is None else {}
     spec = {"name": name, **scale, **data_sets.given(name, tmp_path)}
     task = make_task(spec, 1, 4, 1, FakeClock(), MIB)
     assert task.w.numel() * 4 == info(spec).message_bytes
@@ -328,7 +328,7 @@ def test_a_wrong_rule_for_shards_is_refused():
 
 @pytest.mark.parametrize("spec", [NUMBERS, {"model": "a_package:a_model"}, {"name": "resnet50-v100"}])
 def test_only_data_of_ours_are_sharded_here(model, spec):
-    ours = ", ".join(name for name, builtin in BUILTINS.items() if builtin.make is not None)
+    ours = ", ".join(name for name, builtin in BUILTINS.items() if builtin.network is not None)
     refused(f"train.shards: only {ours} take it; other workloads divide their own data", spec, {"shards": "iid"})
 
 

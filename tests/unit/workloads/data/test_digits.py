@@ -3,9 +3,11 @@ import time
 import torch
 from training_alone import one_thread  # noqa: F401  # all tests use the fixture
 
-from wanbench.workloads.data.datasets import TEST_SAMPLES, batches, digits
+from wanbench.workloads.data import digits
+from wanbench.workloads.data.digits import TEST_SAMPLES, Split, batches
 from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.models import digits_cnn
+from wanbench.workloads.models.learner import learn
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
 
@@ -42,7 +44,7 @@ def test_one_worker_learns_digits_to_95_percent_in_300_steps():
 
 
 def test_the_tensors_listed_without_torch_are_those_of_the_module():
-    module = digits_cnn._module(torch.Generator())
+    module = digits_cnn.module_of(torch.Generator())
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
     assert [(t.name, t.shape) for t in digits_cnn.tensors()] == expected
 
@@ -69,10 +71,10 @@ def test_the_training_digits_are_divided_among_the_ranks():
     rule = Shards.parse("iid")
     seen = []
     for rank in range(3):
-        learner = digits_cnn.make(Portion(rank, 3, 1, batch_size=479, shards=rule))
+        learner = learn(Portion(rank, 3, 1, batch_size=479, shards=rule), "digits-cnn", digits_cnn.module_of, digits)
         images, _ = next(learner.batches)
         seen.extend(tuple(image.flatten().tolist()) for image in images)
-    everything = [tuple(image.flatten().tolist()) for image in digits().train_x]
+    everything = [tuple(image.flatten().tolist()) for image in digits.read().train_x]
     assert sorted(seen) == sorted(everything)
 
 
@@ -83,7 +85,7 @@ def test_training_also_works_with_dirichlet_shards():
 
 
 def test_one_digit_in_five_is_held_out_and_no_test_digit_is_trained_on():
-    data = digits()
+    data = digits.read()
     assert (len(data.train_y), len(data.test_y)) == (1797 - TEST_SAMPLES, TEST_SAMPLES)
     seen = {tuple(image.flatten().tolist()) for image in data.train_x}
     assert not any(tuple(image.flatten().tolist()) in seen for image in data.test_x)
@@ -91,32 +93,33 @@ def test_one_digit_in_five_is_held_out_and_no_test_digit_is_trained_on():
 
 
 def test_the_held_out_digits_cover_every_class():
-    assert torch.bincount(digits().test_y).min() >= 25
+    assert torch.bincount(digits.read().test_y).min() >= 25
 
 
 def test_over_all_folds_every_digit_is_tested_once_and_never_trained_on_in_that_fold():
     tested = []
     for fold in range(5):
-        data = digits(5, fold)
+        data = digits.read(None, 5, fold)
         assert len(data.train_y) + len(data.test_y) == 1797
         assert abs(len(data.test_y) - 1797 / 5) < 1
         mine = {tuple(image.flatten().tolist()) for image in data.test_x}
         assert not mine & {tuple(image.flatten().tolist()) for image in data.train_x}
         tested += [tuple(image.flatten().tolist()) for image in data.test_x]
-    both = torch.cat([digits().train_x, digits().test_x])
+    both = torch.cat([digits.read().train_x, digits.read().test_x])
     assert sorted(tested) == sorted(tuple(image.flatten().tolist()) for image in both)
 
 
 def test_the_seed_of_a_repetition_chooses_the_fold():
-    chosen = [digits_cnn.make(Portion(0, 1, seed, batch_size=8, folds=5)) for seed in (3, 8)]
+    portions = [Portion(0, 1, seed, batch_size=8, folds=5) for seed in (3, 8)]
+    chosen = [learn(portion, "digits-cnn", digits_cnn.module_of, digits) for portion in portions]
     shown = [{tuple(image.flatten().tolist()) for image in next(learner.batches)[0]} for learner in chosen]
-    held_out = {tuple(image.flatten().tolist()) for image in digits(5, 3).test_x}
+    held_out = {tuple(image.flatten().tolist()) for image in digits.read(None, 5, 3).test_x}
     assert not any(images & held_out for images in shown)
     assert shown[0] != shown[1]
 
 
 def test_batches_use_all_samples_of_a_shard_equally_often():
     x = torch.arange(5).float()
-    produced = batches(x, x.long(), 4, stream(1, "test"), [0, 1, 2])
+    produced = batches(Split(x, x.long(), x, x), 4, stream(1, "test"), [0, 1, 2])
     seen = torch.cat([next(produced)[1] for _ in range(3)])
     assert torch.bincount(seen, minlength=5).tolist() == [4, 4, 4, 0, 0]

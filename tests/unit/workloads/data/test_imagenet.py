@@ -8,7 +8,7 @@ from data_sets import imagenet
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
 from wanbench.workloads.data.datasets import WorkloadError
-from wanbench.workloads.data.imagenet import SIDE, accuracy, batches, check, read
+from wanbench.workloads.data.imagenet import SIDE, batches, check, read
 from wanbench.workloads.models import resnet50
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
@@ -51,8 +51,8 @@ def test_accuracy_is_the_share_of_test_images_with_the_right_class(folder):
             return x.mean(dim=(2, 3))
 
     images = read(folder)
-    assert accuracy(ByColour(), images) == pytest.approx(11 / 12, abs=1.1 / 12)
-    assert accuracy(torch.nn.Sequential(ByColour(), torch.nn.Threshold(1e9, 0.0)), images) == 4 / 12
+    assert images.accuracy(ByColour()) == pytest.approx(11 / 12, abs=1.1 / 12)
+    assert images.accuracy(torch.nn.Sequential(ByColour(), torch.nn.Threshold(1e9, 0.0))) == 4 / 12
 
 
 def test_a_step_in_emulated_time_has_a_gradient(folder):

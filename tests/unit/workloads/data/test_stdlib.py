@@ -36,7 +36,7 @@ def library(tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (stdlib.sources, stdlib.digest, stdlib.text):
+    for cached in (stdlib.sources, stdlib.digest, stdlib.read):
         cached.cache_clear()
 
 
@@ -50,7 +50,7 @@ def test_windows_cover_every_byte_of_a_module_and_overlap_by_one(library):
     (trained,), (tested,) = named(False), named(True)
     content = bytes(index % 251 for index in range(64 * 3 + 1))
     library(**{trained: content, tested: content[:65]})
-    text = stdlib.text()
+    text = stdlib.read()
     assert text.train.shape == (3, 65)
     assert bytes(text.train[:, :-1].flatten().tolist()) + bytes([text.train[-1, -1]]) == content
     assert text.test.tolist() == [list(content[:65])]
@@ -92,13 +92,13 @@ def test_a_python_without_source_is_refused(library):
 
 def test_the_text_is_the_same_in_every_process():
     code = (
-        "import json; from wanbench.workloads.data import stdlib; t = stdlib.text()\n"
-        "print(json.dumps([stdlib.digest(), t.train[7].tolist(), t.test.sum().item(), t.packages[::999]]))"
+        "import json; from wanbench.workloads.data import stdlib; t = stdlib.read()\n"
+        "print(json.dumps([stdlib.digest(), t.train[7].tolist(), t.test.sum().item(), t.train_labels[::999]]))"
     )
     surroundings = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
     result = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)
-    here = stdlib.text()
-    mine = [stdlib.digest(), here.train[7].tolist(), here.test.sum().item(), list(here.packages[::999])]
+    here = stdlib.read()
+    mine = [stdlib.digest(), here.train[7].tolist(), here.test.sum().item(), list(here.train_labels[::999])]
     assert json.loads(result.stdout) == mine
 
 
@@ -112,22 +112,22 @@ def test_it_is_megabytes_of_real_source_of_which_a_tenth_or_so_is_held_out():
 
 def test_training_and_test_windows_come_from_different_modules():
     tested = [content for name, content in stdlib.sources() if stdlib.is_test(name)]
-    text = stdlib.text()
+    text = stdlib.read()
     assert text.test.shape == (stdlib.TEST_WINDOWS, 65)
     assert all(any(bytes(window.tolist()) in content for content in tested) for window in text.test)
     trained = sum((len(c) - 1) // 64 for name, c in stdlib.sources() if c and not stdlib.is_test(name))
-    assert len(text.train) == len(text.packages) == trained
+    assert len(text.train) == len(text.train_labels) == trained
 
 
 def test_batches_are_bytes_and_the_bytes_that_follow_them():
-    data = stdlib.text()
+    data = stdlib.read()
     x, y = next(stdlib.batches(data, 8, Portion(0, 1, 1).random(), range(100)))
     assert (x.shape, y.shape, x.dtype) == ((8, 64), (8, 64), torch.int64)
     assert torch.equal(x[:, 1:], y[:, :-1])
 
 
 def test_dirichlet_shards_differ_in_packages_and_cover_all_text():
-    packages = stdlib.text().packages
+    packages = stdlib.read().train_labels
     shards = [Portion(rank, 4, 1, shards=Shards(0.1)).indices(packages) for rank in range(4)]
     assert sorted(index for shard in shards for index in shard) == list(range(len(packages)))
     (largest, size), *_ = Counter(packages).most_common(1)

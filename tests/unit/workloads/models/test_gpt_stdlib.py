@@ -6,7 +6,7 @@ import pytest
 import torch
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
-from wanbench.workloads.data.stdlib import CONTEXT, SYMBOLS, text
+from wanbench.workloads.data.stdlib import CONTEXT, SYMBOLS, read
 from wanbench.workloads.models import gpt_stdlib
 from wanbench.workloads.registry import info, make_task
 
@@ -20,7 +20,7 @@ def test_one_worker_learns_more_than_that_the_next_byte_is_often_a_space():
         losses.append(loss)
         momentum.mul_(0.9).add_(g)
         task.w.add_(momentum, alpha=-0.1)
-    share = torch.bincount(text().test[:, 1:].flatten(), minlength=SYMBOLS) / text().test[:, 1:].numel()
+    share = torch.bincount(read().test[:, 1:].flatten(), minlength=SYMBOLS) / read().test[:, 1:].numel()
     assert float(share.max()) < task.accuracy(task.snapshot(task.w)) < 0.9
     entropy = float(torch.special.entr(share).sum())  # the least loss without knowledge of the bytes before
     assert losses[0] == pytest.approx(math.log(SYMBOLS), rel=0.01)
@@ -36,7 +36,7 @@ def test_the_tensors_listed_without_torch_are_those_of_the_module():
 
 def test_no_prediction_depends_on_a_later_byte():
     module = gpt_stdlib.module_of(torch.Generator().manual_seed(1))
-    sample = text().test[:1, :-1]
+    sample = read().test[:1, :-1]
     changed = sample.clone()
     changed[0, 20] = (changed[0, 20] + 1) % SYMBOLS
     before, after = module(sample), module(changed)
