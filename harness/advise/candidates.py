@@ -92,25 +92,17 @@ def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[Training
     cells: list[TrainingCell] = []
     left_out: list[LeftOut] = []
     for setting in of:
-        if setting.kind in question.limits.excluded:
-            left_out.append(LeftOut(setting.label, "", "excluded"))
-            continue
         cell = with_setting(question.reference, setting)
-        reason = _refusal(cell)
-        if reason is not None:
-            left_out.append(LeftOut(setting.label, "", reason))
-            continue
-        variants = list(_with_collectives(cell, question.where))
+        reason = "excluded" if setting.kind in question.limits.excluded else _refusal(cell)
+        variants = [] if reason else list(_with_collectives(cell, question.where))
         if not variants:
-            left_out.append(LeftOut(setting.label, "", "no collective carries it"))
-        limit = question.limits.memory_bytes
+            left_out.append(LeftOut(setting.label, "", reason or "no collective carries it"))
         for variant in variants:
-            needed = variant.worker_bytes
-            if limit is not None and needed > limit:
-                reason = f"needs {needed / 1e9:.3g} GB of memory in a worker"
-                left_out.append(LeftOut(setting.label, variant.collective, reason))
-            else:
+            if question.limits.memory_bytes is None or variant.worker_bytes <= question.limits.memory_bytes:
                 cells.append(variant)
+            else:
+                too_large = f"needs {variant.worker_bytes / 1e9:.3g} GB of memory in a worker"
+                left_out.append(LeftOut(setting.label, variant.collective, too_large))
     return cells, left_out
 
 

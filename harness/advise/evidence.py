@@ -201,12 +201,11 @@ class Library:
     def _sources(self, key: str, optimizer: str, *, timed: bool) -> Iterator[Source]:
         """The recorded trajectories of a setting; of one whose training depends on time, only from this network."""
         for recording, condition, name in self._by_identity.get(key, ()):
-            trained = _optimizer(recording, condition)
             required = self.network if timed else BASE if _optimizer(recording, BASE) == optimizer else optimizer
             if condition == required or (
                 not timed and condition == BASE and (required, name) not in recording.by_setting
             ):
-                of_setting = source(recording, condition, name, self.limits, optimizer=trained, proxy=self.proxy)
+                of_setting = source(recording, condition, name, self.limits, proxy=self.proxy)
                 if of_setting is not None:
                     yield of_setting
 
@@ -214,8 +213,8 @@ class Library:
         """What was measured with the model itself, of every setting but `ssgd`; with few seeds too."""
         own = [] if self.proxy else [(recording, *key) for recording in self.recordings for key in recording.by_setting]
         of_settings = (
-            source(r, condition, name, self.limits, optimizer=_optimizer(r, condition), proxy=False)
-            for r, condition, name in own
+            source(recording, condition, name, self.limits, proxy=False)
+            for recording, condition, name in own
             if name != REFERENCE
         )
         return [of_setting for of_setting in of_settings if of_setting is not None]
@@ -228,9 +227,7 @@ class Library:
         return [f"{design}: ssgd gained {100 * gain:.1f} points of accuracy" for design, gain in low]
 
 
-def source(
-    recording: Recording, condition: str, name: str, limits: Limits, *, optimizer: str, proxy: bool
-) -> Source | None:
+def source(recording: Recording, condition: str, name: str, limits: Limits, *, proxy: bool) -> Source | None:
     """What a recording says of a setting; None without a reference that learned under the same condition."""
     seeds, reference = recording.by_setting[condition, name], recording.reference_of(condition)
     if reference is None or not _enough(gained(reference), limits):
@@ -253,7 +250,7 @@ def source(
         workload=_workload(recording),
         workers=first.workers,
         seeds=len(seeds),
-        optimizer=optimizer,
+        optimizer=_optimizer(recording, condition),
         proxy=proxy,
         lr=first.lr,
         outer_lr=first.outer_lr,

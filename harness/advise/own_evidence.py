@@ -43,7 +43,8 @@ def proposal(question: Question, simulated: Iterable[Measured], minutes: float) 
     settings = _faster(simulated)
     if not settings or not question.reference.workload.learns:
         return None
-    price = measured([next(tuning(shortest := _design(question, settings, _FEWEST_STEPS), shortest.base)).cell])
+    shortest = _design(question, settings, _FEWEST_STEPS)
+    price = measured(next(tuning(shortest, shortest.base)).cell)
     if not price.evaluation_s:  # no accuracy to compare
         return None
     while settings:

@@ -222,4 +222,4 @@ def _check_rates(cell: TrainingCell) -> None:
 def _step_time_s(spec: Spec, where: str) -> float:
     """Seconds of a step of a user's model on this host."""
     cells = expand(spec.override({"run.testbed": "netns"}, where), where, FixedHost())
-    return measured((cell for cell in cells if isinstance(cell, TrainingCell)), _MEASURING_S).gradient_s
+    return measured(next(cell for cell in cells if isinstance(cell, TrainingCell)), _MEASURING_S).gradient_s

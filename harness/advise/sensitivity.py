@@ -107,10 +107,10 @@ def missing(question: Question) -> dict[str, Rate]:
     profile, sites = question.profile, dict.fromkeys(question.reference.placement)
     rates_by_site: dict[str, Rate] = {}
     for site in sites:
-        rates = [profile.path(site, other).rate for other in sites if other != site]
-        path_rates = [rate for rate in rates if rate is not None]
-        if profile.site(site).up is None and len(path_rates) > 1:
-            rates_by_site[site] = max(path_rates)
+        paths = [profile.path(site, other) for other in sites if other != site]
+        rates = [path.rate for path in paths if path.rate is not None]
+        if profile.site(site).up is None and len(rates) > 1:
+            rates_by_site[site] = max(rates)
     return rates_by_site
 
 

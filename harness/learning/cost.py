@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wanbench.harness.learning.campaign import Rates, spec_of, timed, trials, tuning
@@ -32,8 +32,8 @@ class Price:
         return cell.workers * cell.steps * (self.gradient_s + _SIMULATED_S) + evaluations * self.evaluation_s
 
 
-def measured(cells: Iterable[TrainingCell], least_s: float = _LEAST_S) -> Price:
-    """Measure with the data and the model of the first cell, on one thread as in a run. Takes a second.
+def measured(cell: TrainingCell, least_s: float = _LEAST_S) -> Price:
+    """Measure with the data and the model of a cell, on one thread as in a run. Takes a second.
 
     Args:
         least_s: seconds of gradients, and of evaluations. On a busy host, six results of 0.3 s were up to 49 %
@@ -42,7 +42,6 @@ def measured(cells: Iterable[TrainingCell], least_s: float = _LEAST_S) -> Price:
     Raises:
         SpecError: the data set does not exist, or not in its format. HostError: this host cannot run the cell.
     """
-    cell = next(iter(cells))
     check_host([cell])
     workload = cell.task.plain() | {"step_time": "real"}
     workload.pop("step_cv", None)
@@ -91,8 +90,7 @@ def cost_text(design: Design) -> str:
     """What a design trains: settings, conditions, trajectories and processor time, measured for a moment."""
     counted: list[tuple[str, int, int, float]] = []
     spec = spec_of(design)
-    example = next(tuning(design, design.base))
-    price = measured([example.cell])
+    price = measured(next(tuning(design, design.base)).cell)
     for condition in (design.base, *design.conditions):
         tuned = [trial.cell for trial in tuning(design, condition)] if condition.lr else []
         settings = condition.settings or [*design.settings]

@@ -17,11 +17,9 @@ def exponential(rank: int, step: int, world_size: int, peers: int) -> tuple[list
 
     With one peer and N a power of two, L steps of equal shares give exactly the average over all ranks.
     """
-    hops: list[int] = []
-    for j in range(1, peers + 1):
-        hop = j * (peers + 1) ** (step % turns(world_size, peers)) % world_size
-        if hop and hop not in hops:
-            hops.append(hop)
+    power = (peers + 1) ** (step % turns(world_size, peers))
+    every = dict.fromkeys(j * power % world_size for j in range(1, peers + 1))
+    hops = [hop for hop in every if hop]
     return [(rank + hop) % world_size for hop in hops], [(rank - hop) % world_size for hop in hops]
 
 

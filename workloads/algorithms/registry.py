@@ -151,8 +151,9 @@ def _load(kind: str) -> type[Algorithm]:
     try:
         loaded = importlib.import_module(module)
     except (ImportError, ValueError) as error:
-        hint = "is its folder on PYTHONPATH?"
-        raise AlgorithmError(f"algorithm '{kind}': cannot import '{module}' ({error}); {hint}") from error
+        raise AlgorithmError(
+            f"algorithm '{kind}': cannot import '{module}' ({error}); is its folder on PYTHONPATH?"
+        ) from error
     cls: object = getattr(loaded, name, None)
     if cls is None:
         near = did_you_mean(name, [key for key, value in vars(loaded).items() if isinstance(value, type)])

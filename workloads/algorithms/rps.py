@@ -34,9 +34,7 @@ class Mean:
     def __init__(self, comm: LossyComm, like: Vector, terms: Terms) -> None:
         self._comm, self._terms = comm, terms
         size, extra = divmod(like.numel(), comm.world_size)
-        ends = [0]
-        for rank in range(comm.world_size):
-            ends.append(ends[-1] + size + (rank < extra))
+        ends = itertools.accumulate([0, *(size + (rank < extra) for rank in range(comm.world_size))])
         self._shares = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
         self._peers = [rank for rank in range(comm.world_size) if rank != comm.rank]
         lengths = [share.stop - share.start for share in self._shares]

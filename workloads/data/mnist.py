@@ -42,7 +42,6 @@ def read(folder: Path) -> Images:
     import numpy as np
     import torch
 
-    check(folder)
     train, train_labels = _part(folder, "train")
     test, test_labels = _part(folder, "t10k")
     # Counts values: as floats, the images would take 0.2 GB.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, digits, imagenet, mnist, mnist1d, stdlib
-from wanbench.workloads.models import digits_cnn, gpt, gpt_stdlib, mnist_cnn, mnist_gru, resnet50
+from wanbench.workloads.models import gpt, gpt_stdlib, mnist_gru, resnet50
+from wanbench.workloads.models.small_cnn import DIGITS_CNN, MNIST_CNN
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.models.thin_resnet import Norm, ThinResNet
 
@@ -110,20 +111,20 @@ BUILTINS: Mapping[str, Builtin] = {
     ),
     "digits-cnn": Builtin(
         "a small CNN that really trains on scikit-learn's 8x8 digits; 20 ms per step (assumed)",
-        digits_cnn.tensors,
+        DIGITS_CNN.tensors,
         0.02,  # ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core
         "digits",
-        digits_cnn.module_of,
+        DIGITS_CNN.network,
         digits,
         folds=True,
     ),
     "mnist-cnn": Builtin(
         "a small CNN (28 874 parameters) that really trains on MNIST, in the folder workload.data (default: "
         "data/mnist); 20 ms per step (assumed)",
-        mnist_cnn.tensors,
+        MNIST_CNN.tensors,
         0.02,  # more than ten times what a batch of 32 takes on one core
         "MNIST",
-        mnist_cnn.module_of,
+        MNIST_CNN.network,
         mnist,
     ),
     "mnist-gru": Builtin(

@@ -345,13 +345,11 @@ def _hooks(optimizer: torch.optim.Optimizer) -> Iterable[object]:
 
 def _setting(followed: Followed, comm: Comm, flat: FlatParameters) -> Setting:
     unequal, first = followed.unequal, followed.groups[0]
-    kind = followed.kind
-    if unequal:  # algorithms that need SGD's linearity refuse this
-        kind += f" with parameter groups that differ in {' and '.join(unequal)}"
+    differ = f" with parameter groups that differ in {' and '.join(unequal)}" if unequal else ""
     return Setting(
         workers=comm.world_size,
         collective="gloo",
-        optimizer=kind,
+        optimizer=followed.kind + differ,  # algorithms that need SGD's linearity refuse this
         momentum=0.0 if "momentum" in unequal else first.momentum,
         nesterov=False if "nesterov" in unequal else first.nesterov,
         weight_decay=0.0 if "weight_decay" in unequal else first.weight_decay,

@@ -30,7 +30,7 @@ FASTER = {
 
 @pytest.fixture
 def question(monkeypatch):
-    monkeypatch.setattr(own_evidence, "measured", lambda _cells: Price(gradient_s=0.01, evaluation_s=0.1))
+    monkeypatch.setattr(own_evidence, "measured", lambda _cell: Price(gradient_s=0.01, evaluation_s=0.1))
     monkeypatch.setattr(own_evidence.os, "cpu_count", lambda: 2)
     return ask(UNIFORM, "digits-cnn", 4, Limits())
 

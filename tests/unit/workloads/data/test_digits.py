@@ -6,8 +6,8 @@ from training_alone import one_thread  # noqa: F401  # all tests use the fixture
 from wanbench.workloads.data import digits
 from wanbench.workloads.data.digits import TEST_SAMPLES, Split, batches
 from wanbench.workloads.data.shards import Portion, Shards
-from wanbench.workloads.models import digits_cnn
 from wanbench.workloads.models.learner import learn
+from wanbench.workloads.models.small_cnn import DIGITS_CNN
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
 
@@ -44,9 +44,9 @@ def test_one_worker_learns_digits_to_95_percent_in_300_steps():
 
 
 def test_the_tensors_listed_without_torch_are_those_of_the_module():
-    module = digits_cnn.module_of(torch.Generator())
+    module = DIGITS_CNN.network(torch.Generator())
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
-    assert [(t.name, t.shape) for t in digits_cnn.tensors()] == expected
+    assert [(t.name, t.shape) for t in DIGITS_CNN.tensors()] == expected
 
 
 def test_all_ranks_start_with_equal_parameters():
@@ -71,7 +71,7 @@ def test_the_training_digits_are_divided_among_the_ranks():
     rule = Shards.parse("iid")
     seen = []
     for rank in range(3):
-        learner = learn(Portion(rank, 3, 1, batch_size=479, shards=rule), "digits-cnn", digits_cnn.module_of, digits)
+        learner = learn(Portion(rank, 3, 1, batch_size=479, shards=rule), "digits-cnn", DIGITS_CNN.network, digits)
         images, _ = next(learner.batches)
         seen.extend(tuple(image.flatten().tolist()) for image in images)
     everything = [tuple(image.flatten().tolist()) for image in digits.read().train_x]
@@ -111,7 +111,7 @@ def test_over_all_folds_every_digit_is_tested_once_and_never_trained_on_in_that_
 
 def test_the_seed_of_a_repetition_chooses_the_fold():
     portions = [Portion(0, 1, seed, batch_size=8, folds=5) for seed in (3, 8)]
-    chosen = [learn(portion, "digits-cnn", digits_cnn.module_of, digits) for portion in portions]
+    chosen = [learn(portion, "digits-cnn", DIGITS_CNN.network, digits) for portion in portions]
     shown = [{tuple(image.flatten().tolist()) for image in next(learner.batches)[0]} for learner in chosen]
     held_out = {tuple(image.flatten().tolist()) for image in digits.read(None, 5, 3).test_x}
     assert not any(images & held_out for images in shown)

@@ -14,7 +14,7 @@ from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use 
 from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.mnist import batches, check, idx, read
 from wanbench.workloads.data.shards import Portion, Shards
-from wanbench.workloads.models import mnist_cnn
+from wanbench.workloads.models.small_cnn import MNIST_CNN
 from wanbench.workloads.registry import check_data, data_folder, info, make_task
 from wanbench.workloads.seeding import stream
 
@@ -39,8 +39,8 @@ def refused(path, message, function):
 
 
 def test_the_tensors_listed_without_torch_are_those_of_the_module():
-    module = mnist_cnn.module_of(torch.Generator())
-    assert [(t.name, t.shape) for t in mnist_cnn.tensors()] == [
+    module = MNIST_CNN.network(torch.Generator())
+    assert [(t.name, t.shape) for t in MNIST_CNN.tensors()] == [
         (n, tuple(p.shape)) for n, p in module.named_parameters()
     ]
     assert info({"name": "mnist-cnn"}).params == 8 * 26 + 16 * (8 * 25 + 1) + 32 * (16 * 49 + 1) + 10 * 33 == 28_874
