@@ -377,7 +377,8 @@ def _chosen(answer: Answer) -> Iterator[tuple[str, str]]:
     yield "one model", "wrapped.final() makes all workers equal: the mean of their parameters and buffers; save it once"
     for source in advised.candidate.evidence.sources:
         if source.proxy:
-            yield "proxy", f"{_evidence(source)}: not your model"
+            trained = f"{source.setting} on {source.workload}, {source.workers} workers, {source.optimizer}"
+            yield "proxy", f"{trained}, {source.seeds} seeds: {_points(source)} of accuracy: not your model"
     if answer.learned:
         least = min(source.seeds for source in answer.learned)
         yield "measured", f"on this model, {least} seeds: points of accuracy from ssgd after equal steps, 95 % interval"
@@ -446,11 +447,6 @@ def _interval(measured: Measured) -> str:
     return (
         "" if more_sources or source.low is None or source.high is None else f" ({source.low:.2f} to {source.high:.2f})"
     )
-
-
-def _evidence(source: Source) -> str:
-    trained = f"{source.setting} on {source.workload}, {source.workers} workers, {source.optimizer}"
-    return f"{trained}, {source.seeds} seeds: {_points(source)} of accuracy"
 
 
 def _decided(source: Source) -> str:

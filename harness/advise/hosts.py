@@ -62,7 +62,9 @@ def on_other_hosts(
     }
     cells = [measured.candidate.cell for measured in settings]
     elsewhere = {cell.key: _with_tcp(cell, {"preset": other}) for cell in cells}
-    shared = {cell.key: _with_tcp(cell, several) for cell in cells if _opens_several(cell)}
+    # Their collectives can spread an operation over connections, as the group `wan` does.
+    spread = [c for c in cells if c.algorithm().promises.lawful and c.collective in ("direct", "hierarchical")]
+    shared = {cell.key: _with_tcp(cell, several) for cell in spread}
     planned = {cell.key: cell for cell in (question.one_worker, *elsewhere.values(), *shared.values())}
     spec = question.spec.model_copy(update={"name": f"{question.spec.name[:70]}-{other}"})
     times = step_times(Plan(spec, tuple(planned.values()), part=True))
@@ -70,11 +72,6 @@ def on_other_hosts(
         {key: times[cell.key] for key, cell in moved.items() if cell.key in times} for moved in (elsewhere, shared)
     )
     return Hosts(kernel, path, asked, other, count, step_s, shared_s)
-
-
-def _opens_several(cell: TrainingCell) -> bool:
-    """Whether the collective of a setting can spread an operation over connections, as the group `wan` does."""
-    return cell.algorithm().promises.lawful and cell.collective in ("direct", "hierarchical")
 
 
 def _with_tcp(cell: TrainingCell, changes: Mapping[str, object]) -> TrainingCell:

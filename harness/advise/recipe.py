@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wanbench.harness.advise.evidence import Evidence, Source, Tier
+from wanbench.harness.advise.evidence import Source, Tier
 from wanbench.harness.advise.ranking import Measured
 
 
@@ -63,16 +63,12 @@ def recipe(measured: Measured, learned: Sequence[Source]) -> Recipe:
     Args:
         learned: what was measured with the model itself; each has the learning rate of `ssgd` too.
     """
-    cell, evidence = measured.candidate.cell, measured.candidate.evidence
-    if evidence.tier is not Tier.NO_RISK:
-        return _as_recorded(cell.params, evidence)
-    if not learned:
-        return Recipe(cell.params, None)
-    own = learned[0]
-    return Recipe(cell.params, own.reference_lr, train=own.train, recorded_on=(own.workload,), proxy=False)
-
-
-def _as_recorded(params: Mapping[str, Any], evidence: Evidence) -> Recipe:
+    params, evidence = measured.candidate.cell.params, measured.candidate.evidence
+    if evidence.tier is Tier.NO_RISK:
+        if not learned:
+            return Recipe(params, None)
+        lr, train, recorded_on = learned[0].reference_lr, learned[0].train, (learned[0].workload,)
+        return Recipe(params, lr, train=train, recorded_on=recorded_on, proxy=False)
     worst = min(evidence.sources, key=lambda source: source.difference.mean)
     times = [source.lr / source.reference_lr for source in evidence.sources]
     return Recipe(

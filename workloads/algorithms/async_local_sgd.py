@@ -235,9 +235,9 @@ class Served(Algorithm):
             )
 
     @property
-    @abstractmethod
     def _server_rank(self) -> int:
         """The rank beside which this worker's server runs."""
+        return 0
 
     @abstractmethod
     def _make_outer(self) -> DelayedNesterov:
@@ -319,9 +319,6 @@ class Served(Algorithm):
         self._begin(round(steps))
 
 
-SERVER = 0
-
-
 @dataclass
 class AsyncLocalSGD(Served):
     """A server merges local steps whenever a worker has made them.
@@ -366,10 +363,6 @@ class AsyncLocalSGD(Served):
         every = self.every or setting.workers
         if self.spread * every > 1:
             self.refuse("spread", self.spread, f"at most 1 / N = {1 / every:g}")
-
-    @property
-    def _server_rank(self) -> int:
-        return SERVER
 
     def _make_outer(self) -> DelayedNesterov:
         return DelayedNesterov(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import Images, WorkloadError, endless
+from wanbench.workloads.data.datasets import Images, WorkloadError
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +26,22 @@ _EVALUATED_AT_ONCE = 250
 _EXPECTED = f"expected the folder {FOLDER} of the python version of CIFAR-10"
 
 
+class ShiftedImages(Images):
+    """Images that are trained on randomly shifted by up to 4 pixels, and mirrored (He et al. 2016, sec. 4.2)."""
+
+    def batch(self, chosen: Sequence[int], random: Random) -> tuple[torch.Tensor, torch.Tensor]:
+        import torch
+        from torch.nn.functional import pad
+
+        whole, labels = super().batch(chosen, random)
+        images = []
+        for image in pad(whole, [_PADDING] * 4):
+            y, x = random.randrange(2 * _PADDING + 1), random.randrange(2 * _PADDING + 1)
+            cut = image[:, y : y + SIDE, x : x + SIDE]
+            images.append(cut.flip(2) if random.random() < 0.5 else cut)
+        return torch.stack(images), labels
+
+
 def check(folder: Path) -> None:
     """Check the names of the files in `folder`, and the smallest file. Raises: WorkloadError."""
     if not folder.is_dir():
@@ -39,7 +55,7 @@ def check(folder: Path) -> None:
 
 
 @lru_cache(maxsize=1)
-def read(folder: Path) -> Images:
+def read(folder: Path) -> ShiftedImages:
     """Read all images of a folder. Raises: WorkloadError: they are missing, or in another format."""
     import numpy as np
     import torch
@@ -48,7 +64,7 @@ def read(folder: Path) -> Images:
     train = torch.from_numpy(np.concatenate(images)).view(-1, 3, SIDE, SIDE)
     test_images, test_labels = _unpickled(folder / TEST_FILE)
     mean, std = _statistics(train)
-    return Images(
+    return ShiftedImages(
         train=train,
         test=torch.from_numpy(test_images.copy()).view(-1, 3, SIDE, SIDE),
         train_labels=tuple(label for part in labels for label in part),
@@ -70,24 +86,6 @@ def _statistics(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         means.append((share * values).sum())
         stds.append((share * (values - means[-1]) ** 2).sum().sqrt().clamp(min=1.0))
     return torch.stack(means).float().view(3, 1, 1), torch.stack(stds).float().view(3, 1, 1)
-
-
-def batches(
-    data: Images, batch_size: int, random: Random, indices: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield endless batches, with images randomly shifted by up to 4 pixels and mirrored (He et al. 2016, sec. 4.2)."""
-    import torch
-    from torch.nn.functional import pad
-
-    labels = torch.tensor(data.train_labels)
-    for chosen in endless(batch_size, random, indices):
-        padded = pad(data.normalised(data.train[chosen]), [_PADDING] * 4)
-        images = []
-        for image in padded:
-            y, x = random.randrange(2 * _PADDING + 1), random.randrange(2 * _PADDING + 1)
-            cut = image[:, y : y + SIDE, x : x + SIDE]
-            images.append(cut.flip(2) if random.random() < 0.5 else cut)
-        yield torch.stack(images), labels[chosen]
 
 
 class _OnlyArrays(pickle.Unpickler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +38,11 @@ class Images:
         """Return images as floats, with the mean 0 and the variance 1 of the training images."""
         return (images.float() - self.mean) / self.std
 
+    def batch(self, chosen: Sequence[int], random: Random) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return these training images, with mean 0 and variance 1, and their classes."""
+        labels = [self.train_labels[index] for index in chosen]
+        return self.normalised(self.train[chosen]), self.test_labels.new_tensor(labels)
+
     def accuracy(self, module: torch.nn.Module) -> float:
         """Return the share of test images with the right predicted class."""
         return accuracy_of(
@@ -56,10 +61,15 @@ def accuracy_of(
     return right / len(labels)
 
 
-def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the indices of endless batches: exactly `batch_size` of the samples `indices`, reshuffled after each pass.
+def batches(
+    data: Any, batch_size: int, random: Random, indices: Sequence[int]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield endless batches of exactly `batch_size` of the samples `indices`, reshuffled after each pass.
 
     A batch can span two passes, so a shard can be smaller than a batch.
+
+    Args:
+        data: a data set, whose method `batch` returns the inputs and targets of some samples.
     """
     waiting, taken = list[int](), 0
     while True:
@@ -69,5 +79,5 @@ def endless(batch_size: int, random: Random, indices: Sequence[int]) -> Iterator
             epoch = list(indices)
             random.shuffle(epoch)
             waiting.extend(epoch)
-        yield waiting[taken : taken + batch_size]
+        yield data.batch(waiting[taken : taken + batch_size], random)
         taken += batch_size

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from wanbench.workloads.data.datasets import endless
 from wanbench.workloads.seeding import stream
 
 if TYPE_CHECKING:
@@ -37,6 +36,10 @@ class Split:
     def train_labels(self) -> tuple[int, ...]:
         """The classes of the training images."""
         return tuple(self.train_y.tolist())
+
+    def batch(self, chosen: Sequence[int], random: Random) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return these training images and their classes."""
+        return self.train_x[chosen], self.train_y[chosen]
 
     def accuracy(self, module: torch.nn.Module) -> float:
         """Return the share of test images with the right predicted class."""
@@ -67,11 +70,3 @@ def read(folder: Path | None = None, folds: int | None = None, fold: int = 0) ->
     else:
         test, train = order[fold::folds], [index for at, index in enumerate(order) if at % folds != fold]
     return Split(x[train], y[train], x[test], y[test])
-
-
-def batches(
-    data: Split, batch_size: int, random: Random, indices: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield endless batches of images and classes."""
-    for chosen in endless(batch_size, random, indices):
-        yield data.train_x[chosen], data.train_y[chosen]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import WorkloadError, accuracy_of, endless
+from wanbench.workloads.data.datasets import WorkloadError, accuracy_of
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +39,13 @@ class Images:
     train_labels: tuple[int, ...]
     test: tuple[Path, ...]
     test_labels: tuple[int, ...]
+
+    def batch(self, chosen: Sequence[int], random: Random) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a random part of each image, resized and randomly mirrored (Szegedy et al. 2015), and the classes."""
+        import torch
+
+        x = torch.stack([_random_part(self.train[index], random) for index in chosen])
+        return x, torch.tensor([self.train_labels[index] for index in chosen])
 
     def accuracy(self, module: torch.nn.Module) -> float:
         """Return the share of test images with the right predicted class, from their center."""
@@ -78,17 +85,6 @@ def read(folder: Path) -> Images:
     )
     train, test = ([*zip(*labelled, strict=True)] for labelled in images)
     return Images(train[0], train[1], test[0], test[1])
-
-
-def batches(
-    images: Images, batch_size: int, random: Random, indices: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield endless batches: a random part of each image, resized and randomly mirrored (Szegedy et al. 2015)."""
-    import torch
-
-    for chosen in endless(batch_size, random, indices):
-        x = torch.stack([_random_part(images.train[index], random) for index in chosen])
-        yield x, torch.tensor([images.train_labels[index] for index in chosen])
 
 
 def _classes(folder: Path, part: str) -> list[str]:

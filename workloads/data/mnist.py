@@ -5,16 +5,11 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
-from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wanbench.workloads.data.datasets import Images, WorkloadError, endless
-
-if TYPE_CHECKING:
-    import torch
+from wanbench.workloads.data.datasets import Images, WorkloadError
 
 FOLDER = "mnist"
 PARTS = ("train", "t10k")
@@ -58,17 +53,6 @@ def read(folder: Path) -> Images:
         std=torch.tensor(max(std, 1.0)).view(1, 1, 1),
         at_once=_EVALUATED_AT_ONCE,
     )
-
-
-def batches(
-    data: Images, batch_size: int, random: Random, indices: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield endless batches: images of shape (batch_size, 1, 28, 28) with mean 0 and variance 1, and classes."""
-    import torch
-
-    labels = torch.tensor(data.train_labels)
-    for chosen in endless(batch_size, random, indices):
-        yield data.normalised(data.train[chosen]), labels[chosen]
 
 
 def _file(folder: Path, part: str, kind: str) -> Path:

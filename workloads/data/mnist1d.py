@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from wanbench.workloads.data.datasets import Images
-from wanbench.workloads.data.mnist import batches as batches
 
 FOLDER = None  # no file is read
 TRAIN, TEST = 500, 5000

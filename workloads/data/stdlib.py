@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import WorkloadError, endless
+from wanbench.workloads.data.datasets import WorkloadError
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +50,11 @@ class Text:
     train: torch.Tensor
     test: torch.Tensor
     train_labels: tuple[int, ...]
+
+    def batch(self, chosen: Sequence[int], random: Random) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return bytes and the bytes that follow each, int64, shape (len(chosen), CONTEXT)."""
+        windows = self.train[chosen].long()
+        return windows[:, :-1], windows[:, 1:]
 
     def accuracy(self, module: torch.nn.Module) -> float:
         """Return the share of next bytes of the test sample that are predicted correctly."""
@@ -122,15 +127,6 @@ def read(folder: Path | None = None) -> Text:
     tests = np.concatenate(parts[True])
     chosen = np.linspace(0, len(tests) - 1, min(TEST_WINDOWS, len(tests))).astype(int)
     return Text(torch.from_numpy(np.concatenate(parts[False])), torch.from_numpy(tests[chosen]).long(), tuple(packages))
-
-
-def batches(
-    data: Text, batch_size: int, random: Random, indices: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield endless batches of bytes and the bytes that follow each, int64, shape (batch_size, CONTEXT)."""
-    for chosen in endless(batch_size, random, indices):
-        windows = data.train[chosen].long()
-        yield windows[:, :-1], windows[:, 1:]
 
 
 def _windows(content: bytes) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import cross_entropy
 
+from wanbench.workloads.data.datasets import batches
 from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.tensors import ParameterTensor
 from wanbench.workloads.seeding import torch_seed
@@ -64,7 +65,7 @@ def learn(portion: Portion, name: str, network: Callable[[torch.Generator], torc
     fold = () if portion.folds is None else (portion.folds, portion.seed % portion.folds)
     data = data_set.read(portion.folder, *fold)
     module = network(torch.Generator().manual_seed(torch_seed(portion.seed, name, "init")))
-    samples = data_set.batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
+    samples = batches(data, portion.batch_size, portion.random(), portion.indices(data.train_labels))
     return Learner(module, samples, _loss, lambda: data.accuracy(module))
 
 

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica, Setting
 from wanbench.workloads.algorithms.registry import create, from_environment
@@ -19,9 +20,6 @@ from wanbench.workloads.comm.gloo import copy_from_rank_0, formed
 from wanbench.workloads.compute.optim import SGD, SGDConfig
 from wanbench.workloads.parameters import default_of
 from wanbench.workloads.wrap.flat import AGAIN, FlatParameters, WrapError, local, momentum_of
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
 
 SEED = "WANBENCH_SEED"
 _AVERAGING = {

@@ -13,8 +13,8 @@ from data_sets import CIFAR_FILES, cifar10
 from torch.utils.flop_counter import FlopCounterMode
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
-from wanbench.workloads.data.cifar10 import SIDE, batches, check, read
-from wanbench.workloads.data.datasets import WorkloadError
+from wanbench.workloads.data.cifar10 import SIDE, check, read
+from wanbench.workloads.data.datasets import WorkloadError, batches
 from wanbench.workloads.models.builtins import _RESNET110 as RESNET110
 from wanbench.workloads.models.residual import initialise
 from wanbench.workloads.registry import make_task

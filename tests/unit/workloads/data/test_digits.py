@@ -4,7 +4,8 @@ import torch
 from training_alone import one_thread  # noqa: F401  # all tests use the fixture
 
 from wanbench.workloads.data import digits
-from wanbench.workloads.data.digits import TEST_SAMPLES, Split, batches
+from wanbench.workloads.data.datasets import batches
+from wanbench.workloads.data.digits import TEST_SAMPLES, Split
 from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.models.learner import learn
 from wanbench.workloads.models.small_cnn import DIGITS_CNN

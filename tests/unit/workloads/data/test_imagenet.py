@@ -7,8 +7,8 @@ import torch
 from data_sets import imagenet
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
-from wanbench.workloads.data.datasets import WorkloadError
-from wanbench.workloads.data.imagenet import SIDE, batches, check, read
+from wanbench.workloads.data.datasets import WorkloadError, batches
+from wanbench.workloads.data.imagenet import SIDE, check, read
 from wanbench.workloads.models import resnet50
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream

@@ -11,8 +11,8 @@ from data_sets import idx as written
 from data_sets import mnist
 from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use the fixture
 
-from wanbench.workloads.data.datasets import WorkloadError
-from wanbench.workloads.data.mnist import batches, check, idx, read
+from wanbench.workloads.data.datasets import WorkloadError, batches
+from wanbench.workloads.data.mnist import check, idx, read
 from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.models.small_cnn import MNIST_CNN
 from wanbench.workloads.registry import check_data, data_folder, info, make_task

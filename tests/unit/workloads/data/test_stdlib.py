@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from wanbench.workloads.data import stdlib
-from wanbench.workloads.data.datasets import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError, batches
 from wanbench.workloads.data.shards import Portion, Shards
 from wanbench.workloads.registry import check_data, data_digest
 
@@ -121,7 +121,7 @@ def test_training_and_test_windows_come_from_different_modules():
 
 def test_batches_are_bytes_and_the_bytes_that_follow_them():
     data = stdlib.read()
-    x, y = next(stdlib.batches(data, 8, Portion(0, 1, 1).random(), range(100)))
+    x, y = next(batches(data, 8, Portion(0, 1, 1).random(), range(100)))
     assert (x.shape, y.shape, x.dtype) == ((8, 64), (8, 64), torch.int64)
     assert torch.equal(x[:, 1:], y[:, :-1])
 
