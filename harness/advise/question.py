@@ -19,7 +19,7 @@ from wanbench.harness.plan.expand import expand
 from wanbench.harness.plan.law import predict
 from wanbench.harness.plan.network import with_profile
 from wanbench.harness.spec.experiment import Spec
-from wanbench.netprofiles import FileError, Profile
+from wanbench.netprofiles import FileError
 from wanbench.netprofiles.user_file import parse_toml, read_text
 
 REFERENCE = "ssgd"
@@ -69,11 +69,6 @@ class Question:
     def workers(self) -> int:
         """The number of workers, N."""
         return self.reference.workers
-
-    @property
-    def profile(self) -> Profile:
-        """The profile of the network between the workers."""
-        return self.reference.profile
 
     @property
     def network_name(self) -> str:

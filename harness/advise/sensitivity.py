@@ -104,7 +104,7 @@ class Uplinks:
 
 def missing(question: Question) -> dict[str, Rate]:
     """The rate of the fastest path of each site that sends over several paths and has no uplink."""
-    profile, sites = question.profile, dict.fromkeys(question.reference.placement)
+    profile, sites = question.reference.profile, dict.fromkeys(question.reference.placement)
     rates_by_site: dict[str, Rate] = {}
     for site in sites:
         paths = [profile.path(site, other) for other in sites if other != site]

@@ -10,5 +10,5 @@ olco3.py        pipelined, local and compressed: a reconstruction
 sgp.py          push-sum gossip; osgp.py: the same with late shares
 dpsgd.py        gossip on a ring; ecdpsgd.py: compressed; adpsgd.py: asynchronous
 rps.py          models averaged over lossy datagrams, and gradients, its baseline
-gossip.py       the graphs of gossip, and exchanges with neighbours; inbox.py: messages whose number is not known
+gossip.py       what gossip shares, its graphs and exchanges; inbox.py: messages whose number is not known
 """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wanbench.workloads.algorithms.base import Algorithm, Promises, Replica
-from wanbench.workloads.algorithms.gossip import Neighbours
+from wanbench.workloads.algorithms.base import Promises, Replica
+from wanbench.workloads.algorithms.gossip import Gossip, Neighbours
 from wanbench.workloads.comm.base import Vector
 
 
 @dataclass
-class DPSGD(Algorithm):
+class DPSGD(Gossip):
     """Gossip on a ring: each step averages with two neighbours.
 
     D-PSGD: X <- X W - lr G(X). On worker i, with x_i of shape (numel,), and W_ij = 1/3 for itself and its two
@@ -28,7 +28,6 @@ class DPSGD(Algorithm):
 
     promises = Promises(keeps_mean=True)  # W is doubly stochastic
     state = ("_neighbours", "_begun")
-    least_workers = 2
 
     def operations(self, world_size: int) -> int:
         """Send and receive a message for each of two neighbours."""
@@ -38,15 +37,13 @@ class DPSGD(Algorithm):
         super().start(replica)
         self._alone = replica.comm.world_size == 1
         self._neighbours = Neighbours(replica.comm)
-        self._before = replica.w.clone()
         self._begun = False
 
     def gradient(self, g: Vector) -> Vector:
         """Return `g`, shape (numel,), unchanged: the step is local."""
         if not self._begun and not self._alone:  # the first step: nothing was sent before
             self._send()
-        self._before.copy_(self.replica.w)
-        return g
+        return super().gradient(g)
 
     def stepped(self) -> None:
         """Wait for the neighbours, average the parameters sent before the step, add the step, and send again.

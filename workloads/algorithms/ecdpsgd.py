@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Promises, Replica, Setting
-from wanbench.workloads.algorithms.gossip import Neighbours
+from wanbench.workloads.algorithms.base import AlgorithmError, Compression, Promises, Replica, Setting
+from wanbench.workloads.algorithms.gossip import Gossip, Neighbours
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.compression.base import Gathered
 from wanbench.workloads.compute.phantom import Phantom
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ECDPSGD(Algorithm):
+class ECDPSGD(Gossip):
     """D-PSGD with compressed messages, for slow links.
 
     ECD-PSGD keeps estimates xh_j of its own and its neighbours' parameters, which improve over time. On worker i at its
@@ -38,7 +38,6 @@ class ECDPSGD(Algorithm):
     symbols = {"compression": "C"}  # noqa: RUF012
     examples = ({"compression": "none"}, {"compression": {"kind": "qsgd", "levels": 127}})
     state = ("_estimates", "_coder", "_t")
-    least_workers = 2
 
     compression: Compression = field(default_factory=lambda: {"kind": "qsgd", "levels": 127, "bucket": 64})
 
@@ -69,17 +68,12 @@ class ECDPSGD(Algorithm):
         self._neighbours = Neighbours(comm)
         self._peers = sorted({comm.rank, *self._neighbours.ranks})
         self._estimates = {rank: replica.w.clone() for rank in self._peers}
-        self._x, self._z = replica.w.clone(), replica.w.clone()
+        self._z = replica.w.clone()
         self._coder = cast(Gathered | None, self.compressor)
         if self._coder is not None:
             self._coder.start((), comm.rank, comm.world_size, replica.seed)
         self._own: Vector | None = None
         self._t = 0
-
-    def gradient(self, g: Vector) -> Vector:
-        """Return `g`, shape (numel,), unchanged: the step is local."""
-        self._x.copy_(self.replica.w)
-        return g
 
     def stepped(self) -> None:
         """Wait for the neighbours, average the estimates, add the step, and send the extrapolation.
@@ -89,10 +83,10 @@ class ECDPSGD(Algorithm):
         """
         self.finish()
         self._t += 1
-        w = self.replica.w.add_(self._x, alpha=-1.0)
+        w = self.replica.w.add_(self._before, alpha=-1.0)
         for rank in self._peers:
             w.add_(self._estimates[rank], alpha=1.0 / len(self._peers))
-        z = self._z.copy_(self._x).mul_(1 - self._t / 2).add_(w, alpha=self._t / 2)
+        z = self._z.copy_(self._before).mul_(1 - self._t / 2).add_(w, alpha=self._t / 2)
         self._own = self._encode(z)
         if self.replica.comm.world_size > 1:
             self._neighbours.begin(self._own)

@@ -1,11 +1,27 @@
-"""Gossip: the graphs that say which ranks exchange messages, and exchanges with the neighbours on a ring."""
+"""Gossip: what its algorithms share, the graphs of who sends to whom, and exchanges with the neighbours on a ring."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from wanbench.workloads.algorithms.base import Algorithm, Replica
 from wanbench.workloads.comm.base import Comm, Vector, Work
 from wanbench.workloads.state import Stateful
+
+
+class Gossip(Algorithm):
+    """Local steps, whose change an algorithm adds to an average with some peers: it keeps the w before each step."""
+
+    least_workers = 2
+
+    def start(self, replica: Replica) -> None:
+        super().start(replica)
+        self._before = replica.w.clone()
+
+    def gradient(self, g: Vector) -> Vector:
+        """Return `g`, shape (numel,), unchanged: the step is local."""
+        self._before.copy_(self.replica.w)
+        return g
 
 
 def exponential(rank: int, step: int, world_size: int, peers: int) -> tuple[list[int], list[int]]:

@@ -22,8 +22,8 @@ from dataclasses import Field, dataclass, field
 from typing import Any
 
 from wanbench.netprofiles import Delay
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting, at_least
-from wanbench.workloads.algorithms.gossip import exponential
+from wanbench.workloads.algorithms.base import AlgorithmError, Promises, Replica, Setting, at_least
+from wanbench.workloads.algorithms.gossip import Gossip, exponential
 from wanbench.workloads.algorithms.inbox import arrives, has_ended
 from wanbench.workloads.comm.base import Vector, Work
 from wanbench.workloads.compute.phantom import Phantom
@@ -31,11 +31,10 @@ from wanbench.workloads.compute.phantom import Phantom
 FOREVER = "forever"
 
 
-class PushSum(Algorithm):
+class PushSum(Gossip):
     """What push-sum gossip on the directed exponential graph has in common; a subclass moves the shares."""
 
     without_a_peer = "steps wait; with `wait` they continue, after waiting that long for each share that is due"
-    least_workers = 2
 
     peers: int
     wait: str
@@ -59,19 +58,10 @@ class PushSum(Algorithm):
         if self.wait_s is not None and setting.collective == "gloo":
             raise AlgorithmError(f"algorithm '{self.kind}': wait: collective 'gloo' cannot stop waiting; use 'direct'")
 
-    def start(self, replica: Replica) -> None:
-        super().start(replica)
-        self._before = replica.w.clone()
-
     @property
     def weight(self) -> float:
         """omega; 1 if it has no value."""
         return 1.0 if isinstance(self._omega, Phantom) else float(self._omega)
-
-    def gradient(self, g: Vector) -> Vector:
-        """Return `g`, shape (numel,), unchanged: the step is local."""
-        self._before.copy_(self.replica.w)
-        return g
 
     def _add_step(self) -> None:
         self._x.add_(self.replica.w).add_(self._before, alpha=-1.0)

@@ -68,7 +68,7 @@ def test_the_spec_of_an_answer_measures_the_same_cells():
     measured = [cell for cell in plan.cells if not cell.is_baseline]
     assert [(cell.label, cell.collective) for cell in measured] == [("dts-d4-p4-topk", "direct"), ("ssgd", "gloo")]
     assert measured[0].params == dts.params
-    assert measured[0].profile == question.profile
+    assert measured[0].profile == question.reference.profile
 
 
 @pytest.mark.parametrize("collective", ["gloo", "direct", "hierarchical", "ring"])
