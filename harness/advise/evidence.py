@@ -152,9 +152,9 @@ class Library:
         trained_otherwise = tuple(
             f"{design}: {', '.join(differing)}" for design, differing in trained.items() if differing
         )
-        proxies = [] if itself and not named else [every[name] for name in named] or [*shipped.values()]
-        recordings = tuple(proxies or itself)
-        return cls(recordings, bool(proxies), question.limits, question.network_name, trained_otherwise)
+        proxy = bool(named) or not itself
+        recordings = ([every[name] for name in named] or shipped.values()) if proxy else itself
+        return cls(tuple(recordings), proxy, question.limits, question.network_name, trained_otherwise)
 
     def _settings(self) -> Iterator[tuple[Recording, str, str, Setting]]:
         """(recording, condition, name, setting) of all that is recorded, without algorithms of users that are not here.

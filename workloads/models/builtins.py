@@ -29,8 +29,8 @@ class Builtin:
         dataset: the data set it trains on; None if it trains no model.
         network: builds and initialises the model; None if it trains none.
         data: the module of the data set, with `read`; None without a model. One that needs a folder has `check`, and
-            FOLDER: its default, below $WANBENCH_DATA, or below `data` beside the spec. One that this
-            machine provides, and others may have differently, has `digest`.
+            FOLDER: its default, below $WANBENCH_DATA, or below `data` beside the spec. One that this machine provides,
+            and others may have differently, has `digest`.
         folds: whether `train.folds` can cut its data.
         step_cv: coefficient of variation of the duration.
         site: how fast a site of several GPUs trains it, which is then one worker; None if a worker is one device.
