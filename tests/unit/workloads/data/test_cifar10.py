@@ -16,7 +16,6 @@ from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use 
 from wanbench.workloads.data.cifar10 import SIDE, check, read
 from wanbench.workloads.data.datasets import WorkloadError, batches
 from wanbench.workloads.models.builtins import _RESNET110 as RESNET110
-from wanbench.workloads.models.residual import initialise
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
 
@@ -38,12 +37,12 @@ def test_it_has_the_1_7_million_parameters_of_the_paper_and_shortcuts_without_pa
 
 
 def test_the_tensors_listed_without_torch_are_those_of_the_module():
-    expected = [(name, tuple(p.shape)) for name, p in RESNET110.network().named_parameters()]
+    expected = [(name, tuple(p.shape)) for name, p in RESNET110.network(torch.Generator()).named_parameters()]
     assert [(t.name, t.shape) for t in RESNET110.tensors()] == expected
 
 
 def test_it_has_110_layers_and_a_quarter_of_a_billion_multiply_adds():
-    module = RESNET110.network()
+    module = RESNET110.network(torch.Generator())
     assert sum(isinstance(part, torch.nn.Conv2d | torch.nn.Linear) for part in module.modules()) == 110
     with FlopCounterMode(display=False) as counter:
         module(torch.zeros(1, 3, SIDE, SIDE))
@@ -86,8 +85,7 @@ def test_two_steps_in_emulated_time_give_gradients_a_loss_and_an_accuracy(folder
 def test_equal_seeds_give_equal_parameters_despite_other_random_draws():
     modules = []
     for _ in range(2):
-        modules.append(RESNET110.network())
-        initialise(modules[-1], torch.Generator().manual_seed(5))
+        modules.append(RESNET110.network(torch.Generator().manual_seed(5)))
         torch.rand(3)
     assert all(torch.equal(a, b) for a, b in zip(*(m.parameters() for m in modules), strict=True))
 

@@ -25,7 +25,7 @@ def refused(path, message):
 
 
 def test_the_module_has_the_tensors_and_the_25_557_032_parameters_of_the_table():
-    module = resnet50.network()
+    module = resnet50.network(torch.Generator())
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
     assert [(t.name, t.shape) for t in resnet50.tensors()] == expected
     assert sum(p.numel() for p in module.parameters()) == 25_557_032
