@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import cast
 
@@ -15,20 +15,18 @@ from wanbench.workloads.compute.optim import SGD
 
 @dataclass
 class Part:
-    """A vector of a block, shape (numel,), and the current effect of one unit of it on `w` and on `m`."""
+    """A vector of a block.
+
+    Attributes:
+        own: the vector, shape (numel,), until it is sent.
+        to_w, to_m: the current effect of one unit of it on `w` and on `m`.
+        exchange: its average in flight, once it is sent.
+    """
 
     own: Vector
     to_w: float
     to_m: float
-
-
-@dataclass
-class Answer:
-    """A part that was sent: its average in flight, and the current effect of one unit of it on `w` and on `m`."""
-
-    exchange: Exchange
-    to_w: float
-    to_m: float
+    exchange: Exchange = field(init=False)
 
 
 class Compensated(Algorithm):
@@ -81,7 +79,7 @@ class Compensated(Algorithm):
         self._averagers = [self.averager(replica.w, stream) for stream in range(streams)]
         self._block: list[Part] = []
         self._block_steps = 0
-        self._in_flight: deque[list[Answer]] = deque()  # of each block, an answer for each part
+        self._in_flight: deque[list[Part]] = deque()  # blocks
         self._spare: list[Vector] = []
 
     def gradient(self, g: Vector) -> Vector:
@@ -116,17 +114,17 @@ class Compensated(Algorithm):
         Raises:
             CommError: a peer is gone.
         """
-        for answer in chain(*self._in_flight):
-            answer.exchange.age += 1
+        for part in chain(*self._in_flight):
+            part.exchange.age += 1
             if not self.model_space:
-                answer.to_w, answer.to_m = self.sgd.respond(answer.to_w, answer.to_m)
+                part.to_w, part.to_m = self.sgd.respond(part.to_w, part.to_m)
         if self.model_space:
             self._block[0].own.add_(self.replica.w).add_(self._before, alpha=-1.0)
             self._spare.append(self._before)
         if self._block_steps == self.period_steps:
             self._issue()
-        for answer in chain(*self._in_flight):
-            answer.exchange.proceed(self.delay_steps)
+        for part in chain(*self._in_flight):
+            part.exchange.proceed(self.delay_steps)
         while self._in_flight and self._in_flight[0][0].exchange.age >= self.delay_steps:
             self._apply(self._in_flight.popleft())
 
@@ -145,21 +143,20 @@ class Compensated(Algorithm):
         if self.period_steps > 1 and self._estimates:
             (total,) = self._block  # each of its gradients is treated as their mean
             total.to_w, total.to_m = total.to_w / self._block_steps, total.to_m / self._block_steps
-        answers = []
         for part, averager in zip(self._block, self._averagers, strict=True):
-            answers.append(Answer(averager.begin(part.own), part.to_w, part.to_m))
+            part.exchange = averager.begin(part.own)
             self._spare.append(part.own)
-        self._in_flight.append(answers)
+        self._in_flight.append(self._block)
         self._block, self._block_steps = [], 0
 
-    def _apply(self, answers: list[Answer]) -> None:
-        for answer, averager in zip(answers, self._averagers, strict=True):
-            delta = answer.exchange.delta()
-            if answer.to_w:
-                self.replica.w.add_(delta, alpha=answer.to_w)
-            if answer.to_m:
-                self.replica.m.add_(delta, alpha=answer.to_m)
-            averager.done(answer.exchange)
+    def _apply(self, block: list[Part]) -> None:
+        for part, averager in zip(block, self._averagers, strict=True):
+            delta = part.exchange.delta()
+            if part.to_w:
+                self.replica.w.add_(delta, alpha=part.to_w)
+            if part.to_m:
+                self.replica.m.add_(delta, alpha=part.to_m)
+            averager.done(part.exchange)
 
     @property
     def _estimates(self) -> bool:
