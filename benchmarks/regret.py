@@ -341,7 +341,7 @@ def evidence_table() -> str:
 def _said(recording: Recording, name: str) -> str:
     if (BASE, name) not in recording.by_setting:
         return "-"
-    known = source(recording, BASE, name, Limits(), optimizer="", proxy=True)
+    known = source(recording, BASE, name, Limits(), proxy=True)
     if known is None:
         return "diverged"
     against = known.difference
