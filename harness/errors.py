@@ -100,6 +100,15 @@ def in_words(error: OSError) -> str:
 
 
 @contextmanager
+def as_spec_error(where: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Report an error of these kinds as one of the user's input, with `where` in front of it. Raises: SpecError."""
+    try:
+        yield
+    except kinds as error:
+        raise SpecError(f"{where}: {error}") from None
+
+
+@contextmanager
 def writing(path: Path, what: str, instead: str = "") -> Iterator[None]:
     """Make the folder of a file that is written inside the context. Raises: HostError, which ends in `instead`."""
     try:

@@ -21,7 +21,7 @@ from wanbench.harness.cli.options import (
     question_options,
     uniform_options,
 )
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 
 
 @click.command("advise")
@@ -118,10 +118,8 @@ def _bytes(text: str | None) -> float | None:
 
     if text is None:
         return None
-    try:
+    with as_spec_error("--memory", UnitError):
         return float(Size.parse(text).bytes)
-    except UnitError as error:
-        raise SpecError(f"--memory: {error}") from None
 
 
 def _kinds(exclude: tuple[str, ...]) -> frozenset[str]:

@@ -10,7 +10,7 @@ import click
 
 from wanbench.harness.cli import completion_command, terminal
 from wanbench.harness.cli.options import across_hosts_option, by_hosts, out_option, rows_of
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 
 if TYPE_CHECKING:
     from wanbench.harness.analysis.compare import Comparison
@@ -68,10 +68,8 @@ def _compared(folder: RunFolder, head: RunFolder | None, by: str | None, across_
         name = head.name if head.name != folder.name else f"{head.name} ({head.path.parent})"
         rows += [{**row, "run": name} for row in rows_of(head)]
     axis = by or ("testbed" if head is None else "run")
-    try:
+    with as_spec_error(str(folder.path), ValueError):
         return compare(rows if axis == "hosts" else by_hosts(rows, across_hosts=across_hosts), axis)
-    except ValueError as error:
-        raise SpecError(f"{folder.path}: {error}") from None
 
 
 def _specs_differ(base: Path, head: Path) -> list[str]:

@@ -13,7 +13,7 @@ import click
 
 from wanbench.harness.cli import completion_command
 from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, preset_option, uniform_options
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 
 if TYPE_CHECKING:
     from wanbench.harness.plan.cell import Cell
@@ -226,10 +226,8 @@ def _timeout(text: str | None) -> float | None:
     if text is None:
         return None
     minutes = re.fullmatch(r"([\d.]+) ?min", text)
-    try:
+    with as_spec_error("--timeout", ValueError):
         seconds = 60 * Delay.parse(f"{minutes[1]}s").seconds if minutes else Delay.parse(text).seconds
-    except ValueError as error:
-        raise SpecError(f"--timeout: {error}") from None
     if seconds == 0:
         raise SpecError(f"--timeout {text}: expected more than zero, such as 10min")
     return seconds
@@ -307,9 +305,8 @@ def _variable(text: str) -> tuple[str, str] | None:
     name, equals, value = text.partition("=")
     if not name or "\0" in text:
         raise SpecError(f"--env {f'{name}=***'!r}: expected NAME=VALUE, or the NAME of a variable to pass on")
-    if not equals:
-        return (name, os.environ[name]) if name in os.environ else None
-    return name, value
+    given = value if equals else os.environ.get(name)
+    return None if given is None else (name, given)
 
 
 def _name(given: str | None, argv: tuple[str, ...]) -> str:

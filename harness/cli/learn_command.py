@@ -10,7 +10,7 @@ import click
 
 from wanbench.harness.cli import completion_command, terminal
 from wanbench.harness.cli.options import fresh_option, interruptible, keep_option, out_option, selections
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 
 if TYPE_CHECKING:
     from wanbench.harness.learning.design import Design
@@ -96,11 +96,11 @@ def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """The user's settings by name, from references or lines of TOML. Raises: SpecError."""
     settings: dict[str, dict[str, Any]] = {}
     for line in own:
-        if "=" not in line:
-            settings[line.rpartition(":")[2].rpartition(".")[2].lower()] = {"kind": line}
-            continue
-        try:
-            settings |= tomllib.loads(line)
-        except tomllib.TOMLDecodeError as error:
-            raise SpecError(f"--algorithm {line}: not valid TOML: {error}") from None
+        with as_spec_error(f"--algorithm {line}: not valid TOML", tomllib.TOMLDecodeError):
+            settings |= tomllib.loads(line) if "=" in line else {_name(line): {"kind": line}}
     return settings
+
+
+def _name(reference: str) -> str:
+    """The name of the setting of an algorithm such as "my_pkg.sync:Mine"."""
+    return reference.rpartition(":")[2].rpartition(".")[2].lower()

@@ -10,7 +10,7 @@ import click
 
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import KEPT, interruptible, question_options
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 
 
 @click.command("map")
@@ -63,10 +63,6 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
 
 def _two(option: str, text: str, parse: Any) -> tuple[Any, Any]:
     """Two quantities separated by a comma. Raises: SpecError."""
-    from wanbench.netprofiles import UnitError
-
-    try:
+    with as_spec_error(f"{option} {text}: expected LOW,HIGH", ValueError):  # also UnitError
         low, high = (parse(part.strip()) for part in text.split(","))
-    except (UnitError, ValueError) as error:
-        raise SpecError(f"{option} {text}: expected LOW,HIGH: {error}") from None
     return low, high

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wanbench.harness.cli.options import named
-from wanbench.harness.errors import HostError, SpecError
+from wanbench.harness.errors import HostError, SpecError, as_spec_error
 
 if TYPE_CHECKING:
     from wanbench.harness.measure.profile import Reading
@@ -74,10 +74,8 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
                 raise SpecError(f"--site {text}: expected SITE=up:RATE, SITE=down:RATE or both, e.g. onprem=up:400Mbit")
             if key in rates.setdefault(site, {}):
                 raise SpecError(f"--site {text}: {key} of {site} is stated twice; keep one")
-            try:
+            with as_spec_error(f"--site {text}", UnitError):
                 rates[site][key] = Rate.parse(rate)
-            except UnitError as error:
-                raise SpecError(f"--site {text}: {error}") from None
     return rates
 
 
@@ -112,9 +110,6 @@ def _read(name: str) -> list[Reading]:
     from wanbench.netprofiles.user_file import read_text
 
     file = Path(name)
-    try:
+    with as_spec_error(str(file), FileError):
         text = read_text(file, errors="replace")
-    except FileError as error:
-        raise SpecError(f"{file}: {error}") from None
-    day = date.fromtimestamp(file.stat().st_mtime)
-    return read(text, file.name, day)
+    return read(text, file.name, date.fromtimestamp(file.stat().st_mtime))

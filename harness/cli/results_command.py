@@ -10,7 +10,7 @@ import click
 
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import as_spec_error
 
 if TYPE_CHECKING:
     from wanbench.harness.results.columns import Row
@@ -51,10 +51,8 @@ def command(run_source: str | None, form: str, sort: str | None, earlier: bool, 
         click.echo(text, nl=False)
         return
     shown = by_hosts(rows, across_hosts=across_hosts) if form in ("table", "pivot", "md") else rows
-    try:
+    with as_spec_error(str(folder.path), ValueError):
         text = render(shown, form, sort)  # type: ignore[arg-type]  # click has checked the choice
-    except ValueError as error:
-        raise SpecError(f"{folder.path}: {error}") from None
     opening = (
         "\n".join(filter(None, [best_text(shown), timeline_table(rows)]))
         if form in ("table", "pivot") and not earlier

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import as_spec_error
 
 
 @click.command("trace")
@@ -43,15 +43,12 @@ def command(file: Path, every: str | None, columns: str | None, lost: tuple[str,
     from wanbench.netprofiles import Delay, FileError, UnitError
     from wanbench.netprofiles.user_file import read_text
 
-    try:
+    with as_spec_error("--every", UnitError):
         step = Delay.parse(every) if every is not None else None
         if step is not None and not step.ns:
             raise UnitError("expected more than 0, such as '1s'")
+    with as_spec_error(str(file), FileError):
         text = read_text(file, errors="replace")
-    except UnitError as error:
-        raise SpecError(f"--every: {error}") from None
-    except FileError as error:
-        raise SpecError(f"{file}: {error}") from None
     made = convert(text, str(file), step.seconds if step else None, columns, lost)
     click.echo(made.to_csv(), nl=False)
     for remark in made.remarks:

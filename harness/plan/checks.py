@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.network import check_keys
 from wanbench.harness.spec.experiment import Spec
@@ -26,10 +26,8 @@ def check(cell: Cell, spec: Spec, where: str) -> None:
     if not isinstance(cell, TrainingCell):
         schedule_for_program(cell.changes, cell.emulated_network, cell.profile, where)
         return
-    try:
+    with as_spec_error(f"{where}: {_at(cell.axes)}", ValueError):  # also PredictError
         _ = cell.law_inputs
-    except ValueError as error:  # also PredictError
-        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
     _check_timeline(cell, where)
     if cell.failures.mtbf != "none":
         _check_kill(cell, f"{where}: failures.mtbf")
@@ -47,10 +45,8 @@ def _check_algorithm(cell: TrainingCell, where: str) -> None:
         return
     if cell.algorithm().datagrams and cell.mtu < MTU:
         raise SpecError(f"{where}: network.mtu: {cell.kind!r} sends datagrams of {MTU} bytes; expected at least {MTU}")
-    try:
+    with as_spec_error(f"{where}: {_at(cell.axes)}", AlgorithmError):
         cell.algorithm().check(setting)
-    except AlgorithmError as error:
-        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
 
 
 def setting_of(cell: TrainingCell) -> Setting:
@@ -75,10 +71,8 @@ def _check_timeline(cell: TrainingCell, where: str) -> None:
         return
     for index, change in enumerate(cell.changes):
         _check_change(cell, change, f"{where}: timeline.{index}")
-    try:
+    with as_spec_error(where, TimelineError):
         Schedule(cell.changes, cell.emulated_network, cell.profile, cell.rate_scale).check()
-    except TimelineError as error:
-        raise SpecError(f"{where}: {error}") from None
 
 
 def _check_change(cell: TrainingCell, change: Change, entry: str) -> None:
@@ -108,12 +102,11 @@ def _at(axes: Mapping[str, Any]) -> str:
 def check_network(cell: Cell, spec: Spec, where: str) -> None:
     """Check that the keys fit the profile, and that every worker has a site. Raises: SpecError."""
     check_keys(spec.network, where, alone=cell.is_baseline)
-    try:
+    with (
+        as_spec_error(f"{where}: {_at(cell.axes)}", ValueError),
+        as_spec_error(f"{where}: network.place", PlacementError),
+    ):
         _ = cell.placement
-    except PlacementError as error:
-        raise SpecError(f"{where}: network.place: {error}") from None
-    except ValueError as error:
-        raise SpecError(f"{where}: {_at(cell.axes)}: {error}") from None
 
 
 def _check_testbed(cell: TrainingCell, where: str) -> None:

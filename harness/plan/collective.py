@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import as_spec_error
 from wanbench.harness.plan.cell import TrainingCell
 from wanbench.harness.plan.checks import setting_of
 from wanbench.harness.plan.law import COLLECTIVES, GLOO_OPERATIONS_PER_CHANNEL, Collective, predict
@@ -23,8 +23,7 @@ def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
     """
     if cell.comm.collective != "auto":
         return replace(cell, channels=_channels(cell, where))
-    usable = list(alternatives(cell, where)) or [_with(cell, "direct", where)]
-    return min(usable, key=_rank)
+    return min(list(alternatives(cell, where)) or [_with(cell, "direct", where)], key=_rank)
 
 
 def _rank(cell: TrainingCell) -> tuple[float, float]:
@@ -63,8 +62,6 @@ def _channels(cell: TrainingCell, where: str) -> int:
     algorithm = cell.algorithm()
     in_flight = algorithm.in_flight * cell.messages_per_sync
     if algorithm.buckets:
-        try:
+        with as_spec_error(where, ValueError):
             in_flight = len(workload_of(cell.task, cell.train).buckets(cell.comm.buckets.bytes))
-        except ValueError as error:
-            raise SpecError(f"{where}: {error}") from None
     return math.ceil(in_flight / GLOO_OPERATIONS_PER_CHANNEL)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.plan import registry
 from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import BASELINE, Cell, CommandCell, TrainingCell
@@ -41,25 +41,19 @@ def expand(spec: Spec, where: str, host: Host, chosen: dict[str, Any] | None = N
     Raises:
         SpecError: an axis, algorithm, parameter, profile or combination is wrong; one line.
     """
-    try:
-        return _expanded(spec, where, host, {} if chosen is None else chosen)
-    except OwnCodeError as error:
-        raise SpecError(f"{where}: {error}") from None
-
-
-def _expanded(spec: Spec, where: str, host: Host, chosen: dict[str, Any]) -> list[Cell]:
+    chosen = {} if chosen is None else chosen
     cells: dict[str, Cell] = {}
     baselines: dict[str, Cell] = {}
     sets_containers = False
-    for axes, point in points(spec, where):
-        sets_containers = sets_containers or bool(point.containers.model_fields_set)
-        for cell, base in _Point(point, axes, where, host, chosen).cells():
-            if excluded(spec, cell.axes):
-                continue
-            check(cell, point, where)
-            check(base, point, where)
-            cells.setdefault(cell.key, cell)
-            baselines.setdefault(base.key, base)
+    with as_spec_error(where, OwnCodeError):
+        for axes, point in points(spec, where):
+            sets_containers |= bool(point.containers.model_fields_set)
+            for cell, base in _Point(point, axes, where, host, chosen).cells():
+                if not excluded(spec, cell.axes):
+                    check(cell, point, where)
+                    check(base, point, where)
+                    cells.setdefault(cell.key, cell)
+                    baselines.setdefault(base.key, base)
     if not cells:
         raise SpecError(f"{where}: sweep: sweep.exclude removes every cell; expected at least one left; loosen it")
     if sets_containers and not any(cell.testbed == "docker" for cell in cells.values()):
@@ -79,8 +73,7 @@ class _Point:
 
     def cells(self) -> Iterator[tuple[Cell, Cell]]:
         """Yield each cell with its one-worker cell; both carry the key of the latter."""
-        pairs = self._training_cells() if self.spec.workload.command is None else self._command_cells()
-        for cell, base in pairs:
+        for cell, base in self._training_cells() if self.spec.workload.command is None else self._command_cells():
             yield replace(cell, base_key=base.key), replace(base, base_key=base.key)
 
     def _training_cells(self) -> Iterator[tuple[Cell, Cell]]:
@@ -169,10 +162,8 @@ class _Point:
         """The command with `axes` filled in, for one worker. `program_axes` are passed in its environment."""
         table = self.spec.workload
         assert table.command is not None
-        try:
+        with as_spec_error(self.where, ValueError):
             kind_of(table.plain(), {})
-        except ValueError as error:
-            raise SpecError(f"{self.where}: {error}") from None
         return CommandCell(
             label=BASELINE,
             kind=f"command:{name}",
@@ -225,19 +216,15 @@ def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:
     for key, table in spec.algorithms.items():
         params = dict(table)
         kind = str(params.pop("kind", key))
-        try:
+        with as_spec_error(f"{where}: algorithms.{key}", ValueError):
             for combination in alternatives(kind, params):
                 algorithm = registry.algorithm(kind, combination)
-                label = algorithm.label
-                if key != kind:
-                    label = f"{key}{label.removeprefix(algorithm.kind)}"
+                label = algorithm.label if key == kind else f"{key}{algorithm.label.removeprefix(algorithm.kind)}"
                 if label == BASELINE:
                     raise ValueError(f"{BASELINE!r} is the name of the cell that measures T(1); choose another name")
                 if label in labelled:
                     raise ValueError(f"two algorithms are labelled {label!r}; rename or remove one")
                 labelled[label] = kind, combination
-        except ValueError as error:
-            raise SpecError(f"{where}: algorithms.{key}: {error}") from None
     return labelled
 
 
@@ -254,13 +241,11 @@ def with_step_times(cell: TrainingCell, where: str) -> TrainingCell:
     given = cell.task.step_time
     if given is None or isinstance(given, str):
         return cell
-    try:
+    with as_spec_error(where, WorkloadError):
         if isinstance(given, Mapping):
             by_rank = _by_site(given, cell.profile, cell.placement)
         else:
             by_rank = _by_rank(given, cell.workers)
-    except WorkloadError as error:
-        raise SpecError(f"{where}: {error}") from None
     task = cell.task.model_copy(update={"step_time": str(max(by_rank))})
     return replace(cell, task=task, step_times=by_rank if len(set(by_rank)) > 1 else ())
 
@@ -306,5 +291,4 @@ def _site(alias: str, profile: Profile) -> str:
     try:
         return profile.site(alias).name
     except ProfileError as error:
-        near = did_you_mean(alias, (_DEFAULT,))
-        raise WorkloadError(f"{_KEY}.{alias}: {error}{near}") from None
+        raise WorkloadError(f"{_KEY}.{alias}: {error}{did_you_mean(alias, (_DEFAULT,))}") from None

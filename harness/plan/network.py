@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.spec.tables import NetworkTable
 from wanbench.netprofiles import Profile, load, uniform
 from wanbench.netprofiles.path import EFFECTS, UNIFORM_KEYS
@@ -66,14 +66,12 @@ class CellNetwork:
         pairs = [(a, b) for a in sites for b in sites if a != b]
         paths = [profile.path(a, b) for a, b in pairs]
         rtts = sorted(profile.rtt(a, b).ms for a, b in pairs)
-        if self.is_uniform:  # paths are unlimited, but each site's own link is not
-            rates = {site.up.mbit if site.up else None for site in profile.sites}
-        else:
-            rates = {path.rate.mbit if path.rate else None for path in paths}
+        # In uniform, paths are unlimited, but each site's own link is not.
+        limits = [site.up for site in profile.sites] if self.is_uniform else [path.rate for path in paths]
         return {
             "rtt_ms": statistics.median(rtts) if rtts else None,
             "rtt_max_ms": rtts[-1] if rtts else None,
-            "rate_mbps": _only(rates) if paths else None,
+            "rate_mbps": _only({limit.mbit if limit else None for limit in limits}) if paths else None,
             "loss_pct": _only({path.loss.percent for path in paths}),
             "loss_burst": _only({path.loss_burst.value or None if path.loss_burst else None for path in paths}),
             "jitter_ms": _only({path.jitter.ms for path in paths}),
@@ -121,10 +119,8 @@ def _refuse(table: NetworkTable, keys: Iterable[str], why: str, where: str) -> N
 @lru_cache(maxsize=64)
 def _digest(source: str, where: str) -> str:
     """Hash a profile's values only: a better description does not make another network."""
-    try:
+    with as_spec_error(f"{where}: network.profile", ValueError):
         text = json.dumps(_values(_loaded(source).to_json()), sort_keys=True)
-    except ValueError as error:
-        raise SpecError(f"{where}: network.profile: {error}") from None
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

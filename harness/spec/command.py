@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.experiment import Spec
 from wanbench.netprofiles import Delay, did_you_mean
@@ -99,10 +99,8 @@ def algorithms(spec: Spec, where: str) -> dict[str, tuple[str, dict[str, Any]]]:
     for name, table in (spec.algorithms or {name_of(spec.workload.command or []).partition(".")[0]: {}}).items():
         if not isinstance(kind := table.get("kind", name), str):
             raise SpecError(f'{where}: algorithms.{name}.kind: expected a name or "module:Class", got {kind!r}')
-        try:
+        with as_spec_error(where, AlgorithmError):
             sets = alternatives(name, table)
-        except AlgorithmError as error:
-            raise SpecError(f"{where}: {error}") from None
         for params in sets:
             label = name + suffix(params)
             if label in by_label:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, PydanticUndefined
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.spec.library import read
 from wanbench.harness.spec.refusals import as_written, validated
 from wanbench.harness.spec.tables import (
@@ -109,11 +109,8 @@ class Spec(Table):
     @classmethod
     def from_toml(cls, text: str, where: str) -> Spec:
         """Parse TOML text; `where` names it in errors."""
-        try:
-            data = parse_toml(text)
-        except FileError as error:
-            raise SpecError(f"{where}: {error}") from None
-        return cls.from_dict(data, where)
+        with as_spec_error(where, FileError):
+            return cls.from_dict(parse_toml(text), where)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "spec") -> Spec:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.netprofiles import FileError, did_you_mean
 from wanbench.netprofiles.user_file import read_text
 
@@ -35,7 +35,5 @@ def find(source: str, folder: Path = EXPERIMENTS) -> Path:
 
 def read(source: str, folder: Path = EXPERIMENTS) -> str:
     """The text of a file, by path or built-in name. Raises: SpecError."""
-    try:
+    with as_spec_error(source, FileError):
         return read_text(find(source, folder), "TOML", MOST_BYTES)
-    except FileError as error:
-        raise SpecError(f"{source}: {error}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import as_spec_error
 from wanbench.harness.spec.tables import Table, quantity
 from wanbench.netprofiles import UnitError
 from wanbench.netprofiles.impairments import ONE_WAY, RATE, RTT
@@ -208,7 +208,7 @@ def read_trace(path: Path, where: str) -> list[Point]:
         SpecError: no such file, or a wrong line; `where` names the key in the spec.
     """
     points: list[Point] = []
-    try:
+    with as_spec_error(f"{where}: {path}", ValueError):  # FileError is a ValueError
         rows = read_table(read_text(path, "CSV"))
         _, names = next(rows, (1, []))
         _check_columns(names)
@@ -220,8 +220,6 @@ def read_trace(path: Path, where: str) -> list[Point]:
             except ValueError as error:
                 raise ValueError(f"line {line}: {error}") from None
         check_points(points)
-    except ValueError as error:  # FileError is a ValueError
-        raise SpecError(f"{where}: {path}: {error}") from None
     return points
 
 
