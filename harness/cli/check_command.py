@@ -21,6 +21,7 @@ from wanbench.harness.cli.options import (
     spec_options,
 )
 from wanbench.harness.errors import EXIT_INCONCLUSIVE, EXIT_OK, SpecError
+from wanbench.harness.spec.library import find
 
 if TYPE_CHECKING:
     from wanbench.harness.gate.verdict import Report
@@ -86,26 +87,21 @@ def command(request: SpecRequest, inconclusive: str, as_json: bool, **options: A
               wanbench check gate.toml --aa
               wanbench check gate.toml --base origin/main --github
     """  # fmt: skip
-    from wanbench.harness.gate import journal, services
+    from wanbench.harness.gate import journal, output
 
     with interruptible("there is no verdict"):
         if request.spec_source == "-":
             raise SpecError("check -: give a file or a name; check reads the spec more than once")
-        source, plan, cells = planned(request, gated=True)
+        _, plan, cells = planned(request, gated=True)
         if options["append"] is not None:
             journal.refuse_other(options["append"], plan.spec.name)
         report = _judged(plan, cells, request, options)
     code = report.exit_code(undecided=EXIT_OK if inconclusive == "pass" else EXIT_INCONCLUSIVE)
-    _write(report, code, source.where, request.out / f"check-{plan.spec.name}", options)
-    if options["append"] is not None and not journal.append(options["append"], report):
-        click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
-    if options["metrics"] is not None:
-        form, file = options["metrics"]
-        if (measured := journal.measured(report)) is not None:
-            services.write(form, measured, file)
-        else:
-            click.echo(f"wanbench: --metrics {form} {file}: nothing was measured, so nothing was written", err=True)
-    _say(report, code, as_json)
+    _write(report, code, request.spec_source, request.out / f"check-{plan.spec.name}", options)
+    if as_json:
+        click.echo(json.dumps(report.to_json(code), indent=1))
+    else:
+        terminal.show(output.as_text(report).removesuffix("\n"))
     click.get_current_context().exit(code)
 
 
@@ -113,7 +109,6 @@ def _judged(plan: Plan, cells: list[Cell], request: SpecRequest, options: dict[s
     from wanbench.harness.gate import noise
     from wanbench.harness.gate.check import Work, against_baseline, claims_only, compare, measure_noise
     from wanbench.harness.run.manifest import own_code
-    from wanbench.harness.spec.library import find
 
     _refuse(options)
     source, out = request.spec_source, request.out
@@ -162,18 +157,22 @@ def _refuse(options: dict[str, Any]) -> None:
 
 def _passed_on(request: SpecRequest, jobs: int | None) -> tuple[str, ...]:
     """The options that are passed on to the `run` of each side."""
-    repeated = {"--only": request.only, "--set": request.assignments, "--drop": request.drop}
-    given = [(name, value) for name, values in repeated.items() for value in values]
-    single = {"--testbed": request.testbed, "--emulator": request.emulator, "--jobs": jobs and str(jobs)}
-    given += [(name, value) for name, value in single.items() if value]
+    options = {
+        "--only": request.only,
+        "--set": request.assignments,
+        "--drop": request.drop,
+        "--testbed": (request.testbed,),
+        "--emulator": (request.emulator,),
+        "--jobs": (jobs and str(jobs),),
+    }
+    given = [(name, value) for name, values in options.items() for value in values if value]
     return tuple(part for pair in given for part in pair)
 
 
 def _write(report: Report, code: int, source: str, folder: Path, options: dict[str, Any]) -> None:
     """Write check.json, and the files for CI systems that were asked for."""
-    from wanbench.harness.gate import output
+    from wanbench.harness.gate import journal, output, services
     from wanbench.harness.results.disk import write_json
-    from wanbench.harness.spec.library import find
 
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "check.json", report.to_json(code))
@@ -185,12 +184,11 @@ def _write(report: Report, code: int, source: str, folder: Path, options: dict[s
     if options["github"]:
         for line in output.as_annotations(report, os.path.relpath(find(source))):
             click.echo(line, err=True)
-
-
-def _say(report: Report, code: int, as_json: bool) -> None:
-    from wanbench.harness.gate.output import as_text
-
-    if as_json:
-        click.echo(json.dumps(report.to_json(code), indent=1))
-    else:
-        terminal.show(as_text(report).removesuffix("\n"))
+    if options["append"] is not None and not journal.append(options["append"], report):
+        click.echo(f"wanbench: --append {options['append']}: nothing was measured, so nothing was appended", err=True)
+    if options["metrics"] is not None:
+        form, file = options["metrics"]
+        if (measured := journal.measured(report)) is not None:
+            services.write(form, measured, file)
+        else:
+            click.echo(f"wanbench: --metrics {form} {file}: nothing was measured, so nothing was written", err=True)

@@ -8,8 +8,8 @@ Layout
     measured.py     from rows of two sides to judgements (pure)
     noise.py        the noise of this host, measured with equal sides: `check --aa`
     claims.py       [[gate.require]] (pure)
-    sides.py        base and head: result folders, git revisions, images; own/: leads a side's imports to its own files
-    rounds.py       base and head alternately, each run by its own code
+    sides.py        base and head: result folders, git revisions, images; measured alternately, each by its own code
+    own/            leads a side's imports to its own files
     check.py        against a baseline, only by requirements, or base against head until a verdict is reached
     journal.py      the file of `--append`
     output.py       text, Markdown, annotations of GitHub and JUnit XML

@@ -150,8 +150,7 @@ def write(path: Path, spec: Spec, cells: Mapping[str, Entry]) -> None:
 
 def text(spec: Spec, cells: Mapping[str, Any]) -> str:
     """The content of the file. Floats are written exactly."""
-    lines = [f"  {json.dumps(cell)}: {json.dumps(cells[cell], sort_keys=True)}" for cell in sorted(cells)]
-    body = ",\n".join(lines)
+    body = ",\n".join(f"  {json.dumps(cell)}: {json.dumps(cells[cell], sort_keys=True)}" for cell in sorted(cells))
     head = {"experiment": spec.name, "schema": _SCHEMA, "wanbench": version("wanbench"), "spec": digest(spec)}
     first = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     return f'{{\n{first} "cells": {{\n{body}\n }}\n}}\n'

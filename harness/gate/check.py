@@ -12,12 +12,10 @@ from typing import Any
 
 from wanbench.harness.errors import SpecError
 from wanbench.harness.gate import baseline, claims, exact, measured, noise, rule, sides
-from wanbench.harness.gate.baseline import Baseline
 from wanbench.harness.gate.exact import Entry
 from wanbench.harness.gate.measured import Sides, other_machine, unlike_hosts
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
-from wanbench.harness.gate.rounds import CannotRun, Pair, RunRequest
-from wanbench.harness.gate.sides import OtherFiles, Side
+from wanbench.harness.gate.sides import NotComparable, Pair, RunRequest, Side
 from wanbench.harness.gate.verdict import Judgement, Report, Verdict, by_name, name, name_of
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.plan.plan import Plan
@@ -148,14 +146,14 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
                   files={"results": str(work.folder), "baseline": str(path)})  # fmt: skip
 
 
-def _read_baseline(work: Work, path: Path, *, accept: bool) -> Baseline:
+def _read_baseline(work: Work, path: Path, *, accept: bool) -> baseline.Baseline:
     """The baseline; to accept, it can be missing. Raises: SpecError: there is none of this experiment."""
     try:
         recorded = baseline.read(path, work.spec.name)
     except baseline.Unusable:
         if not accept:
             raise
-        return Baseline("", {})
+        return baseline.Baseline("", {})
     if not (accept or recorded.rewrite or recorded.cells.keys() & work.names()):
         raise baseline.Unusable(f"{path}: has none of the cells of {work.where}; write a baseline with --accept")
     return recorded
@@ -205,8 +203,7 @@ def _accepted(
         return findings, f"{path}: the baseline was not written because cells failed"
     identities = _identities(rows)
     baseline.write(path, spec, {**other, **{cell: {**entries[cell], **identities[cell]} for cell in entries}})
-    same = Verdict.UNCHANGED
-    accepted = [f if f.verdict is same else Judgement(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
+    accepted = [f if f.verdict is Verdict.UNCHANGED else Judgement(f.cell, Verdict.ACCEPTED, f.text) for f in findings]
     changed = sum(finding.verdict is Verdict.ACCEPTED for finding in accepted)
     return accepted, f"{path}: the baseline was written; {changed} of its {len(entries) + len(other)} cells changed"
 
@@ -220,8 +217,13 @@ def claims_only(work: Work) -> Report:
         for cell, group in by_name(rows).items()
         if all(map(exact.why_failed, group))
     ]
-    files = {"results": str(work.folder)}
-    return Report(work.spec.name, "against its requirements", tuple(failed), work.claims(rows), files=files)
+    return Report(
+        work.spec.name,
+        "against its requirements",
+        tuple(failed),
+        work.claims(rows),
+        files={"results": str(work.folder)},
+    )
 
 
 # ------------------------------------------------------------------ base against head
@@ -289,10 +291,14 @@ def measure_noise(work: Work) -> Report:
         host_noise = HostNoise(work.noise_path, cells)
         notes.append(f"{work.noise_path}: the noise of {len(both.timed)} cells was written")
     findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
-    doubted = tuple(_doubted(finding) for finding in findings)
-    overall = together and _doubted(together)
-    title = "the noise of this host"
-    return Report(work.spec.name, title, doubted, overall=overall, notes=tuple(notes), files=pair.files)
+    return Report(
+        work.spec.name,
+        "the noise of this host",
+        tuple(map(_doubted, findings)),
+        overall=together and _doubted(together),
+        notes=tuple(notes),
+        files=pair.files,
+    )
 
 
 def _doubted(finding: Judgement) -> Judgement:
@@ -320,10 +326,9 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
             pair.measure(rule.LOOKS[-1], again)
             both = pair.sides(work.spec.gate, host_noise)
             findings, together = measured.findings(both, work.spec.gate, len(rule.LOOKS), host_noise, early)
-    except CannotRun as error:
-        return _not_comparable(work, against, f"the base cannot run this spec: {error}")
-    except OtherFiles as error:
-        return _not_comparable(work, against, str(error))
+    except NotComparable as error:  # which is not a regression
+        cells = (Judgement(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
+        return Report(work.spec.name, against, tuple(cells), notes=(str(error),))
     remark = [host_noise.remark] if host_noise.remark and both.timed else []
     if pair.base.ran and pair.base.ran == pair.head.ran:
         remark.append("the code under test is the same on both sides")
@@ -339,34 +344,24 @@ def _pair(work: Work, base: Side, head: Side) -> Pair:
     return Pair(work.cells, order, work.folder.resolve(), base, head)
 
 
-def _not_comparable(work: Work, against: str, why: str) -> Report:
-    """No cell can be compared, which is not a regression."""
-    cells = (Judgement(name_of(cell), Verdict.NOT_COMPARABLE, "") for cell in work.cells)
-    return Report(work.spec.name, against, tuple(cells), notes=(why,))
-
-
 def _recorded(work: Work, base: Side, head: Side) -> Report:
     """Compare two result folders without measuring."""
     _refuse_equal(base, head)
-    assert base.recorded is not None
-    assert head.recorded is not None
     names = {name_of(cell) for cell in work.cells}
-    rows = [[row for row in side.rows() if name(row) in names] for side in (base.recorded, head.recorded)]
+    folders = [side.recorded for side in (base, head) if side.recorded is not None]
+    rows = [[row for row in folder.rows() if name(row) in names] for folder in folders]
     for side, side_rows in zip((base, head), rows, strict=True):
         if not side_rows:
             raise SpecError(f"--{side.role} {side.title}: has no results of cells of {work.spec.name}")
     against = f"{head.title} against {base.title}"
     if (unlike := unlike_hosts(*rows)) is not None:
         return Report(work.spec.name, against, (Judgement("hosts", Verdict.NOT_COMPARABLE, unlike),))
-    machines = [side.manifest() for side in (base.recorded, head.recorded)]
+    machines = [folder.manifest() for folder in folders]
     host_noise = work.noise()
     both = Sides(rows[0], rows[1], work.spec.gate, other_machine(*machines), host_noise.wire_band)
     findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
     findings += work.unmeasured(*rows)
-    notes = [
-        "base and head were measured at different times, so changes of the host count as changes of the code",
-        *([host_noise.remark] if host_noise.remark else []),
-    ]
-    notes = notes if both.timed else []
+    drift = "base and head were measured at different times, so changes of the host count as changes of the code"
+    notes = tuple(filter(None, (drift, host_noise.remark))) if both.timed else ()
     titles = {"base": base.title, "head": head.title}
-    return Report(work.spec.name, against, tuple(findings), work.claims(rows[1]), together, tuple(notes), titles)
+    return Report(work.spec.name, against, tuple(findings), work.claims(rows[1]), together, notes, titles)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from wanbench.harness.gate.rule import NOISE_LIMIT
@@ -71,22 +71,22 @@ def compare(
     """
     rows = list(rows)
     head, groups = entries(rows), by_name(rows)
-    findings = []
-    for cell in sorted(base.keys() | groups.keys()):
-        if cell not in groups:
-            findings.append(Judgement(cell, Verdict.NOT_COMPARABLE, GONE))
-        elif cell not in head:
-            findings.append(
-                Judgement(cell, Verdict.FAILED, next(filter(None, map(why_failed, groups[cell])), _FIRST_MISSING))
-            )
-        elif cell not in base:
-            findings.append(Judgement(cell, Verdict.NEW, "not in the baseline"))
-        else:
-            findings.append(_finding(cell, base[cell], head[cell], gate, band(cell)))
-    return findings
+    return [
+        _finding(cell, groups.get(cell, ()), base.get(cell), head.get(cell), gate, band(cell))
+        for cell in sorted(base.keys() | groups.keys())
+    ]
 
 
-def _finding(cell: str, base: Entry, head: Entry, gate: GateTable, band: float) -> Judgement:
+def _finding(
+    cell: str, rows: Sequence[Row], base: Entry | None, head: Entry | None, gate: GateTable, band: float
+) -> Judgement:
+    """Judge a cell by its rows of the head, and the values of both sides; None if a side has none."""
+    if not rows:
+        return Judgement(cell, Verdict.NOT_COMPARABLE, GONE)
+    if head is None:
+        return Judgement(cell, Verdict.FAILED, next(filter(None, map(why_failed, rows)), _FIRST_MISSING))
+    if base is None:
+        return Judgement(cell, Verdict.NEW, "not in the baseline")
     other = [
         f"{key} {base.get(key)} -> {head.get(key)}" for key in ("testbed", "steps") if base.get(key) != head.get(key)
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from wanbench.harness.analysis.axes import CONDITIONS
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
-from wanbench.harness.gate.rule import Bools, Floats
 from wanbench.harness.gate.verdict import ORDER, Judgement, Row, Timing, Verdict, by_name
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
@@ -88,7 +86,7 @@ class Sides:
             return counted
         return Judgement(cell, Verdict.NOT_COMPARABLE, self._other_machine) if self._other_machine else None
 
-    def _ratios(self) -> Floats:
+    def _ratios(self) -> rule.Floats:
         rounds = sorted({int(row["rep"]) for cell in self.timed for row in (*self._base[cell], *self._head[cell])})
         ratios = np.full((len(self.timed), len(rounds)), math.nan)
         for index, cell in enumerate(self.timed):
@@ -108,7 +106,7 @@ def further(sides: Sides, gate: GateTable, looks: int, noise: HostNoise) -> list
         return []
     margins = np.array([noise.margin(cell, gate.max_slowdown) for cell in sides.timed])
     limit = noise.margin(ALL_CELLS, rule.OVERALL)
-    chosen: Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, limit)
+    chosen: rule.Bools = rule.to_measure_further(sides.log_ratios, margins, gate.alpha / looks, limit)
     return [cell for cell, is_chosen in zip(sides.timed, chosen.tolist(), strict=True) if is_chosen]
 
 
@@ -143,23 +141,15 @@ def findings(
             pairs=len(pairs),
         )
         doubt = "" if verdict is Verdict.REGRESSED else noise.doubt(cell, gate.max_slowdown)
-        timed = Judgement(cell, Verdict.INCONCLUSIVE if doubt else verdict, doubt, timing)
-        judgements[cell] = _with_counts(sides.counted[cell], timed)
-    together = _together(sides, alpha, noise)
-    return [judgements[cell] for cell in sorted(judgements)], together
+        counted = sides.counted[cell]  # counts have no noise, so the worse verdict holds
+        worst = min(counted.verdict, Verdict.INCONCLUSIVE if doubt else verdict, key=ORDER.index)
+        judgements[cell] = Judgement(cell, worst, "; ".join(filter(None, (counted.text, doubt))), timing)
+    return [judgements[cell] for cell in sorted(judgements)], _together(sides, alpha, noise)
 
 
 def _verdict(decision: rule.Decision, index: int) -> Verdict:
-    for verdict in (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.UNCHANGED):
-        if getattr(decision, str(verdict))[index]:
-            return verdict
-    return Verdict.INCONCLUSIVE
-
-
-def _with_counts(counted: Judgement, timed: Judgement) -> Judgement:
-    """Combine the verdicts on counts and times: the worse one holds, because counts have no noise."""
-    worst = min(counted.verdict, timed.verdict, key=ORDER.index)
-    return replace(timed, verdict=worst, text="; ".join(filter(None, (counted.text, timed.text))))
+    decided = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.UNCHANGED)
+    return next((verdict for verdict in decided if getattr(decision, str(verdict))[index]), Verdict.INCONCLUSIVE)
 
 
 def _together(sides: Sides, alpha: float, noise: HostNoise) -> Judgement:
@@ -239,9 +229,8 @@ def unlike_hosts(base: Sequence[Row], head: Sequence[Row]) -> str | None:
 
 def _machine(manifest: Mapping[str, Any]) -> dict[str, str]:
     """The properties that times depend on: processor, major version of the kernel, minor version of torch."""
-    torch = str(manifest.get("versions", {}).get("torch"))
     return {
         "processor": str(manifest.get("cpu")),
         "kernel": str(manifest.get("kernel")).partition(".")[0],
-        "torch": ".".join(torch.split(".")[:2]),
+        "torch": ".".join(str(manifest.get("versions", {}).get("torch")).split(".")[:2]),
     }

@@ -36,11 +36,11 @@ def _cells_table(report: Report) -> str:
     shown = by_severity(report.cells if timed else (f for f in report.cells if f.verdict not in _QUIET))
     if report.overall is not None:
         shown.append(report.overall)
-    header = ["cell", *(_TIMING_HEADER if timed else ()), "verdict", ""]
     lines = [
         [finding.cell, *(_timing_columns(finding.timing) if timed else ()), _remark(_word(finding), finding.text)]
         for finding in shown
     ]
+    header = ["cell", *(_TIMING_HEADER if timed else ()), "verdict", ""]
     return aligned(header, lines).rstrip("\n") if lines else ""
 
 
@@ -118,11 +118,11 @@ def as_markdown(report: Report, limit_bytes: int = GITHUB_LIMIT_BYTES) -> str:
     timed = any(finding.timing for finding in report.cells)
     shown = [finding for finding in by_severity(report.compared) if timed or finding.verdict not in _QUIET]
     if shown:
-        header = ("cell", "verdict", "reason", *(_TIMING_HEADER if timed else ()))
         cells = [
             (finding.cell, _word(finding), finding.text, *(_timing_columns(finding.timing) if timed else ()))
             for finding in shown
         ]
+        header = ("cell", "verdict", "reason", *(_TIMING_HEADER if timed else ()))
         lines += [*markdown(header, cells).splitlines(), ""]
     return _cut(lines, limit_bytes)
 
@@ -225,5 +225,4 @@ def as_junit(report: Report) -> str:
 
 def _message(finding: Judgement, verdict: str) -> str:
     change = "" if finding.change is None else f" ({100 * finding.change:+z.1f} %)"
-    text = f"{verdict}{change}" + (f": {finding.text}" if finding.text else "")
-    return _NOT_XML.sub("?", text)
+    return _NOT_XML.sub("?", f"{verdict}{change}" + (f": {finding.text}" if finding.text else ""))

@@ -62,8 +62,7 @@ def moments(d: Floats) -> Moments:
     there = ~np.isnan(d)
     pairs = there.sum(axis=-1)
     mean = np.where(there, d, 0).sum(axis=-1) / np.maximum(pairs, 1)
-    squares = np.where(there, (d - mean[..., None]) ** 2, 0).sum(axis=-1)
-    variance = squares / np.maximum(pairs - 1, 1)
+    variance = np.where(there, (d - mean[..., None]) ** 2, 0).sum(axis=-1) / np.maximum(pairs - 1, 1)
     error = np.where(pairs >= 2, np.sqrt(variance / np.maximum(pairs, 1)), np.nan)
     return Moments(pairs, np.where(pairs > 0, mean, np.nan), error)
 
@@ -79,8 +78,7 @@ class Decision:
     @property
     def undecided(self) -> Bools:
         """The cells to measure further."""
-        undecided: Bools = ~(self.regressed | self.improved | self.unchanged)
-        return undecided
+        return np.asarray(~(self.regressed | self.improved | self.unchanged))
 
 
 def decide(d: Floats, margins: Floats | float, alpha: float) -> Decision:
@@ -124,8 +122,7 @@ def overall(d: Floats, alpha: float, threshold: Floats | float = OVERALL) -> Ove
 def to_measure_further(d: Floats, margins: Floats | float, alpha: float, threshold: Floats | float = OVERALL) -> Bools:
     """The cells to measure after the first look: the undecided ones, or all if a general slowdown is in doubt."""
     doubtful = np.asarray(overall(d, alpha, threshold).doubtful)
-    further: Bools = decide(d, margins, alpha).undecided | doubtful[..., None]
-    return further
+    return np.asarray(decide(d, margins, alpha).undecided | doubtful[..., None])
 
 
 def noise(d: Floats) -> Floats:
@@ -136,8 +133,7 @@ def noise(d: Floats) -> Floats:
     """
     there = ~np.isnan(d)
     square, pairs = np.where(there, d, 0) ** 2, there.sum(axis=-1)
-    size = np.sqrt(square.sum(axis=-1) / np.maximum(pairs, 1) / LOOKS[0])
-    return np.where(pairs > 0, size, np.nan)
+    return np.where(pairs > 0, np.sqrt(square.sum(axis=-1) / np.maximum(pairs, 1) / LOOKS[0]), np.nan)
 
 
 def margin(max_slowdown: float, measured_noise: Floats | float | None) -> Floats | float:

@@ -13,8 +13,7 @@ from small_spec import GOOD
 
 from wanbench.harness.gate import check
 from wanbench.harness.gate import noise as host_noise
-from wanbench.harness.gate.rounds import Measurement
-from wanbench.harness.gate.sides import Side
+from wanbench.harness.gate.sides import Measurement, Side
 from wanbench.harness.gate.verdict import name
 from wanbench.harness.results.store import RunFolder
 

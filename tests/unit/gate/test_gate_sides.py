@@ -9,8 +9,7 @@ from git_command import git
 
 from wanbench.harness.errors import HostError, Interrupted, SpecError
 from wanbench.harness.gate import sides
-from wanbench.harness.gate.rounds import CannotRun, Measurement, RunRequest, turns
-from wanbench.harness.gate.sides import OwnFiles, opened, recorded
+from wanbench.harness.gate.sides import Measurement, NotComparable, OwnFiles, RunRequest, opened, recorded, turns
 
 
 @pytest.fixture
@@ -181,7 +180,7 @@ def test_the_commands_of_a_side_run_in_its_checkout_with_the_spec_of_the_head(tm
 @pytest.mark.parametrize(
     ("role", "status", "error", "message"),
     [
-        ("base", 2, CannotRun, "no such key"),
+        ("base", 2, NotComparable, "the base cannot run this spec: no such key"),
         ("head", 2, SpecError, "head (main (abc)): no such key"),
         ("base", 3, HostError, "base (main (abc)): no such key"),
         ("base", 9, HostError, "base (main (abc)): `wanbench run` ended with status 9: no such key"),

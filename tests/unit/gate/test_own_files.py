@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from git_command import git
 
-from wanbench.harness.gate.sides import HOOK, OtherFiles, OwnFiles
+from wanbench.harness.gate.sides import HOOK, NotComparable, OwnFiles
 
 LINE = "import mypkg.helper; print(mypkg.helper.version)"
 # What setuptools installs for a project that is no plain folder of packages.
@@ -126,7 +126,7 @@ def test_a_file_that_the_checkout_lacks_is_named_with_its_place_and_what_to_do(s
     repository, both = sides
     (repository / "src" / "added.py").touch()
     run(both["base"], tmp_path / "r", code="import added", path=str(repository / "src"))
-    with pytest.raises(OtherFiles) as caught:
+    with pytest.raises(NotComparable) as caught:
         both["base"].prove("base", tmp_path / "r", [])
     assert str(caught.value) == (
         f"the base did not run its own files: {repository}/src/added.py in place of {tmp_path}/base/src/added.py; "
@@ -147,10 +147,10 @@ def test_a_script_of_another_checkout_is_refused(sides, tmp_path):
     (repository / "train.py").touch()
     (tmp_path / "r").touch()
     both["head"].prove("head", tmp_path / "r", [repository / "train.py"])
-    with pytest.raises(OtherFiles, match=f"^the base did not run its own files: {repository}/train.py in place of "):
+    with pytest.raises(NotComparable, match=f"^the base did not run its own files: {repository}/train.py in place of "):
         both["base"].prove("base", tmp_path / "r", [repository / "train.py"])
 
 
 def test_without_a_record_nothing_is_proved(sides, tmp_path):
-    with pytest.raises(OtherFiles, match=r"^whose files the base ran is not known: "):
+    with pytest.raises(NotComparable, match=r"^whose files the base ran is not known: "):
         sides[1]["base"].prove("base", tmp_path / "none", [])
