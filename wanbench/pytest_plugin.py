@@ -145,9 +145,8 @@ class Wan:
     def _refuse_failed(self, cell: Cell, folder: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows:
             if row["cell_key"] == cell.key and row["status"] != "ok":
-                title = " ".join(cell.title.split())
-                log = _log_tail(folder.cell_folder(cell))
-                lines = [f"wanbench: {title}: {row['status']}: {row['reason']}", *log, str(folder.path)]
+                problem = f"wanbench: {' '.join(cell.title.split())}: {row['status']}: {row['reason']}"
+                lines = [problem, *_log_tail(folder.cell_folder(cell)), str(folder.path)]
                 pytest.fail("\n".join(lines), pytrace=False)
 
     def _report(self, result: Measured) -> None:
@@ -245,6 +244,14 @@ def _measured(cell: Cell, rows: Sequence[Mapping[str, Any]], folder: Path) -> Me
         values = [row[key] for row in rows if row[key] is not None]
         return statistics.median(values) if values else None
 
-    keys = ("scalability", "step_time_s", "payload_bytes", "messages_sent", "final_loss", "accuracy")
-    values = {key: median(key) for key in keys}
-    return Measured(cell=" ".join(cell.title.split()), **values, rows=tuple(rows), folder=folder)
+    return Measured(
+        cell=" ".join(cell.title.split()),
+        scalability=median("scalability"),
+        step_time_s=median("step_time_s"),
+        payload_bytes=median("payload_bytes"),
+        messages_sent=median("messages_sent"),
+        final_loss=median("final_loss"),
+        accuracy=median("accuracy"),
+        rows=tuple(rows),
+        folder=folder,
+    )

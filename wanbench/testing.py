@@ -84,8 +84,7 @@ def simulate(
     Raises:
         CommError: a replica waited for a message that never arrived.
     """
-    drains = {*drain_after, steps - 1}
-    train = partial(_trained, make, gradient, config, start, steps, drains, restart_after, shapes)
+    train = partial(_trained, make, gradient, config, start, steps, {*drain_after, steps - 1}, restart_after, shapes)
     traces = run_replicas(world_size, train, lost=lost)
     return Trace(
         w_at=torch.stack([trace.w_at for trace in traces], dim=1),
@@ -109,8 +108,7 @@ def _trained(
 ) -> Trace:
     """Train one replica, with the arguments of `simulate`."""
     w, g = start.clone(), torch.empty_like(start)
-    optimizer = make_optimizer(config)
-    replica = Replica(w=w, m=torch.zeros_like(w), optimizer=optimizer, comm=comm, shapes=shapes)
+    replica = Replica(w=w, m=torch.zeros_like(w), optimizer=make_optimizer(config), comm=comm, shapes=shapes)
     algorithm = make()
     algorithm.start(replica)
     w_at, left_outstanding = torch.empty(steps, w.numel(), dtype=w.dtype), 0

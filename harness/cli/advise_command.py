@@ -22,6 +22,7 @@ from wanbench.harness.cli.options import (
     uniform_options,
 )
 from wanbench.harness.errors import SpecError, as_spec_error
+from wanbench.netprofiles import Size, UnitError, did_you_mean
 
 
 @click.command("advise")
@@ -114,8 +115,6 @@ def _placement(text: str) -> dict[str, int]:
 
 
 def _bytes(text: str | None) -> float | None:
-    from wanbench.netprofiles import Size, UnitError
-
     if text is None:
         return None
     with as_spec_error("--memory", UnitError):
@@ -123,7 +122,6 @@ def _bytes(text: str | None) -> float | None:
 
 
 def _kinds(exclude: tuple[str, ...]) -> frozenset[str]:
-    from wanbench.netprofiles import did_you_mean
     from wanbench.workloads.algorithms import registry
 
     for kind in exclude:

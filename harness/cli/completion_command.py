@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from wanbench.harness.spec.library import builtin_names
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
@@ -30,8 +32,6 @@ def command(shell: str) -> None:
 
 def specs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in experiments, and files."""
-    from wanbench.harness.spec.library import builtin_names
-
     return [CompletionItem(incomplete, type="file"), *beginning(builtin_names(), incomplete)]
 
 
@@ -58,7 +58,6 @@ def papers(context: click.Context, parameter: click.Parameter, incomplete: str) 
 def designs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in designs, and files."""
     from wanbench.harness.learning.design import DESIGNS
-    from wanbench.harness.spec.library import builtin_names
 
     return [CompletionItem(incomplete, type="file"), *beginning(builtin_names(DESIGNS), incomplete)]
 

@@ -30,10 +30,7 @@ def command(as_json: bool) -> None:
     else:
         for finding in findings:
             show_entry(f"{finding.state:7}  {finding.topic:10}  ", finding.found)
-            if finding.state == "ok":
-                continue
-            fixes = (finding.fix or "").splitlines()
-            remarks = [("or" if at else "fix", fix) for at, fix in enumerate(fixes)]
+            remarks = [("or" if at else "fix", fix) for at, fix in enumerate((finding.fix or "").splitlines())]
             remarks += [("until then", finding.meanwhile)] if finding.meanwhile else []
             for label, text in remarks:
                 show_entry(f"{'':21}{label}: ", text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wanbench.harness import testbeds
 from wanbench.harness.cli import completion_command
 from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, preset_option, uniform_options
 from wanbench.harness.errors import SpecError, as_spec_error
@@ -281,7 +282,6 @@ def _in_options(message: str, timeline: Path | None) -> str:
 
 def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
     """The folders of this host that containers see, and the working folder. Raises: SpecError."""
-    from wanbench.harness import testbeds
     from wanbench.harness.testbeds.docker import mounts
 
     image, workdir = options["image"], options["workdir"]
@@ -319,7 +319,6 @@ def _name(given: str | None, argv: tuple[str, ...]) -> str:
 
 
 def _check_host(program: str, cwd: Path, cell: Cell, image: str | None) -> None:
-    from wanbench.harness import testbeds
     from wanbench.harness.emulators import choice
     from wanbench.harness.spec.command import check_there
 

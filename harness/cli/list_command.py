@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 from dataclasses import MISSING
@@ -10,6 +11,7 @@ import click
 
 from wanbench.harness.cli import terminal
 from wanbench.harness.cli.options import json_option
+from wanbench.harness.spec.library import builtin_names
 from wanbench.netprofiles.path import UNIFORM_KEYS
 from wanbench.workloads.parameters import Parameters, default_of
 
@@ -31,27 +33,22 @@ def command(kind: str, as_json: bool) -> None:
     """
     if kind == "learning":
         _learning(as_json)
-        return
-    names = described(kind)
-    if as_json:
-        click.echo(json.dumps(names, indent=1))
-        return
-    indent = max(map(len, names)) + 2
-    for name, text in names.items():
-        terminal.show_entry(f"{name:{indent}}", text)
+    elif as_json:
+        click.echo(json.dumps(described(kind), indent=1))
+    else:
+        names = described(kind)
+        indent = max(map(len, names)) + 2
+        for name, text in names.items():
+            terminal.show_entry(f"{name:{indent}}", text)
 
 
 def described(kind: str) -> dict[str, str]:
     """The names of a kind, each with a line about it."""
     match kind:
-        case "algorithms":
-            from wanbench.workloads.algorithms import registry as algorithms
-
-            return {name: _line(algorithms.find(name)) for name in algorithms.kinds()}
-        case "compressors":
-            from wanbench.workloads.compression import registry as compressors
-
-            return {name: _line(compressors.find(name)) for name in compressors.kinds()}
+        case "algorithms" | "compressors":
+            rooms = {"algorithms": "algorithms", "compressors": "compression"}
+            registry = importlib.import_module(f"wanbench.workloads.{rooms[kind]}.registry")
+            return {name: _line(registry.find(name)) for name in registry.kinds()}
         case "workloads":
             from wanbench.workloads.models.builtins import BUILTINS
 
@@ -62,12 +59,10 @@ def described(kind: str) -> dict[str, str]:
             return {"uniform": UNIFORM} | {name: load(name).description for name in catalog_names()}
         case "experiments":
             from wanbench.harness.spec.experiment import Spec
-            from wanbench.harness.spec.library import builtin_names
 
             return {name: Spec.load(name).description for name in builtin_names()}
         case "designs":
             from wanbench.harness.learning import design
-            from wanbench.harness.spec.library import builtin_names
 
             return {name: design.load(name).description for name in builtin_names(design.DESIGNS)}
         case "keys":
@@ -99,5 +94,5 @@ def _learning(as_json: bool) -> None:
     recordings = list(recorded())
     if as_json:
         click.echo(json.dumps(lines(recordings), indent=1))
-        return
-    terminal.show(text(recordings))
+    else:
+        terminal.show(text(recordings))

@@ -6,16 +6,14 @@ from collections.abc import Collection, Iterable
 from datetime import date
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from wanbench.harness.cli.options import named
 from wanbench.harness.errors import HostError, SpecError, as_spec_error
-
-if TYPE_CHECKING:
-    from wanbench.harness.measure.profile import Reading
-    from wanbench.netprofiles import Rate
+from wanbench.harness.measure.profile import Reading, profile_toml, read
+from wanbench.netprofiles import FileError, ProfileError, Rate, UnitError, load
+from wanbench.netprofiles.user_file import read_text
 
 Pair = tuple[str, str]
 
@@ -40,9 +38,6 @@ def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> N
     Example:  wanbench measure home,london=ping.txt home,london=iperf3.json --site home=up:400Mbit -o mine.toml
               wanbench show profile mine.toml
     """
-    from wanbench.harness.measure.profile import profile_toml
-    from wanbench.netprofiles import ProfileError, load
-
     if output.suffix != ".toml":
         raise SpecError(f"{output}: expected a name that ends in .toml")
     if output.exists():
@@ -62,8 +57,6 @@ def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> N
 
 
 def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
-    from wanbench.netprofiles import Rate, UnitError
-
     rates: dict[str, dict[str, Rate]] = {}
     for text in texts:
         names, values = named(text)
@@ -105,10 +98,6 @@ def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:
 
 
 def _read(name: str) -> list[Reading]:
-    from wanbench.harness.measure.profile import read
-    from wanbench.netprofiles import FileError
-    from wanbench.netprofiles.user_file import read_text
-
     file = Path(name)
     with as_spec_error(str(file), FileError):
         text = read_text(file, errors="replace")

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from wanbench.harness.cli import completion_command
-from wanbench.harness.errors import Interrupted, SpecError
+from wanbench.harness.errors import Interrupted, SpecError, as_spec_error
 
 if TYPE_CHECKING:  # `--help` answers without reading a spec
     from wanbench.harness.plan.cell import Cell
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # `--help` answers without reading a spec
     from wanbench.harness.spec.experiment import Spec
 
 F = TypeVar("F", bound=Callable[..., Any])
+_STDIN = "<stdin>"  # what errors call a spec that is read from there
 
 
 class FiniteRange(click.FloatRange):
@@ -118,8 +119,7 @@ def spec_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**values: Any) -> None:
-        request = SpecRequest(**{field.name: values.pop(field.name) for field in fields(SpecRequest)})
-        function(request, **values)
+        function(SpecRequest(**{field.name: values.pop(field.name) for field in fields(SpecRequest)}), **values)
 
     return _group(
         click.argument("spec_source", metavar="SPEC", shell_complete=completion_command.specs),
@@ -154,29 +154,20 @@ def interruptible(then: str) -> Iterator[None]:
 KEPT = "finished repetitions are kept; the same command continues"
 
 
-class SpecSource(NamedTuple):
-    """A spec as the user gave it: what errors call it, and its text."""
-
-    where: str
-    text: str
-
-
-def _read_source(source: str) -> SpecSource:
+def _read_source(source: str) -> str:
     """Read a file, a built-in experiment by name, or standard input for "-". Raises: SpecError."""
     from wanbench.harness.spec.library import MOST_BYTES, read
     from wanbench.netprofiles import FileError
     from wanbench.netprofiles.user_file import as_text
 
     if source != "-":
-        return SpecSource(source, read(source))
-    try:
-        return SpecSource("<stdin>", as_text(sys.stdin.buffer.read(MOST_BYTES + 1), "TOML", MOST_BYTES))
-    except FileError as error:
-        raise SpecError(f"<stdin>: {error}") from None
+        return read(source)
+    with as_spec_error(_STDIN, FileError):
+        return as_text(sys.stdin.buffer.read(MOST_BYTES + 1), "TOML", MOST_BYTES)
 
 
-def planned(request: SpecRequest, *, resumed: bool = False, gated: bool = False) -> tuple[SpecSource, Plan, list[Cell]]:
-    """The source of a spec, its plan on this host, and the cells that `--only` keeps. Raises: SpecError.
+def planned(request: SpecRequest, *, resumed: bool = False, gated: bool = False) -> tuple[str, Plan, list[Cell]]:
+    """The text of a spec, its plan on this host, and the cells that `--only` keeps. Raises: SpecError.
 
     Args:
         resumed: choose what is `auto` as in the run of this name. gated: refuse an `auto` that differs between hosts.
@@ -186,23 +177,24 @@ def planned(request: SpecRequest, *, resumed: bool = False, gated: bool = False)
     from wanbench.harness.results.planned import auto_of
     from wanbench.harness.run.host import ThisHost
 
-    source = _read_source(request.spec_source)
-    spec = _load_spec(source, request)
+    text = _read_source(request.spec_source)
+    where = _STDIN if request.spec_source == "-" else request.spec_source
+    spec = _load_spec(text, where, request)
     if gated:
-        refuse_gated(spec, source.where)
-    plan = make(spec, source.where, ThisHost(), auto_of(request.out / spec.name) if resumed else None)
-    return source, plan, _select(plan, request.only)
+        refuse_gated(spec, where)
+    plan = make(spec, where, ThisHost(), auto_of(request.out / spec.name) if resumed else None)
+    return text, plan, _select(plan, request.only)
 
 
-def _load_spec(source: SpecSource, request: SpecRequest) -> Spec:
+def _load_spec(text: str, where: str, request: SpecRequest) -> Spec:
     """The spec with overrides applied. Raises: SpecError."""
     from wanbench.harness.spec.axes import SHORT_AXES
     from wanbench.harness.spec.experiment import Spec, parse_assignment
 
-    changes = dict(parse_assignment(text) for text in request.assignments)
+    changes = dict(map(parse_assignment, request.assignments))
     given = {"run.testbed": request.testbed, "run.emulator": request.emulator}
     changes |= {key: value for key, value in given.items() if value is not None}
-    spec = Spec.from_toml(source.text, source.where)
+    spec = Spec.from_toml(text, where)
     drop = request.drop + _replaced_by_profile(spec, changes)
     for key in changes:
         axes = (axis for axis in spec.sweep if f"sweep.{axis}" not in drop)
@@ -233,8 +225,7 @@ def named(text: str) -> tuple[list[str], str]:
     parts = re.fullmatch(r'((?:"(?:[^"]|"")*"|[^="])*)=(.*)', text, re.DOTALL)
     if parts is None:
         return [], text
-    names = next(csv.reader([parts[1]], skipinitialspace=True), [])
-    return [name.strip() for name in names], parts[2]
+    return [name.strip() for name in next(csv.reader([parts[1]], skipinitialspace=True), [])], parts[2]
 
 
 def selections(only: tuple[str, ...], expected: str) -> dict[str, set[str]]:

@@ -92,11 +92,7 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
 
     missing = [rep for rep in range(repeats) if not folder.is_finished(cell, rep)]
     failed = [row for rep in missing for row in folder.failures(cell, rep)[-1:]]
-    why = "finished" if not missing else "new"
-    if failed:
-        why = f"failed before: {failed[-1]['reason']}"
-    elif 0 < len(missing) < repeats:
-        why = "some repetitions are missing"
+    why = {0: "finished", repeats: "new"}.get(len(missing), "some repetitions are missing")
     return {
         "cell": cell.slug,
         "algorithm": cell.label,
@@ -106,7 +102,7 @@ def _line(cell: Cell, folder: RunFolder, repeats: int) -> dict[str, Any]:
         **cell.forecast(),
         "law_gap": cell.law_gap,
         "to_run": len(missing),
-        "why": why,
+        "why": f"failed before: {failed[-1]['reason']}" if failed else why,
     }
 
 
@@ -127,9 +123,9 @@ def _print(
     text.append("  ".join("-" * column for column in (width, 5, 10, 9, 6)))
     for line in lines:
         law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
-        bound = line["bound"] or "-"
         text.append(
-            f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {bound:9}  {line['to_run']}  {line['why']}"
+            f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {line['bound'] or '-':9}  "
+            f"{line['to_run']}  {line['why']}"
         )
     gaps = Counter(line["law_gap"] for line in lines if line["law_gap"] is not None)
     text += [f"law unknown for {count} cell{'s' * (count > 1)}: {reason}" for reason, count in gaps.items()]

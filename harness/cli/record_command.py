@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wanbench.harness.cli import completion_command
+from wanbench.harness.cli.figures_command import REFERENCE
 from wanbench.harness.cli.options import fresh_option, jobs_option, keep_option, out_option
 from wanbench.harness.errors import CellsFailed, SpecError
 
@@ -27,7 +28,6 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     \b
     Example:  wanbench record dts --only dts-latency
     """
-    from wanbench.harness.cli.figures_command import REFERENCE
     from wanbench.harness.plan.plan import make
     from wanbench.harness.results.record import record
     from wanbench.harness.results.store import RunFolder

@@ -66,12 +66,12 @@ def command(
     if fresh and keep:
         raise SpecError("--fresh and --keep: choose one")
     with interruptible(KEPT):
-        source, plan, cells = planned(request, resumed=not fresh)
+        text, plan, cells = planned(request, resumed=not fresh)
         folder = RunFolder(request.out / plan.spec.name)
 
         from wanbench.harness.run.together import measure_all
 
-        tally = measure_all(plan, folder, cells=cells, text=source.text, jobs=jobs, fresh=fresh, keep=keep,
+        tally = measure_all(plan, folder, cells=cells, text=text, jobs=jobs, fresh=fresh, keep=keep,
                             draw=not no_figures, cluster=_cluster(engine, address))  # fmt: skip
     if tally.ok or not tally.failed:
         _conclude(folder, request.out, None if request.assignments or request.drop else plan.spec)
@@ -103,8 +103,7 @@ def _conclude(folder: RunFolder, out: Path, spec: Spec | None) -> None:
     decision = best_text(rows)
     if not decision:
         return
-    elsewhere = "" if out == Path("results") else f" --out {shlex.quote(str(out))}"
-    name = shlex.quote(folder.name) + elsewhere
+    name = shlex.quote(folder.name) + ("" if out == Path("results") else f" --out {shlex.quote(str(out))}")
     commands = [
         (f"report {name}", "figures and tables on one page"),
         (f"results {name} --format pivot", "scalability by algorithm"),
@@ -137,9 +136,10 @@ def _missing(folder: RunFolder, failed: list[str]) -> str:
     invalid = [cell for cell in dict.fromkeys(failed) if statuses.get(cell) == "invalid"]
     broken = [cell for cell in dict.fromkeys(failed) if cell not in invalid]
     count = "1 repetition has" if len(failed) == 1 else f"{len(failed)} repetitions have"
-    parts = [f"{count} no valid result"]
-    if broken:
-        parts.append(f"failed: {', '.join(broken)} (logs: {folder.path}/cells/CELL/)")
-    if invalid:
-        parts.append(f"invalid, because this host could not keep up: {', '.join(invalid)} (try --jobs 1)")
-    return "; ".join(parts) + "; the same command runs only these again"
+    remarks = [
+        f"{count} no valid result",
+        f"failed: {', '.join(broken)} (logs: {folder.path}/cells/CELL/)" if broken else "",
+        f"invalid, because this host could not keep up: {', '.join(invalid)} (try --jobs 1)" if invalid else "",
+        "the same command runs only these again",
+    ]
+    return "; ".join(filter(None, remarks))

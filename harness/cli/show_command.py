@@ -15,6 +15,7 @@ from wanbench.harness.cli.completion_command import beginning
 from wanbench.harness.cli.list_command import UNIFORM, described
 from wanbench.harness.cli.options import json_option
 from wanbench.harness.errors import SpecError
+from wanbench.harness.spec.library import read
 from wanbench.workloads import parameters
 
 
@@ -89,8 +90,7 @@ def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple
     table = [
         "  ".join([*(f"{cell:{w}}" for cell, w in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows
     ]
-    text = "\n\n".join(part for part in (doc, "\n".join(table), "\n".join(facts), module) if part)
-    return text, data | {"doc": doc}
+    return "\n\n".join(filter(None, (doc, "\n".join(table), "\n".join(facts), module))), data | {"doc": doc}
 
 
 def _plain(doc: str) -> str:
@@ -131,13 +131,11 @@ def _profile(name: str) -> tuple[str, object]:
 
 def _experiment(name: str) -> tuple[str, object]:
     from wanbench.harness.spec.experiment import Spec
-    from wanbench.harness.spec.library import read
 
     return read(name), Spec.load(name).to_dict()
 
 
 def _design(name: str) -> tuple[str, object]:
     from wanbench.harness.learning.design import DESIGNS, load
-    from wanbench.harness.spec.library import read
 
     return read(name, DESIGNS), load(name).plain()

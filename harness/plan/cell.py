@@ -36,7 +36,6 @@ from wanbench.harness.plan.law import (
 from wanbench.harness.plan.load import Load
 from wanbench.harness.plan.network import CellNetwork
 from wanbench.harness.plan.pacing import paces
-from wanbench.harness.plan.registry import workload_identity, workload_of
 from wanbench.harness.plan.repetition import (
     DEFAULT_WARMUP,
     GUESSED_STEP_S,
@@ -307,7 +306,7 @@ class TrainingCell(Cell):
     def _own_identity(self) -> Mapping[str, Any]:
         return {
             "params": dict(self.algorithm().changed),
-            "workload": workload_identity(self.task, self.train, self.step_times),
+            "workload": registry.workload_identity(self.task, self.train, self.step_times),
             "train": self.train.identity(),
             "comm": self.comm.identity(),
             "virtual": self.virtual.identity() if self.testbed == "virtual" else {},
@@ -336,13 +335,12 @@ class TrainingCell(Cell):
     @cached_property
     def workload(self) -> WorkloadInfo:
         """The model and the compute time of the slowest worker."""
-        return workload_of(self.task, self.train)
+        return registry.workload_of(self.task, self.train)
 
     @property
     def each_step_time_s(self) -> tuple[float, ...]:
         """The mean time of a step of each worker, by rank; of real compute, 0."""
-        same_s = self.workload.step_time_s or 0.0
-        return tuple(time.seconds for time in self.step_times) or (same_s,) * self.workers
+        return tuple(time.seconds for time in self.step_times) or (self.workload.step_time_s or 0.0,) * self.workers
 
     def algorithm(self) -> registry.AlgorithmInfo:
         return registry.algorithm(self.kind, self.params)
@@ -355,16 +353,14 @@ class TrainingCell(Cell):
     @cached_property
     def message_bytes(self) -> int:
         """Bytes of one all-reduce."""
-        workload = self.workload
-        return 0 if self.workers == 1 else self.algorithm().message_bytes(workload.numel, workload.shapes)
+        return 0 if self.workers == 1 else self.algorithm().message_bytes(self.workload.numel, self.workload.shapes)
 
     @cached_property
     def ring(self) -> tuple[int, ...]:
         """All ranks in the order in which they send to each other; that of ranks if the collective has no ring."""
         if self.collective != "ring" or self.comm.ring_order == "ranks":
             return tuple(range(self.workers))
-        alone = not self.algorithm().delay_steps
-        return ring_order(self.profile, self.placement, self.message_bytes, alone=alone)
+        return ring_order(self.profile, self.placement, self.message_bytes, alone=not self.algorithm().delay_steps)
 
     @cached_property
     def law_inputs(self) -> PredictInputs:
@@ -372,23 +368,20 @@ class TrainingCell(Cell):
         workload, algorithm = self.workload, self.algorithm()
         sites = [self.placement[rank] for rank in self.ring]
         rtt_s, rate = effective_conditions(self.profile, sites, self.collective)
-        payload_rate = None if rate is None else rate * payload_share(self.mtu)
-        buckets = None
-        if algorithm.buckets and self.workers > 1 and workload.step_time_s is not None:
-            buckets = tuple(workload.bucket_schedule(self.comm.buckets.bytes))
+        in_buckets = algorithm.buckets and self.workers > 1 and workload.step_time_s is not None
         inputs = PredictInputs(
             workers=self.workers,
             step_time_s=workload.step_time_s or 0.0,
             step_times_s=tuple(time.seconds for time in self.step_times),
             rtt_s=rtt_s,
-            rate_bytes_per_s=payload_rate,
+            rate_bytes_per_s=None if rate is None else rate * payload_share(self.mtu),
             message_bytes=self.message_bytes,
             messages=self.messages_per_sync,
             delay=algorithm.delay_steps,
             period=algorithm.period_steps,
             collective=self.collective,
             channels=self.channels,
-            buckets=buckets,
+            buckets=tuple(workload.bucket_schedule(self.comm.buckets.bytes)) if in_buckets else None,
             step_cv=workload.step_cv,
             chunked=self.collective in ("direct", "hierarchical", "ring"),
         )
@@ -495,11 +488,10 @@ class TrainingCell(Cell):
 
     def columns(self, rep: int) -> dict[str, Any]:
         law, alone, failing = self.law_inputs, self.workers == 1, self.failures
-        random = failing.mtbf != "none"
         return {
             **super().columns(rep),
             "mtbf_s": failing.mtbf.seconds if failing.mtbf != "none" else None,
-            "mttr_s": failing.mttr.seconds if random else None,
+            "mttr_s": failing.mttr.seconds if failing.mtbf != "none" else None,
             "collective": None if alone else self.collective,
             "channels": None if alone else self.channels,
             "workload": self.workload.name,
@@ -524,17 +516,14 @@ class TrainingCell(Cell):
         if self.workers == 1:
             return Load(seconds, _CPU_SHARE_PER_WORKER, memory)
         inputs = self.law_inputs
-        if inputs.buckets is None:
-            messages = [inputs.message_bytes] * inputs.messages
-        else:
-            messages = [nbytes for nbytes, _ in inputs.buckets]
+        messages = [nbytes for nbytes, _ in inputs.buckets or ()] or [inputs.message_bytes] * inputs.messages
         sent = self.workers * sum(sent_bytes(inputs, nbytes) for nbytes in messages) / inputs.period  # bytes per step
         per_byte = self._cpu_s_per_byte()
         # From the messages of a step to the next; workers that differ may not wait for each other.
         alone = inputs.step_times_s and self.algorithm().promises.goes_on
         step_time_s = inputs.base_step_time_s if alone else predict(inputs).step_time_s
-        computing = self.workers * (_CPU_SHARE_PER_WORKER + (0.5 if self.workload.learns else 0.0))
-        computing += self.compressing_cpus
+        of_worker = _CPU_SHARE_PER_WORKER + (0.5 if self.workload.learns else 0.0)
+        computing = self.workers * of_worker + self.compressing_cpus
         return Load(
             seconds,
             cpus=computing + per_byte * sent / step_time_s,
@@ -566,14 +555,11 @@ class TrainingCell(Cell):
         """Vectors, two copies of each message in flight and of the next one, and packets on the way."""
         model = self.workload.message_bytes
         in_flight = self.algorithm().in_flight * self.messages_per_sync
-        started = in_flight + self.messages_per_sync
         if self.testbed == "virtual":
-            vectors = (_VECTORS + started) * model if self.workload.learns else 0
+            vectors = (_VECTORS + in_flight + self.messages_per_sync) * model if self.workload.learns else 0
             return self.workers * (_SIMULATED_BYTES + vectors)
         own = self.workers * (_WORKER_BYTES + self.worker_bytes)
-        if self.workers == 1:
-            return own
-        return own + min(self.workers * in_flight * model, _room(self.emulated_network))
+        return own if self.workers == 1 else own + min(self.workers * in_flight * model, _room(self.emulated_network))
 
     @property
     def worker_bytes(self) -> float:
@@ -604,8 +590,7 @@ class TrainingCell(Cell):
             return 2 * self.channels  # gloo assigns operations to its channels in turn: two for each use all of them
         inputs, together = self.law_inputs, self.algorithm().in_flight * self.messages_per_sync
         if inputs.rate_bytes_per_s is not None and inputs.message_bytes:
-            path_full = math.ceil(inputs.rate_bytes_per_s * inputs.rtt_s / inputs.message_bytes)
-            together = min(together, path_full)
+            together = min(together, math.ceil(inputs.rate_bytes_per_s * inputs.rtt_s / inputs.message_bytes))
         return max(2 * self.messages_per_sync, together)
 
     @property

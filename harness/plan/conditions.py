@@ -79,18 +79,14 @@ def unlike(profile: Profile, ranks: Sequence[str], collective: Collective) -> tu
     Args:
         ranks: the site of each rank.
     """
-    counts = Counter(ranks)
-    if collective == "hierarchical":
-        counts = Counter(dict.fromkeys(counts, 1))
+    counts = Counter([*dict.fromkeys(ranks)] if collective == "hierarchical" else ranks)
     if collective in ("gloo", "ring"):
         hops = set(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
     else:
-        sites = _representatives(profile, counts)
-        hops = set(permutations(sites, 2))
+        hops = set(permutations(_representatives(profile, counts), 2))
     rtts = {one_way_s(profile, a, b) + one_way_s(profile, b, a) for a, b in hops}
     rates = {_tightest(_pair(profile, a, b, counts)) for a, b in hops if a != b} - {None}
-    inside = {a == b for a, b in hops}
-    if max(len(rtts), len(rates), len(inside)) <= 1:
+    if max(len(rtts), len(rates), len({a == b for a, b in hops})) <= 1:
         return None
     limits = [rate for rate in rates if rate is not None] or [1.0]
     return min(rtts) / max(rtts) if max(rtts) else 1.0, max(limits) / min(limits)
@@ -119,17 +115,17 @@ def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[fl
 
 def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:
     """Every rate limit, with the number of hops that share it."""
-    shared: list[tuple[Rate | None, float]] = []
+    across = {pair: carried for pair, carried in hops.items() if pair[0] != pair[1]}
     leaving: Counter[str] = Counter()
     entering: Counter[str] = Counter()
-    for (src, dst), carried in hops.items():
-        if src != dst:
-            shared.append((profile.path(src, dst).rate, carried))
-            leaving[src] += carried
-            entering[dst] += carried
-    shared += [(profile.site(name).up, carried) for name, carried in leaving.items()]
-    shared += [(profile.site(name).down, carried) for name, carried in entering.items()]
-    return shared
+    for (src, dst), carried in across.items():
+        leaving[src] += carried
+        entering[dst] += carried
+    return [
+        *((profile.path(src, dst).rate, carried) for (src, dst), carried in across.items()),
+        *((profile.site(name).up, carried) for name, carried in leaving.items()),
+        *((profile.site(name).down, carried) for name, carried in entering.items()),
+    ]
 
 
 def _direct_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[float, float | None]:
@@ -283,8 +279,7 @@ def connections_of(inputs: PredictInputs, ranks: Sequence[str]) -> int:
 def _capped(inputs: PredictInputs, ranks: Sequence[str], window_bytes: float) -> PredictInputs:
     """With connections that send one window in a round trip."""
     limit = connections_of(inputs, ranks) * window_bytes / inputs.rtt_s
-    rate = inputs.rate_bytes_per_s
-    return replace(inputs, rate_bytes_per_s=limit if rate is None else min(rate, limit))
+    return replace(inputs, rate_bytes_per_s=min(inputs.rate_bytes_per_s or math.inf, limit))
 
 
 def _from_slow_start(inputs: PredictInputs, packet_bytes: int, window_bytes: float) -> PredictInputs:
@@ -323,7 +318,5 @@ def _with_losses(inputs: PredictInputs, ranks: Sequence[str], loss: float, packe
 
 def _worst_loss(profile: Profile, ranks: Sequence[str]) -> float:
     """The largest loss of a path between two workers."""
-    sites = list(dict.fromkeys(ranks))
-    if isinstance(profile.paths, SamePaths):
-        sites = sites[:2]
+    sites = list(dict.fromkeys(ranks))[: 2 if isinstance(profile.paths, SamePaths) else None]
     return max((profile.path(a, b).loss.value for a in sites for b in sites if a != b), default=0.0)

@@ -79,7 +79,22 @@ class _Point:
     def _training_cells(self) -> Iterator[tuple[Cell, Cell]]:
         alone = self._one_worker_training()
         for label, (kind, params) in self._selected(_algorithms(self.spec, self.where)):
-            cell = self._training_cell(alone, label, kind, params)
+            cell = replace(
+                alone,
+                label=label,
+                kind=kind,
+                params=params,
+                workers=self.axes["workers"],
+                network=with_profile(self.spec.network, self.where),
+                comm=self.spec.comm,
+                virtual=self.spec.virtual,
+                failures=self.spec.failures,
+                asked_steps=count(self.spec.train.until or "0 steps"),
+                timeline=self._timeline(),
+                axes={"algorithm": label, **self.axes},
+            )
+            check_network(cell, self.spec, self.where)
+            cell = with_collective(with_step_times(cell, self.where), self.where)
             yield cell, with_base_time(alone, cell)
 
     def _command_cells(self) -> Iterator[tuple[Cell, Cell]]:
@@ -96,31 +111,13 @@ class _Point:
             raise SpecError(f"{self.where}: sweep.algorithm: no algorithm {selected!r}{near}")
         return ((label, choice) for label, choice in choices.items() if selected in {None, label})
 
-    def _training_cell(self, alone: TrainingCell, label: str, kind: str, params: dict[str, Any]) -> TrainingCell:
-        """A cell on this point's network."""
-        cell = replace(
-            alone,
-            label=label,
-            kind=kind,
-            params=params,
-            workers=self.axes["workers"],
-            network=with_profile(self.spec.network, self.where),
-            comm=self.spec.comm,
-            virtual=self.spec.virtual,
-            failures=self.spec.failures,
-            asked_steps=count(self.spec.train.until or "0 steps"),
-            timeline=self._timeline(),
-            axes={"algorithm": label, **self.axes},
-        )
-        check_network(cell, self.spec, self.where)
-        return with_collective(with_step_times(cell, self.where), self.where)
-
     def _one_worker_training(self) -> TrainingCell:
         """One worker without a network; cells on all networks share it, unless machines differ."""
         task = self.spec.workload
         folder = data_folder(task.plain())
-        if folder is not None:
-            task = task.model_copy(update={"data": _absolute(folder, self.where)})
+        if folder is not None:  # beside the spec first, then in the working folder, as for profile files
+            beside = Path(self.where).parent / folder
+            task = task.model_copy(update={"data": os.path.abspath(beside if beside.exists() else folder)})
         return TrainingCell(
             label=BASELINE,
             kind="local",
@@ -139,9 +136,8 @@ class _Point:
     def _command_cell(self, name: str, params: dict[str, Any]) -> CommandCell:
         own = self._own_axes()
         label = name + command.suffix({**params, **own})
-        cell = self._one_worker_cell(name, params, {"algorithm": label, **self.axes}, program_axes=own)
         return replace(
-            cell,
+            self._one_worker_cell(name, params, {"algorithm": label, **self.axes}, program_axes=own),
             label=label,
             workers=self.axes["workers"],
             network=with_profile(self.spec.network, self.where),
@@ -151,8 +147,7 @@ class _Point:
 
     def _one_worker_command(self, name: str, params: dict[str, Any]) -> CommandCell:
         """The command on one worker, with only the axes that the program reads."""
-        assert self.spec.workload.command is not None
-        read = {*self._own_axes(), *command.placeholders(self.spec.workload.command, self.where)}
+        read = {*self._own_axes(), *command.placeholders(self.spec.workload.command or [], self.where)}
         axes = {key: value for key, value in self.axes.items() if key in read} | {"workers": 1}
         return self._one_worker_cell(name, params, {"algorithm": BASELINE, **axes}, program_axes=axes)
 
@@ -161,7 +156,6 @@ class _Point:
     ) -> CommandCell:
         """The command with `axes` filled in, for one worker. `program_axes` are passed in its environment."""
         table = self.spec.workload
-        assert table.command is not None
         with as_spec_error(self.where, ValueError):
             kind_of(table.plain(), {})
         return CommandCell(
@@ -171,7 +165,7 @@ class _Point:
             workers=1,
             seed=self.spec.run.seed,
             axes=axes,
-            command=tuple(command.filled(table.command, {**axes, **params, "algorithm": name}, self.where)),
+            command=tuple(command.filled(table.command or [], {**axes, **params, "algorithm": name}, self.where)),
             environment=command.environment(name, params, program_axes),
             processes=table.nproc_per_worker or 1,
             warmup=count(table.warmup or command.DEFAULT_WARMUP),
@@ -202,12 +196,6 @@ class _Point:
             emulator = self.chosen.setdefault("emulator", {})[testbed] = self.host.emulator(testbed)
         containers = self.spec.containers if testbed == "docker" else ContainersTable()
         return {"testbed": testbed, "emulator": emulator, "containers": containers}
-
-
-def _absolute(folder: Path, where: str) -> str:
-    """Search for a data set beside the spec first, then in the working folder, as for profile files."""
-    beside = Path(where).parent / folder
-    return os.path.abspath(beside if beside.exists() else folder)
 
 
 def _algorithms(spec: Spec, where: str) -> dict[str, _Choice]:

@@ -45,11 +45,10 @@ class HostTcp:
 
     def settings(self) -> dict[str, str | float]:
         """For `workloads.process.namespace.set_tcp`."""
-        share: Mapping[str, float] = {} if self.window_share is None else {"window_share": self.window_share}
         return {
             "receive": f"4096 {min(_FIRST_RECEIVE, self.receive)} {self.receive}",
             "send": f"4096 {min(self.first_send, self.send)} {self.send}",
-            **share,
+            **({} if self.window_share is None else {"window_share": self.window_share}),
         }
 
 

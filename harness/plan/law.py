@@ -133,8 +133,9 @@ class PredictInputs:
         if self.rate_bytes_per_s is not None and not self.rate_bytes_per_s > 0:
             raise PredictError(f"rate_bytes_per_s: expected more than 0 or None, got {self.rate_bytes_per_s}")
         if self.collective not in get_args(Collective):
-            names = ", ".join(map(repr, get_args(Collective)))
-            raise PredictError(f"collective: expected one of {names}, got {self.collective!r}")
+            raise PredictError(
+                f"collective: expected one of {', '.join(map(repr, get_args(Collective)))}, got {self.collective!r}"
+            )
         if self.step_times_s and (len(self.step_times_s) != self.workers or max(self.step_times_s) != self.step_time_s):
             raise PredictError("step_times_s: expected one for each worker, and the largest as step_time_s")
         if self.buckets is not None and (self.delay, self.period) != (0, 1):
@@ -211,14 +212,12 @@ def all_reduce_time(inputs: PredictInputs, nbytes: int) -> tuple[float, float]:
     if n == 1 or nbytes == 0:
         return 0.0, 0.0
     wire_s, alone_s = _wire_s(inputs, nbytes)
+    latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
     if nbytes <= inputs.one_shot_bytes:
         latency_s = max(rtt_s / 2 - inputs.lead_s, -alone_s)
-    elif not inputs.chunked:
-        latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
-    elif inputs.collective == "ring" and not inputs.delay:
+    elif inputs.chunked and inputs.collective == "ring" and not inputs.delay:
         latency_s = ring_latency_s(n, nbytes, rtt_s, alone_s)
-    else:
-        latency_s = round_trips(inputs.collective, n, nbytes) * rtt_s
+    elif inputs.chunked:
         overlapped_s = 0.0 if inputs.delay else rtt_s / 2
         latency_s = max(latency_s - alone_s / 2, latency_s - overlapped_s - inputs.lead_s)
     return latency_s + alone_s - wire_s, wire_s
@@ -283,9 +282,7 @@ def round_trips(collective: Collective, workers: int, nbytes: int) -> int:
     """
     if collective == "gloo":
         return gloo_rounds(workers, nbytes)
-    if collective == "ring":
-        return workers - 1
-    return 1
+    return workers - 1 if collective == "ring" else 1
 
 
 def gloo_rounds(workers: int, nbytes: int) -> int:
@@ -294,8 +291,7 @@ def gloo_rounds(workers: int, nbytes: int) -> int:
     Each hop waits until the receiver reports that it is ready, so it costs a round trip and not one way
     (gloo/allreduce.cc).
     """
-    needed = max(math.ceil(nbytes / GLOO_SEGMENT_BYTES), 2 * workers)
-    segments = round_up(needed, workers)
+    segments = round_up(max(math.ceil(nbytes / GLOO_SEGMENT_BYTES), 2 * workers), workers)
     return segments - segments // workers
 
 
@@ -312,8 +308,7 @@ def _period_law(inputs: PredictInputs, latency_s: float, wire_s: float) -> tuple
         (wire_s, "bandwidth"),
     ]
     if inputs.slots is not None:
-        message_s = latency_s + wire_s / inputs.messages
-        terms.append((inputs.messages * message_s / inputs.slots, "channels"))
+        terms.append((inputs.messages * (latency_s + wire_s / inputs.messages) / inputs.slots, "channels"))
     # max() keeps the first of equal terms, so a tie with compute reads as hidden communication.
     period_s, bound = max(terms, key=lambda term: term[0])
     added_s = (longest - 1) * compute_s / (d // p + 1)
@@ -365,8 +360,7 @@ def window_steps(delay: int, period: int, at_least: int = 20) -> int:
     A worker stalls once per floor(D/p)+1 messages, so a window that is not a multiple of that cycle (and of p) is
     biased.
     """
-    cycle = period * (delay // period + 1)
-    return round_up(max(at_least, 20, 3 * (delay + period)), cycle)
+    return round_up(max(at_least, 20, 3 * (delay + period)), period * (delay // period + 1))
 
 
 def fill_steps(delay: int, period: int) -> int:
@@ -377,5 +371,4 @@ def fill_steps(delay: int, period: int) -> int:
 def rep_duration_s(inputs: PredictInputs, window: int) -> float:
     """The predicted seconds of one rep: fill the pipeline, run the window, drain the pipeline."""
     prediction = predict(inputs)
-    steps = fill_steps(inputs.delay, inputs.period) + window
-    return steps * prediction.step_time_s + prediction.all_reduce_s
+    return (fill_steps(inputs.delay, inputs.period) + window) * prediction.step_time_s + prediction.all_reduce_s

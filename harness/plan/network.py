@@ -52,8 +52,7 @@ class CellNetwork:
         """The sites and paths for a number of workers; `scale` multiplies rates."""
         table = self.table
         if self.is_uniform:
-            given = {effect.key: getattr(table, effect.key) for effect in EFFECTS}
-            effects = {key: value for key, value in given.items() if value is not None}
+            effects = {e.key: value for e in EFFECTS if (value := getattr(table, e.key)) is not None}
             profile = uniform(max(workers, 1), table.rtt or NO_DELAY, table.rate, table.buffer, **effects)
         else:
             profile = _loaded(self.source).scaled(table.rtt_scale or 1.0, "rtt_scale")

@@ -79,8 +79,7 @@ def network_environments(
     """
     network = build(profile, sites, mtu)
     by_site = collective == "hierarchical"
-    around = collective == "ring"
-    order = (ring or ring_order(profile, sites, _BUCKET_BYTES, alone=True)) if around else ()
+    order = (ring or ring_order(profile, sites, _BUCKET_BYTES, alone=True)) if collective == "ring" else ()
     sending = 1 if by_site or order else processes
     ranks = len(set(sites)) if by_site else len(sites) * processes
     rtt_s, rate = effective_conditions(profile, sites)

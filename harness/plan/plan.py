@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from wanbench.harness.plan import auto
-from wanbench.harness.plan.auto import Host
 from wanbench.harness.plan.cell import Cell, TrainingCell
 from wanbench.harness.plan.expand import expand
 from wanbench.harness.spec.experiment import Spec
@@ -42,18 +41,23 @@ class Plan:
         steps = sorted(set().union(*(counts for counts in compared.values() if len(counts) > 1)))
         if not steps:
             return None
-        why = f"cells train {steps[0]} to {steps[-1]} steps (windows hold whole periods), which are not compared"
-        return f'accuracy: {why}; train.until = "{steps[-1]} steps" makes them equal'
+        return (
+            f"accuracy: cells train {steps[0]} to {steps[-1]} steps (windows hold whole periods), which are not "
+            f'compared; train.until = "{steps[-1]} steps" makes them equal'
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, enough to read a run without any host. It includes the traces of a timeline."""
         timeline = next(([*cell.timeline] for cell in self.cells if cell.timeline), None)
         spec = self.spec.to_dict() | ({} if timeline is None else {"timeline": timeline})
-        part = {"part": True} if self.part else {}
-        return {"spec": spec, "auto": dict(self.auto), **part, "cells": [_entry(cell) for cell in self.cells]}
+        cells = [
+            {"key": cell.key, "cell": cell.slug, "base_key": cell.base_key, "axes": dict(cell.axes)}
+            for cell in self.cells
+        ]
+        return {"spec": spec, "auto": dict(self.auto), **({"part": True} if self.part else {}), "cells": cells}
 
 
-def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None = None) -> Plan:
+def make(spec: Spec, where: str, host: auto.Host, earlier: Mapping[str, Any] | None = None) -> Plan:
     """Make the plan of a spec.
 
     Args:
@@ -78,7 +82,3 @@ def make(spec: Spec, where: str, host: Host, earlier: Mapping[str, Any] | None =
     if why is not None:
         chosen["payload_scale"] = value
     return Plan(spec.override({"workload.payload_scale": value}, where), at(value), chosen, why)
-
-
-def _entry(cell: Cell) -> dict[str, Any]:
-    return {"key": cell.key, "cell": cell.slug, "base_key": cell.base_key, "axes": dict(cell.axes)}

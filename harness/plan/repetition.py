@@ -182,17 +182,12 @@ def training(cell: TrainingCell, rep: int) -> TrainingRepetition:
 
 def command(cell: CommandCell, rep: int) -> CommandRepetition:
     shared = _shared(cell, rep, cell.changes)
-    gloo = cell.collective in (None, "gloo")
-    replaced = {} if gloo else {REPLACES_GLOO: "1"}
+    replaced = {} if cell.collective in (None, "gloo") else {REPLACES_GLOO: "1"}
     told = network_environments(
         cell.profile, cell.placement, cell.mtu, collective=cell.collective, processes=cell.processes
     )
-    called = cell.settings()
-    called["environment"] = {
-        **spec.axis_environment(cell.axes),
-        **cell.environment,
-        "WANBENCH_SEED": str(shared["seed"]),
-    }
+    environment = {**spec.axis_environment(cell.axes), **cell.environment, "WANBENCH_SEED": str(shared["seed"])}
+    called = cell.settings() | {"environment": environment}
     return CommandRepetition(**shared, **called, group=tuple({**variables, **replaced} for variables in told))
 
 
@@ -223,13 +218,11 @@ def _jobs(
     workload = cell.task.plain()
     workloads = [{**workload, "step_time": str(time)} for time in cell.step_times] or [workload] * cell.workers
     slow = [[]] * cell.workers if schedule is None else slowdowns(schedule)
-    packets_are_lost = cell.emulator is not None and network.loses
-    told_steps = _told_steps(cell.steps, schedule, packets_are_lost=packets_are_lost)
+    told_steps = _told_steps(cell.steps, schedule, packets_are_lost=cell.emulator is not None and network.loses)
     ring = cell.ring if cell.collective == "ring" else ()
     # A change can raise a rate, and connections keep their pace.
     steady = all(change.kind in ("kill", "slow") for change in cell.changes)
     paced = cell.collective != "gloo" and cell.testbed != "virtual" and steady
-    by_site = cell.collective == "hierarchical"
     ahead_s = 0.0  # how long the fastest worker waits at the end for the slowest, if no step waits
     if cell.step_times and cell.algorithm().promises.goes_on:
         ahead_s = cell.steps * (max(cell.step_times).seconds - min(cell.step_times).seconds)
@@ -246,7 +239,7 @@ def _jobs(
             workload=workloads[rank],
             slow=slow[rank],
             told_steps=told_steps[min(rank, 1)],
-            paces=paces(network, rank, leaders=by_site, ring=ring) if paced else (),
+            paces=paces(network, rank, leaders=cell.collective == "hierarchical", ring=ring) if paced else (),
             **settings,
         )
         for rank in range(cell.workers)

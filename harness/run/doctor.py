@@ -99,8 +99,8 @@ def can_run(findings: list[HostCheck]) -> bool:
     """Return whether at least one testbed works with at least one emulator."""
     missing = {finding.topic for finding in findings if finding.state == "missing"}
     emulator = not {"TUN device", "netem"} <= missing
-    containers = not {"Docker", "image"} & missing
-    return emulator and ("namespaces" not in missing or containers) and "software" not in missing
+    workers = "namespaces" not in missing or not {"Docker", "image"} & missing
+    return emulator and workers and "software" not in missing
 
 
 def _tried() -> dict[str, Any]:
@@ -115,8 +115,7 @@ def _tried() -> dict[str, Any]:
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
         raise HostError(f"doctor: the trial process ended with status {done.returncode}: {last[0]}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return dict(json.loads(done.stdout))
 
 
 def _software(_: dict[str, Any]) -> HostCheck:
@@ -133,8 +132,8 @@ def _namespaces(tried: dict[str, Any]) -> HostCheck:
         how = "as root" if os.geteuid() == 0 else "without root"
         return HostCheck("namespaces", "ok", f"private networks can be created, {how}")
     problem, command = _split(why)
-    fix = _allow_namespaces(why, command)
-    return HostCheck("namespaces", "missing", problem, fix, "--testbed docker, if Docker works; --testbed virtual")
+    meanwhile = "--testbed docker, if Docker works; --testbed virtual"
+    return HostCheck("namespaces", "missing", problem, _allow_namespaces(why, command), meanwhile)
 
 
 def _allow_namespaces(why: str, command: str | None) -> str:
@@ -174,11 +173,10 @@ def _tun(tried: dict[str, Any]) -> HostCheck:
         slow = "but with single packets, about 0.5 Gbit/s per core: the kernel refuses segmentation offload"
         return HostCheck("TUN device", "note", f"{works}, {slow}")
     problem, _ = _split(why)
-    meanwhile = "--emulator netem, if the kernel has it; --testbed virtual"
-    fix = _module("tun", "CONFIG_TUN")
-    if "denied" in why.lower() or "not permitted" in why.lower():
-        fix = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
-    return HostCheck("TUN device", "missing", problem, fix, meanwhile)
+    is_refused = "denied" in why.lower() or "not permitted" in why.lower()
+    allow = f"sudo chmod 0666 /dev/net/tun  # {_AS_ROOT}; to keep it: {_UDEV}"
+    fix = allow if is_refused else _module("tun", "CONFIG_TUN")
+    return HostCheck("TUN device", "missing", problem, fix, "--emulator netem, if the kernel has it; --testbed virtual")
 
 
 def _netem(_: dict[str, Any]) -> HostCheck:
@@ -220,13 +218,15 @@ def _tcp(tried: dict[str, Any]) -> HostCheck | None:
     if tried["namespace"] is not None:
         return None
     host = content("/proc/sys/net/ipv4/tcp_congestion_control") or "unknown"
-    usable = ", ".join(tried["tcp"]) or "none"
-    text = f"the host uses {host}; private networks can use {usable}"
+    text = f"the host uses {host}; private networks can use {', '.join(tried['tcp']) or 'none'}"
     if "reno" in tried["tcp"]:
         return HostCheck("TCP", "ok", text)
-    fix = 'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"'
     return HostCheck(
-        "TCP", "missing", text, fix, "another congestion control: network.tcp in a spec, exec --congestion"
+        "TCP",
+        "missing",
+        text,
+        'sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno cubic"',
+        "another congestion control: network.tcp in a spec, exec --congestion",
     )
 
 
@@ -266,8 +266,8 @@ def _image(_: dict[str, Any]) -> HostCheck | None:
             digest = running.image_id(name)
     except HostError:
         registry = "without a registry: sudo make base-image-from-debian && make image BASE=wanbench-base"
-        fix = f"make image  # in a clone of the repository; {registry}"
-        fix = fix if name == daemon.IMAGE else f"docker pull {name}"
+        build = f"make image  # in a clone of the repository; {registry}"
+        fix = build if name == daemon.IMAGE else f"docker pull {name}"
         return HostCheck("image", "missing", f"--testbed docker has no image {name!r}", fix, "--testbed netns")
     return HostCheck("image", "ok", f"--testbed docker has its image: {name} ({digest.removeprefix('sha256:')[:12]})")
 
@@ -298,14 +298,12 @@ def _governor(_: dict[str, Any]) -> HostCheck | None:
 def _priority(tried: dict[str, Any]) -> HostCheck:
     if tried["priority"]:
         return HostCheck("priority", "ok", "the relay has priority over the workers")
-    fix = None  # root is refused only by its container
-    if os.geteuid() != 0:
-        fix = 'echo "$USER - nice -20" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
+    allow = 'echo "$USER - nice -20" | sudo tee /etc/security/limits.d/90-wanbench.conf  # then log in again'
     return HostCheck(
         "priority",
         "note",
         "no right to a higher priority: when processors are busy, the relay can deliver packets a few ms late",
-        fix,
+        None if os.geteuid() == 0 else allow,  # root is refused only by its container
         "repetitions with late packets are repeated",
     )
 

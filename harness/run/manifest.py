@@ -48,8 +48,7 @@ def own_code(cells: Sequence[Cell]) -> dict[str, str]:
 
     Of a command, the files that it names, without interpreters: its imports are known when it has run (`rep.sources`).
     """
-    inputs = [cell.inputs for cell in cells]
-    named = {path for item in inputs for path in files(item.command, item.folder)}
+    named = {path for cell in cells for path in files(cell.inputs.command, cell.inputs.folder)}
     digests = {os.path.relpath(path): digest(path) for path in named if is_users(str(path))}
     for name in {name for cell in cells for name in cell.users_names}:
         apart.call(repr(name), _import, name.partition(":")[0])
@@ -108,10 +107,8 @@ def host_name(node: str, machine_id: str | None) -> str:
 
 def cpu_model() -> str | None:
     """The name of the processor in /proc/cpuinfo."""
-    for line in (content("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return None
+    line = re.search(r"^model name.*?:(.*)", content("/proc/cpuinfo") or "", re.MULTILINE)
+    return line[1].strip() if line else None
 
 
 def _revision(folder: Path, *options: str) -> str | None:

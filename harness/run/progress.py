@@ -29,9 +29,7 @@ class Reporter:
         """Report the result of a repetition, and the time that all others take if it is known."""
         self.done += 1
         self._waits = 0
-        remaining = ""
-        if remaining_s is not None and self.done < self.total:
-            remaining = f"   ({clock(remaining_s)} left)"
+        remaining = "" if remaining_s is None or self.done >= self.total else f"   ({clock(remaining_s)} left)"
         self.say(f"[{self.done:>{len(str(self.total))}}/{self.total}] {line}{remaining}")
 
     def elsewhere(self) -> None:

@@ -73,9 +73,8 @@ def _connected(ray: Any, address: str | None, cells: Sequence[Cell]) -> Iterator
     import wanbench
 
     _refuse_silent(address)
-    shipped: dict[str, Any] = {"py_modules": [str(Path(next(iter(wanbench.__path__))))]}
-    if own_code(cells):
-        shipped |= {"working_dir": ".", "excludes": _NOT_SHIPPED}
+    users = {"working_dir": ".", "excludes": _NOT_SHIPPED} if own_code(cells) else {}
+    shipped = {"py_modules": [str(Path(next(iter(wanbench.__path__))))], **users}
     try:
         ray.init(address=address, runtime_env=shipped, log_to_driver=False, logging_level="error")
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -224,7 +223,9 @@ class Desk:
     def keep(self, node: str, method: str, cell: Cell, rep: int, content: bytes, about: Any, host: str | None) -> Any:
         """Publish what a node has measured, or keep it as a failed try: `finish` or `fail` of the run's folder."""
         part = self._nodes[node].begin(cell, rep)
-        return self.folder(node, method, cell, rep, _unpacked(content, part), about, host)
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            archive.extractall(part, filter="data")
+        return self.folder(node, method, cell, rep, part, about, host)
 
     def say(self, how: str, line: str) -> None:
         """Take a line of a node's progress."""
@@ -234,12 +235,6 @@ class Desk:
         """The lines since the last call."""
         lines, self._said = self._said, []
         return lines
-
-
-def _unpacked(content: bytes, part: Path) -> Path:
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-        archive.extractall(part, filter="data")
-    return part
 
 
 def _packed(part: Path) -> bytes:

@@ -119,8 +119,7 @@ def execute(
     slots = side_by_side(jobs or host.slots) if emulations else 0
     processes = simulators([item.load for item in simulations], jobs, host)
     with control_folder() as control, stoppable() as stopped:
-        trains = any(item.cell.trains for item in todo)
-        start = partial(opened, control=control, slots=processes, trains=trains)
+        start = partial(opened, control=control, slots=processes, trains=any(item.cell.trains for item in todo))
         engine = LocalEngine(start, max(slots, processes))
         session = _Session(todo, folder, engine, control, say, tally, stopped, host, slots, processes)
         try:
@@ -361,15 +360,14 @@ class _Session:
     def _report_done(self, item: Item, line: str) -> None:
         """Report a repetition that is settled. How long simulations take on this host is not known at first."""
         self.unsettled.pop(id(item), None)
-        is_known = self.remaining.is_known or not simulated(item.cell.testbed)
-        self.say.finished(line, self._remaining_s() if is_known else None)
-
-    def _remaining_s(self) -> float:
-        """The remaining seconds. Second tries run alone."""
-        condition = (self.room.host, len(self.again))
-        return self.remaining.seconds(len(self.unsettled), condition, self._predicted_s)
+        seconds = None
+        if self.remaining.is_known or not simulated(item.cell.testbed):
+            condition = (self.room.host, len(self.again))
+            seconds = self.remaining.seconds(len(self.unsettled), condition, self._predicted_s)
+        self.say.finished(line, seconds)
 
     def _predicted_s(self) -> float:
+        """The predicted seconds until all repetitions are settled. Second tries run alone."""
         again = set(map(id, self.again))
         first = [item.load for key, item in self.unsettled.items() if key not in again]
         simulations_s = makespan([load for load in first if load.simulated], self.processes, self.room.host)

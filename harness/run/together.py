@@ -216,8 +216,7 @@ def _writable(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or folder.path
-        raise HostError(f"{where}: {in_words(error)}; finished repetitions are kept") from None
+        raise HostError(f"{error.filename or folder.path}: {in_words(error)}; finished repetitions are kept") from None
 
 
 def _derive(folder: RunFolder, draw: bool) -> None:

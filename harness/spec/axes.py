@@ -132,8 +132,7 @@ def _tables(spec: Spec, name: str, where: str) -> list[Mapping[str, Any]]:
 def _check_rules(rules: Iterable[Mapping[str, Any]], names: list[str], where: str) -> None:
     for key in {key: None for rule in rules for key in rule}:
         if key not in names:
-            axes = sorted(set(names))
-            hint = did_you_mean(key, axes, f"axes: {', '.join(axes)}")
+            hint = did_you_mean(key, names, f"axes: {', '.join(sorted(set(names)))}")
             raise SpecError(f"{where}: sweep.exclude.{key}: not an axis of this sweep{hint}")
 
 

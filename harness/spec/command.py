@@ -46,8 +46,7 @@ def check(spec: Spec, axes: Values, where: str) -> None:
     for key in sorted(spec.comm.model_fields_set - {"collective"}):
         raise SpecError(f"{where}: comm.{key}: only applies to wanbench's own training loop; remove this key")
     if (chosen := chosen_collective(spec)) not in (None, *COLLECTIVES):
-        collectives = ", ".join(COLLECTIVES)
-        raise SpecError(f"{where}: comm.collective: {chosen!r}: a command can have one of {collectives}")
+        raise SpecError(f"{where}: comm.collective: {chosen!r}: a command can have one of {', '.join(COLLECTIVES)}")
     if "window" in spec.run.model_fields_set:
         raise SpecError(
             f"{where}: run.window: a command decides on its number of steps; remove this key, or set workload.warmup"

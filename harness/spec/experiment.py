@@ -85,9 +85,7 @@ class Spec(Table):
     def _algorithms_of_a_command(cls, data: Any) -> Any:
         """Only a command needs no algorithm."""
         workload = data.get("workload")
-        if isinstance(workload, dict) and "command" in workload:
-            return {"algorithms": {}, **data}
-        return data
+        return {"algorithms": {}, **data} if isinstance(workload, dict) and "command" in workload else data
 
     @field_validator("algorithms")
     @classmethod
@@ -204,20 +202,15 @@ class Key:
     meaning: str
 
 
-def described_keys() -> Iterator[Key]:
-    """All keys in the order of the spec's tables. Raises: KeyError: a key has no description."""
-    return _keys(Spec, "")
-
-
-def _keys(table: type[BaseModel], prefix: str) -> Iterator[Key]:
+def described_keys(table: type[BaseModel] = Spec, prefix: str = "") -> Iterator[Key]:
+    """All keys of a table in their order, behind a prefix. Raises: KeyError: a key has no description."""
     for name, field in table.model_fields.items():
         dotted = f"{prefix}{field.alias or name}"
         below = next((t for t in _members(field.annotation) if isinstance(t, type) and issubclass(t, BaseModel)), None)
         if below is not None:
-            yield from _keys(below, f"{dotted}.")
+            yield from described_keys(below, f"{dotted}.")
             continue
-        default = field.default
-        text = "required" if default is PydanticUndefined else _toml(default)
+        text = "required" if field.default is PydanticUndefined else _toml(field.default)
         if not field.description:
             raise KeyError(dotted)
         yield Key(dotted, takes(field.annotation), text, field.description)
@@ -245,9 +238,7 @@ def takes(annotation: Any) -> str:
         return " or ".join(_toml(part) for part in parts)
     if origin is list:
         return f"list of {takes(parts[0])}s"
-    if origin is dict:
-        return "table"
-    return _WORDS[annotation]
+    return "table" if origin is dict else _WORDS[annotation]
 
 
 def _toml(value: object) -> str:

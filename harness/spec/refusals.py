@@ -66,8 +66,7 @@ def _location(item: Any, data: Any) -> tuple[str | int, ...]:
     """The place of a mistake in the file, without the names that pydantic adds for members of a union."""
     location: list[str | int] = []
     for part in item["loc"]:
-        inside = part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int)
-        if inside:
+        if part in data if isinstance(data, dict) else isinstance(data, list) and isinstance(part, int):
             data = data[part]
         elif item["type"] != "missing":
             continue
@@ -85,8 +84,7 @@ def _explain(items: list[Any], location: tuple[str | int, ...], model: type[Base
     if kind == "value_error":
         return str(items[0]["msg"]).removeprefix("Value error, ")
     words = [word for item in items for word in re.findall("'([^']*)'", item.get("ctx", {}).get("expected", ""))]
-    hint = did_you_mean(str(value), words)
-    return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{hint}"
+    return f"expected {' or '.join(map(_expected, items))}, got {as_written(value)}{did_you_mean(str(value), words)}"
 
 
 def _expected(item: Any) -> str:

@@ -78,8 +78,7 @@ RateValue = Annotated[InstanceOf[Rate], _reader(Rate), _AS_TEXT]
 SizeValue = Annotated[InstanceOf[Size], _reader(Size), _AS_TEXT]
 
 Steps = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,8} steps$")]
-_CPUS = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
-CpuSet = Annotated[str, StringConstraints(pattern=_CPUS)]
+CpuSet = Annotated[str, StringConstraints(pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")]
 _MOST_REPEATS = 10_000
 _MOST_SEED = (1 << 53) - _MOST_REPEATS  # every reader of JSON has the seeds of all repetitions exactly
 _SHORTEST_S = 1.0  # between failures, and to repair; more failures would take long to draw
