@@ -33,6 +33,7 @@ from wanbench.harness.plan.load import Capacity
 from wanbench.harness.plan.plan import Plan
 from wanbench.harness.plan.repetition import Inputs
 from wanbench.harness.process import owner
+from wanbench.harness.process.owner import locked, write_mark
 from wanbench.harness.spec.command import check_there
 from wanbench.harness.spec.launch_lines import remarks
 from wanbench.harness.testbeds.docker.mounts import current
@@ -199,10 +200,10 @@ def host_turn(say: Callable[[str], None]) -> Iterator[str]:
         yield "unknown"
         return
     try:
-        if not owner.locked(host, fcntl.LOCK_EX):
+        if not locked(host, fcntl.LOCK_EX):
             with stoppable() as stopped:
                 say("waiting: another wanbench emulates on this host; each would disturb the other")
-                while not (owner.locked(host, fcntl.LOCK_EX) or stopped.wait(_LOOK_S)):
+                while not (locked(host, fcntl.LOCK_EX) or stopped.wait(_LOOK_S)):
                     pass
             if stopped.is_set():  # also if both happened at once
                 raise Interrupted("interrupted while waiting for the host; the same command continues")
@@ -261,7 +262,7 @@ def control_folder() -> Iterator[Path]:
     sweep_stale()
     folder = Path(tempfile.mkdtemp(prefix="wanbench-"))
     try:
-        owner.write_mark(folder)
+        write_mark(folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
