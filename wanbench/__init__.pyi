@@ -39,9 +39,9 @@ from wanbench.workloads.compression.half import BF16 as BF16
 from wanbench.workloads.compression.half import FP16 as FP16
 from wanbench.workloads.compression.powersgd import PowerSGD as PowerSGD
 from wanbench.workloads.compression.qsgd import QSGD as QSGD
+from wanbench.workloads.compression.qsgd import TernGrad as TernGrad
 from wanbench.workloads.compression.randomk import RandomK as RandomK
 from wanbench.workloads.compression.signsgd import SignSGD as SignSGD
-from wanbench.workloads.compression.terngrad import TernGrad as TernGrad
 from wanbench.workloads.compression.topk import TopK as TopK
 from wanbench.workloads.loop.stepping import step as step
 from wanbench.workloads.parameters import at_least as at_least

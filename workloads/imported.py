@@ -89,8 +89,7 @@ def _counts(loader: SourceFileLoader | SourcelessFileLoader | ExtensionFileLoade
 
 
 def _note(module: str, path: str, content: bytes) -> None:
-    line = json.dumps([module, os.path.abspath(path), hashlib.sha256(content).hexdigest()])
-    _append(f"{line}\n".encode())
+    _append(json.dumps([module, os.path.abspath(path), hashlib.sha256(content).hexdigest()]).encode() + b"\n")
 
 
 def _append(lines: bytes) -> None:

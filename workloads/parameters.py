@@ -144,9 +144,7 @@ def one_of(*allowed: str) -> Mapping[str, Any]:
 
 def default_of(item: Field[Any]) -> object:
     """Return the default of a field, or MISSING."""
-    if item.default_factory is not MISSING:
-        return item.default_factory()
-    return item.default
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def unknown_or_missing(cls: type[Parameters], params: Mapping[str, object]) -> None:

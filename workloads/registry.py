@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads import workload_keys
+from wanbench.workloads.comm.base import Clock, Phantom
 from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, plan_buckets, scaled_numel
-from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime, ready_share
-from wanbench.workloads.compute.phantom import Phantom
-from wanbench.workloads.compute.slowdown import Slowdowns
+from wanbench.workloads.compute.emulated import EmulatedCompute, Slowdowns, StepTime, ready_share
 from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import Portion
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench.workloads.models.tensors import ParameterTensor
 
 if TYPE_CHECKING:
-    from wanbench.workloads.comm.base import Clock
     from wanbench.workloads.compute.task import Task
     from wanbench.workloads.models.learner import Learner
 
@@ -86,8 +84,7 @@ class WorkloadInfo:
         """
         if self.step_time_s is None:
             raise WorkloadError(f"{self.name} has no schedule before it runs: its compute is real, not emulated")
-        step_time_s = self.step_time_s
-        return [(b.nbytes, step_time_s * ready_share(b)) for b in self.buckets(bucket_bytes)]
+        return [(b.nbytes, self.step_time_s * ready_share(b)) for b in self.buckets(bucket_bytes)]
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict, without the individual tensors."""
@@ -192,7 +189,7 @@ def make_task(
         seed: of the repetition, on which alone the initial parameters depend.
         bucket_bytes: size at which a gradient bucket is closed, before payload scaling.
         phantom: leave out the payload, unless the workload trains a model.
-        slow: when emulated compute takes longer; fields of `workloads.compute.slowdown.Slowdown`.
+        slow: when emulated compute takes longer; fields of `workloads.compute.emulated.Slowdown`.
     """
     from wanbench.workloads.compute.task import EmulatedTask, LearningTask, random_gradient
 
@@ -261,8 +258,7 @@ def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
         raise WorkloadError(f"workload.name: unknown workload {name!r}{near} (known: {', '.join(BUILTINS)})")
     builtin = BUILTINS[name]
     learns = builtin.dataset is not None
-    step_time_s = workload_keys.step_time_s(spec, builtin.step_time_s, may_be_real=learns)
-    return _info(spec, name, builtin.tensors(), step_time_s, builtin.dataset, learns=learns, cv=builtin.step_cv)
+    return _info(spec, name, builtin.tensors(), builtin.dataset, builtin.step_time_s, builtin.step_cv, learns=learns)
 
 
 def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
@@ -272,33 +268,39 @@ def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
         raise WorkloadError(
             f"workload.tensors: {count} tensors cannot share {params} parameters; expected at most {params}"
         )
-    step_time_s = workload_keys.step_time_s(spec, None, may_be_real=False)
-    if step_time_s is None:
+    if "step_time" not in spec:
         raise WorkloadError('workload.step_time: missing; a workload by numbers needs one, such as "300ms"')
     sizes = [params // count + (1 if index < params % count else 0) for index in range(count)]
     tensors = tuple(ParameterTensor(f"tensor{i}", (size,), float(size)) for i, size in enumerate(sizes))
-    return _info(spec, f"by-numbers-{params}", tensors, step_time_s, None, learns=False)
+    return _info(spec, f"by-numbers-{params}", tensors, learns=False)
 
 
 def _by_model(spec: Mapping[str, object], learner: Learner) -> WorkloadInfo:
     from wanbench.workloads.models.learner import parameter_tensors
 
-    tensors = parameter_tensors(learner.module)
-    step_time_s = workload_keys.step_time_s(spec, None, may_be_real=True)
-    return _info(spec, str(spec["model"]), tensors, step_time_s, None, learns=True)
+    return _info(spec, str(spec["model"]), parameter_tensors(learner.module), learns=True)
 
 
 def _info(
     spec: Mapping[str, object],
     name: str,
     tensors: tuple[ParameterTensor, ...],
-    step_time_s: float | None,
-    dataset: str | None,
+    dataset: str | None = None,
+    step_time_s: float | None = None,
+    step_cv: float = workload_keys.ASSUMED_STEP_CV,
     *,
     learns: bool,
-    cv: float = workload_keys.ASSUMED_STEP_CV,
 ) -> WorkloadInfo:
-    scale = workload_keys.payload_scale(spec, learns)
-    cv = workload_keys.step_cv(spec, step_time_s, cv)
-    params = sum(tensor.numel for tensor in tensors)
-    return WorkloadInfo(name, params, len(tensors), scale, step_time_s, cv, learns, dataset, tensors)
+    """Describe a workload; the step time and its variation are those without the keys of the spec."""
+    step_time_s = workload_keys.step_time_s(spec, step_time_s, may_be_real=learns)
+    return WorkloadInfo(
+        name=name,
+        params=sum(tensor.numel for tensor in tensors),
+        tensors=len(tensors),
+        payload_scale=workload_keys.payload_scale(spec, learns),
+        step_time_s=step_time_s,
+        step_cv=workload_keys.step_cv(spec, step_time_s, step_cv),
+        learns=learns,
+        dataset=dataset,
+        parameters=tensors,
+    )

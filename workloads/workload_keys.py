@@ -56,10 +56,9 @@ def step_time_s(spec: Mapping[str, object], default: float | None, *, may_be_rea
     """
     if "step_time" not in spec:
         return default
-    text = spec["step_time"]
-    if text == REAL and may_be_real:
+    if spec["step_time"] == REAL and may_be_real:
         return None
-    return duration("workload.step_time", text).seconds
+    return duration("workload.step_time", spec["step_time"]).seconds
 
 
 def duration(key: str, text: object) -> Delay:

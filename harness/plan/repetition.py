@@ -285,7 +285,7 @@ def _told_steps(
 
 
 def slowdowns(schedule: Schedule) -> list[list[dict[str, Any]]]:
-    """The fields of `workloads.compute.slowdown.Slowdown` for each rank."""
+    """The fields of `workloads.compute.emulated.Slowdown` for each rank."""
     by_rank: list[list[dict[str, Any]]] = [[] for _ in range(schedule.network.workers)]
     for index, change in enumerate(schedule.changes):
         if change.kind == "slow":

@@ -322,7 +322,7 @@ class TrainTable(Table):
     )
 
     def _implied(self) -> Mapping[str, object]:
-        own = AdamWConfig if self.optimizer == AdamWConfig.kind else SGDConfig
+        own = AdamWConfig if self.optimizer == AdamWConfig.optimizer else SGDConfig
         return {"lr": own.lr, "weight_decay": own.weight_decay}
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from wanbench.workloads.algorithms.base import AlgorithmError, Compression, Promises, Replica, Setting
 from wanbench.workloads.algorithms.gossip import Gossip, Neighbours
-from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.comm.base import Phantom, Vector
 from wanbench.workloads.compression.base import Gathered
-from wanbench.workloads.compute.phantom import Phantom
 
 if TYPE_CHECKING:
     import torch

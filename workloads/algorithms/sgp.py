@@ -25,8 +25,7 @@ from wanbench.netprofiles import Delay
 from wanbench.workloads.algorithms.base import AlgorithmError, Promises, Replica, Setting, at_least
 from wanbench.workloads.algorithms.gossip import Gossip, exponential
 from wanbench.workloads.algorithms.inbox import arrives, has_ended
-from wanbench.workloads.comm.base import Vector, Work
-from wanbench.workloads.compute.phantom import Phantom
+from wanbench.workloads.comm.base import Phantom, Vector, Work
 
 FOREVER = "forever"
 

@@ -1,6 +1,7 @@
 """The interfaces that every testbed implements: Comm, Work, Clock, and the Vector that they carry.
 
-Some comms can do more: run something beside a worker (`BackgroundComm`), and send datagrams (`LossyComm`).
+Some comms can do more: run something beside a worker (`BackgroundComm`), and send datagrams (`LossyComm`). A `Phantom`
+is a vector without values.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
+
+from wanbench.workloads.comm.blocks import Blocks
 
 
 @runtime_checkable
@@ -50,6 +53,39 @@ class Vector(Protocol):
 
     def __getitem__(self, part: slice) -> Any:
         """Return a part of the vector, which shares its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phantom:
+    """A `Vector` of `size` elements of `bytes_each` bytes, without values: arithmetic changes nothing.
+
+    A workload that does not train a model uses it when thousands of workers share one process.
+    """
+
+    size: int
+    bytes_each: int = 4
+
+    def add_(self, *operands: object, **options: object) -> Self:
+        """Return itself, as all arithmetic does. Equal phantoms cannot be distinguished, so it is its own copy, too."""
+        return self
+
+    mul_ = div_ = copy_ = zero_ = fill_ = clone = add_
+
+    def new_zeros(self, size: int, /) -> Self:
+        """Return a phantom of `size` elements."""
+        return type(self)(size, self.bytes_each)
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.size
+
+    def element_size(self) -> int:
+        """Bytes of one element on the wire."""
+        return self.bytes_each
+
+    def __getitem__(self, part: slice) -> Phantom:
+        """Return a part of it."""
+        return Phantom(len(range(*part.indices(self.size))), self.bytes_each)
 
 
 def nbytes_of(vector: Vector) -> int:
@@ -169,6 +205,10 @@ class Terms:
     block_bytes: int
     deadline_ns: int
     silence_ns: int
+
+    def blocks(self, vector: Vector) -> Blocks:
+        """How a vector is cut."""
+        return Blocks(vector.numel(), vector.element_size(), self.block_bytes)
 
     def end_ns(self, sent_ns: int, latest_ns: int | None) -> int:
         """When an incomplete exchange ends, if nothing more arrives.

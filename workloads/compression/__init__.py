@@ -6,8 +6,7 @@ topk.py          the largest values and their indices            \\
 chunktopk.py     the largest of every chunk, in two bits each     |
 dgc.py           top-k with DGC's momentum, clipping, warm-up     |  messages are not additive: all-gathered
 signsgd.py       signs and one scale                              |
-qsgd.py          levels of the norm, at random                    |
-terngrad.py      -1, 0, 1, at random                             /
+qsgd.py          qsgd and terngrad: levels, at random             /
 chunkwise.py     the same chunks on every worker, in turn        \\
 randomk.py       the same random elements on every worker         |  messages add up: all-reduced
 powersgd.py      low-rank factors, in two rounds                  |

@@ -19,9 +19,8 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from wanbench.workloads.comm.base import Comm, Vector, Work, nbytes_of
+from wanbench.workloads.comm.base import Comm, Phantom, Vector, Work, nbytes_of
 from wanbench.workloads.compression.base import Compressor, Rounds, Shapes, SizedRounds
-from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.state import Stateful
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from wanbench.workloads.comm.base import Comm, Vector, Work
-from wanbench.workloads.compute.phantom import Phantom
+from wanbench.workloads.comm.base import Comm, Phantom, Vector, Work
 from wanbench.workloads.parameters import Parameters, at_least
 from wanbench.workloads.state import Stateful
 

@@ -25,7 +25,6 @@ class Chunkwise(Agreed):
         ratio: the share of elements sent per vector, rounded to 1 / c.
     """
 
-    kind = "chunkwise"
     source = "after the chunk-wise sparsification that Zhu et al. 2019 (DTS) cite; the order of chunks is ours"
     state = ("_turn",)
 

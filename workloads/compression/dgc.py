@@ -8,10 +8,9 @@ from typing import cast
 
 import torch
 
-from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.comm.base import Phantom, Vector
 from wanbench.workloads.compression.base import Shapes
 from wanbench.workloads.compression.topk import TopK
-from wanbench.workloads.compute.phantom import Phantom
 from wanbench.workloads.parameters import at_least, between
 
 
@@ -40,7 +39,6 @@ class DGC(TopK):
         warmup: number of vectors in each of the five stages of the warm-up; 0 for none. The paper's stage is an epoch.
     """
 
-    kind = "dgc"
     source = "Lin, Han, Mao, Wang and Dally, Deep Gradient Compression, ICLR 2018"
     state = ("_u", "_seen")
     stages = 5
@@ -60,8 +58,7 @@ class DGC(TopK):
         stage = (self._seen - 1) // self.warmup if self.warmup and self._seen else self.stages
         if stage >= self.stages:
             return super().kept(numel)
-        share = float(self.ratio ** ((stage + 1) / (self.stages + 1)))
-        return math.ceil(share * numel)
+        return math.ceil(float(self.ratio ** ((stage + 1) / (self.stages + 1))) * numel)
 
     def load(self, v: Vector) -> Vector:
         """Return the momentum after the clipped gradient `v`, shape (numel,); the residual holds the sum over time."""

@@ -38,7 +38,6 @@ class FP16(Half):
     in half precision, which rounds once more.
     """
 
-    kind = "fp16"
     source = "Micikevicius et al., Mixed Precision Training, ICLR 2018"
     dtype = torch.float16
 
@@ -50,6 +49,5 @@ class BF16(Half):
     C(v) rounds each element of v, shape (numel,). Messages are averaged in bfloat16, which rounds once more.
     """
 
-    kind = "bf16"
     source = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
     dtype = torch.bfloat16

@@ -40,7 +40,6 @@ class PowerSGD(Compressor):
         momentum: beta; use the paper's 0.9 with train.momentum = 0.
     """
 
-    kind = "powersgd"
     source = "Vogels, Karimireddy and Jaggi, PowerSGD, NeurIPS 2019"
     state = ("_factors", "_b")
     averages = True
@@ -51,8 +50,7 @@ class PowerSGD(Compressor):
     momentum: float = field(default=0.0, metadata=between(0, 1, open_above=True))
 
     def start(self, shapes: Shapes, rank: int, world_size: int, seed: int) -> None:
-        self._shapes = shapes
-        self._seed = seed
+        self._shapes, self._seed = shapes, seed
         self._factors: list[torch.Tensor] = []
         self._b: torch.Tensor | None = None
 

@@ -1,7 +1,8 @@
-"""QSGD: each element becomes one of a few levels of the norm, at random and without bias."""
+"""QSGD and TernGrad: each element becomes one of a few levels of a norm, at random and without bias."""
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,11 +24,11 @@ class Levels(Gathered):
 
     Attributes:
         levels: s, the number of levels above 0.
-        bucket: the largest number of elements that share a norm.
+        bucket: the largest number of elements that share a norm; by default all.
     """
 
-    levels: int
-    bucket: int
+    levels: int = 1
+    bucket: int = sys.maxsize
 
     state = ("_generator",)
     feedback = False
@@ -84,7 +85,6 @@ class QSGD(Levels):
         bucket: d, the number of elements that share a norm; the variance grows with sqrt(d) / s.
     """
 
-    kind = "qsgd"
     source = "Alistarh, Grubic, Li, Tomioka and Vojnovic, QSGD, NeurIPS 2017"
 
     levels: int = field(default=7, metadata=between(1, 127))
@@ -92,3 +92,18 @@ class QSGD(Levels):
 
     def norms(self, buckets: torch.Tensor) -> torch.Tensor:
         return buckets.square().sum(dim=1).sqrt()
+
+
+@dataclass
+class TernGrad(Levels):
+    """Sends -1, 0 or 1 per element, drawn at random; unbiased.
+
+    C(v_i) = s sign(v_i) b_i for v of shape (numel,), with s = max |v|, and b_i = 1 with probability |v_i| / s, else 0.
+    A message has 2 bits per element and a float32. Here the whole flat vector shares one s; the paper has one per
+    layer, and clips.
+    """
+
+    source = "Wen, Xu, Yan, Wu, Wang, Chen and Li, TernGrad, NeurIPS 2017"
+
+    def norms(self, buckets: torch.Tensor) -> torch.Tensor:
+        return buckets.abs().amax(dim=1)

@@ -25,7 +25,6 @@ class RandomK(Agreed):
         ratio: the share of elements sent.
     """
 
-    kind = "randomk"
     source = "Stich, Cordonnier and Jaggi, Sparsified SGD with Memory, NeurIPS 2018"
     state = ("_generator",)
 

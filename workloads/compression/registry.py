@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from wanbench.netprofiles.errors import did_you_mean
 from wanbench.workloads import parameters
@@ -22,7 +22,7 @@ BUILT_IN: Mapping[str, str] = {
     "powersgd": "powersgd:PowerSGD",
     "signsgd": "signsgd:SignSGD",
     "qsgd": "qsgd:QSGD",
-    "terngrad": "terngrad:TernGrad",
+    "terngrad": "qsgd:TernGrad",
     "fp16": "half:FP16",
     "bf16": "half:BF16",
 }
@@ -39,8 +39,7 @@ def find(kind: str) -> type[Compressor]:
         listed = ", ".join([NONE, *BUILT_IN])
         raise CompressorError(f"compressor '{kind}' is unknown{did_you_mean(kind, BUILT_IN)} (known: {listed})")
     module, _, name = BUILT_IN[kind].partition(":")
-    cls: type[Compressor] = getattr(importlib.import_module(f"wanbench.workloads.compression.{module}"), name)
-    return cls
+    return cast(type[Compressor], getattr(importlib.import_module(f"wanbench.workloads.compression.{module}"), name))
 
 
 def create(value: object) -> Compressor | None:

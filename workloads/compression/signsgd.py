@@ -22,7 +22,6 @@ class SignSGD(Gathered):
     3).
     """
 
-    kind = "signsgd"
     source = "Karimireddy, Rebjock, Stich and Jaggi, Error Feedback Fixes SignSGD, ICML 2019"
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:

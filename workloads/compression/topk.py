@@ -25,7 +25,6 @@ class TopK(Gathered):
         ratio: the share of elements sent; 1 sends all of them, with their indices.
     """
 
-    kind = "topk"
     source = "Aji and Heafield, Sparse Communication for Distributed Gradient Descent, 2017; Stich et al., 2018"
 
     ratio: float = field(default=0.01, metadata=between(0, 1, open_below=True))

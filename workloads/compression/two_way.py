@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from wanbench.workloads.comm.base import Comm, Vector, Work
+from wanbench.workloads.comm.base import Comm, Phantom, Vector, Work
 from wanbench.workloads.compression.base import Gathered, Message, Rounds, Shapes, SizedRounds
-from wanbench.workloads.compute.phantom import Phantom
 
 
 class AllOf:
@@ -64,8 +63,7 @@ class TwoWay(Gathered):
 
     def messages(self, numel: int, shapes: Shapes = (), bytes_each: int = 4) -> Sequence[Message]:
         """Return the sizes of both rounds: from a worker to all owners together, and from an owner to each worker."""
-        workers = getattr(self, "_world_size", 1)
-        sizes = [self._size(piece, bytes_each) for piece in _pieces(numel, workers)]
+        sizes = [self._size(piece, bytes_each) for piece in _pieces(numel, getattr(self, "_world_size", 1))]
         return [Message(sum(sizes), 1), Message(max(sizes), 1)]
 
     def encode(self, v: torch.Tensor) -> torch.Tensor:
@@ -76,32 +74,24 @@ class TwoWay(Gathered):
 
     def rounds(self, v: torch.Tensor, comm: Comm) -> Rounds:
         pieces = v.tensor_split(comm.world_size)
-        peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
         given = [self.encode(piece) for piece in pieces]
-        sends = [comm.send(given[peer], peer) for peer in peers]
         received = [given[comm.rank].clone() for _ in range(comm.world_size)]
-        receives = [comm.recv(received[peer], peer) for peer in peers]
-        c = torch.cat([self.decode(message, piece) for message, piece in zip(given, pieces, strict=True)])
-        yield AllOf([*receives, *sends]), c
+        work = _swap(comm, given, received)
+        yield work, torch.cat([self.decode(message, piece) for message, piece in zip(given, pieces, strict=True)])
         owned = pieces[comm.rank]
         mean = self.decode(received[0], owned)
         for message in received[1:]:
             mean.add_(self.decode(message, owned))
         answer = self._answer(mean.div_(comm.world_size))
-        sends = [comm.send(answer, peer) for peer in peers]
         answers = [answer if rank == comm.rank else torch.empty_like(given[rank]) for rank in range(comm.world_size)]
-        receives = [comm.recv(answers[peer], peer) for peer in peers]
-        yield AllOf([*receives, *sends]), None
+        yield _swap(comm, [answer] * comm.world_size, answers), None
         return torch.cat([self.decode(message, piece) for message, piece in zip(answers, pieces, strict=True)])
 
     def sized_rounds(self, v: Vector, comm: Comm, messages: Sequence[Message]) -> SizedRounds:
-        peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
         pieces = [Phantom(self._size(n, v.element_size()), 1) for n in _pieces(v.numel(), comm.world_size)]
-        own = pieces[comm.rank]
-        sends = [comm.send(pieces[peer], peer) for peer in peers]
-        yield AllOf([*(comm.recv(own, peer) for peer in peers), *sends]), v
-        sends = [comm.send(own, peer) for peer in peers]
-        yield AllOf([*(comm.recv(pieces[peer], peer) for peer in peers), *sends]), v
+        own = [pieces[comm.rank]] * comm.world_size
+        yield _swap(comm, pieces, own), v
+        yield _swap(comm, own, pieces), v
         return v
 
     def _answer(self, mean: torch.Tensor) -> torch.Tensor:
@@ -114,6 +104,13 @@ class TwoWay(Gathered):
 
     def _size(self, numel: int, bytes_each: int) -> int:
         return sum(message.nbytes for message in self.inner.messages(numel, (), bytes_each)) if numel else 0
+
+
+def _swap(comm: Comm, sends: Sequence[Vector], receives: Sequence[Vector]) -> AllOf:
+    """Send each peer its vector, the next rank first, and fill that of each peer. This rank's own are not used."""
+    peers = [(comm.rank + hop) % comm.world_size for hop in range(1, comm.world_size)]
+    sent = [comm.send(sends[peer], peer) for peer in peers]
+    return AllOf([*(comm.recv(receives[peer], peer) for peer in peers), *sent])
 
 
 def _pieces(numel: int, count: int) -> list[int]:

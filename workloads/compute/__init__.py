@@ -2,8 +2,7 @@
 
 Layout
     task.py        a gradient for each step, on flat vectors
-    emulated.py    how long a step takes, and when each bucket is ready; buckets.py: gradients sent together
-    slowdown.py    a straggler
+    emulated.py    how long a step takes, also of a straggler, and when each bucket is ready
+    buckets.py     gradients sent together
     optim.py       the local optimizer
-    phantom.py     vectors without elements
 """

@@ -44,8 +44,7 @@ class Bucket:
 
 def scaled_numel(tensors: Sequence[ParameterTensor], payload_scale: float) -> int:
     """Return the size of the flat vector of a model with scaled messages: at least one element per tensor."""
-    params = sum(tensor.numel for tensor in tensors)
-    return max(len(tensors), round(params * payload_scale))
+    return max(len(tensors), round(sum(tensor.numel for tensor in tensors) * payload_scale))
 
 
 def plan_buckets(tensors: Sequence[ParameterTensor], cap_bytes: int, payload_scale: float = 1.0) -> tuple[Bucket, ...]:

@@ -3,17 +3,20 @@
 One third of a step is the forward pass, two thirds are the backward pass: for each matrix product of the forward pass,
 the backward pass computes two with the gradient of the output (Kaplan et al. 2020, section 2.1). This module does not
 import torch.
+
+A straggler is a worker whose compute takes longer for a while, measured by its own clock.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 from wanbench.workloads.comm.base import Clock
 from wanbench.workloads.compute.buckets import Bucket
-from wanbench.workloads.compute.slowdown import Slowdowns
 from wanbench.workloads.seeding import stream
 
 FORWARD_SHARE = 1 / 3
@@ -60,6 +63,58 @@ class StepTime:
         # The mean of a lognormal is exp(mu + sigma^2 / 2). Without the correction, more variation would make steps
         # longer.
         return max(1, round(self._mean_ns * math.exp(self._sigma * z - self._sigma**2 / 2)))
+
+
+@dataclass
+class Slowdown:
+    """Compute takes `factor` times as long in steps that begin between two times.
+
+    Attributes:
+        factor: a number above 0.
+        at_step: times count from the end of this number of steps; None: from the beginning of the first step.
+        begin_ns, end_ns: the two times; None: the slowdown does not end.
+    """
+
+    factor: float
+    at_step: int | None
+    begin_ns: int
+    end_ns: int | None
+
+
+class Slowdowns:
+    """All slowdowns of one worker. The factors of slowdowns at the same time are multiplied.
+
+    Attributes:
+        turned_ns: for each slowdown, in order: when the first slow step began, and when the first step after the slow
+            ones began; None if there was none.
+    """
+
+    def __init__(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        self._all = [Slowdown(**entry) for entry in entries]
+        self.turned_ns: list[list[int | None]] = [[None, None] for _ in self._all]
+        self._awaited = {slow.at_step for slow in self._all}
+        self._began: dict[int | None, int] = {}
+
+    def factor(self, step: int, now_ns: int) -> float:
+        """Return the factor for step number `step`, which begins now. Call this once per step, in order."""
+        if step == 0:
+            self._began[None] = now_ns
+        if step in self._awaited:
+            self._began[step] = now_ns
+        factor = 1.0
+        for slow, turned_ns in zip(self._all, self.turned_ns, strict=True):
+            origin = self._began.get(slow.at_step)
+            if (
+                origin is not None
+                and slow.begin_ns <= now_ns - origin
+                and (slow.end_ns is None or now_ns - origin < slow.end_ns)
+            ):
+                factor *= slow.factor
+                if turned_ns[0] is None:
+                    turned_ns[0] = now_ns
+            elif turned_ns[0] is not None and turned_ns[1] is None:
+                turned_ns[1] = now_ns
+        return factor
 
 
 class EmulatedCompute:

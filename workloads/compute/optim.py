@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from wanbench.workloads.comm.base import Vector
-from wanbench.workloads.compute.phantom import Phantom
+from wanbench.workloads.comm.base import Phantom, Vector
 
 if TYPE_CHECKING:
     import torch
@@ -85,8 +84,6 @@ class OptimizerConfig:
         OptimizerError: a value is out of range.
     """
 
-    kind: ClassVar[str] = ""
-
     optimizer: str = ""
     lr: float = 0.1
     weight_decay: float = 0.0
@@ -95,7 +92,7 @@ class OptimizerConfig:
     total_steps: int | None = None
 
     def __post_init__(self) -> None:
-        _require(self.optimizer == self.kind, "optimizer", self.optimizer, f"'{self.kind}'")
+        _require(self.optimizer == type(self).optimizer, "optimizer", self.optimizer, f"'{type(self).optimizer}'")
         for name, (is_right, expected) in _RULES.items():
             if name in self.__dataclass_fields__:
                 _require(is_right(getattr(self, name)), name, getattr(self, name), expected)
@@ -127,8 +124,6 @@ class SGDConfig(OptimizerConfig):
         OptimizerError: a value is out of range.
     """
 
-    kind = "sgd"
-
     optimizer: str = "sgd"
     momentum: float = 0.0
     nesterov: bool = False
@@ -152,8 +147,6 @@ class AdamWConfig(OptimizerConfig):
         OptimizerError: a value is out of range.
     """
 
-    kind = "adamw"
-
     optimizer: str = "adamw"
     lr: float = 1e-3
     weight_decay: float = 0.01
@@ -168,7 +161,9 @@ def configured(train: Mapping[str, Any], total_steps: int | None) -> SGDConfig |
     Raises:
         OptimizerError: a value is out of range, or belongs to another optimiser.
     """
-    kinds: Mapping[str, type[SGDConfig] | type[AdamWConfig]] = {"sgd": SGDConfig, "adamw": AdamWConfig}
+    kinds: Mapping[str, type[SGDConfig] | type[AdamWConfig]] = {
+        config.optimizer: config for config in (SGDConfig, AdamWConfig)
+    }
     name = train.get("optimizer", "sgd")
     _require(name in kinds, "optimizer", name, " or ".join(map(repr, kinds)))
     config = kinds[name]
@@ -176,7 +171,8 @@ def configured(train: Mapping[str, Any], total_steps: int | None) -> SGDConfig |
         for key in set(other.__dataclass_fields__) - set(config.__dataclass_fields__):
             if key in train:
                 raise OptimizerError(
-                    f"{key} = {train[key]!r}; '{name}' does not take it; remove it, or set optimizer = '{other.kind}'"
+                    f"{key} = {train[key]!r}; '{name}' does not take it; remove it, or set "
+                    f"optimizer = '{other.optimizer}'"
                 )
     return config(**{k: v for k, v in train.items() if k in config.__dataclass_fields__}, total_steps=total_steps)
 
@@ -198,16 +194,12 @@ class SGD:
     Attributes:
         config: the settings.
         lr: the learning rate of the current step.
+        momentum: beta; with 0, `m` is never used.
     """
 
     def __init__(self, config: SGDConfig) -> None:
-        self.config = config
+        self.config, self.momentum = config, config.momentum
         self.lr = config.lr_at(0)
-
-    @property
-    def momentum(self) -> float:
-        """beta; with 0, `m` is never used."""
-        return self.config.momentum
 
     def advance(self, step: int) -> None:
         """Set `lr` for a step; it holds until the next call."""
@@ -265,18 +257,14 @@ class AdamW:
     Attributes:
         config: the settings.
         lr: the learning rate of the current step.
+        momentum: beta1.
     """
 
     def __init__(self, config: AdamWConfig) -> None:
-        self.config = config
+        self.config, self.momentum = config, config.beta1
         self.lr = config.lr_at(0)
         self._v: torch.Tensor | None = None
         self._steps = 0
-
-    @property
-    def momentum(self) -> float:
-        """beta1."""
-        return self.config.beta1
 
     def advance(self, step: int) -> None:
         """Set `lr` and n for a step; `lr` holds until the next call."""

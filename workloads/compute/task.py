@@ -12,8 +12,7 @@ import torch
 
 from wanbench.workloads.comm.base import Clock, Comm, Vector
 from wanbench.workloads.compute.buckets import Bucket
-from wanbench.workloads.compute.emulated import EmulatedCompute
-from wanbench.workloads.compute.slowdown import Slowdowns
+from wanbench.workloads.compute.emulated import EmulatedCompute, Slowdowns
 from wanbench.workloads.models.learner import Learner, LearnerError, trainable
 from wanbench.workloads.seeding import torch_seed
 
@@ -115,8 +114,7 @@ class EmulatedTask(Task):
 
 def random_gradient(numel: int, *, seed: int, rank: int) -> torch.Tensor:
     """Return the gradient of one rank: random, to avoid special values; fixed, so that a step costs only a copy."""
-    generator = torch.Generator().manual_seed(torch_seed(seed, "gradient", rank))
-    return torch.randn(numel, generator=generator)
+    return torch.randn(numel, generator=torch.Generator().manual_seed(torch_seed(seed, "gradient", rank)))
 
 
 class LearningTask(Task):
@@ -210,10 +208,7 @@ class Overlap:
     ) -> None:
         """`parameters`: the parameters in registration order; their gradients are views of `g`."""
         self._buckets, self._g, self._clock = buckets, g, clock
-        self._ready: Ready | None = None
-        self._missing: list[set[int]] = []
-        self._handed_over = 0
-        self.in_ready_ns = 0
+        self.begin(None)
         for number, bucket in enumerate(buckets):
             for index in range(bucket.first, bucket.last + 1):
                 complete = partial(self._complete, number, index)
@@ -223,8 +218,7 @@ class Overlap:
         """Prepare for a forward pass; `ready` will be called with each bucket of its backward pass."""
         self._ready = ready
         self._missing = [set(range(bucket.first, bucket.last + 1)) for bucket in self._buckets]
-        self._handed_over = 0
-        self.in_ready_ns = 0
+        self._handed_over = self.in_ready_ns = 0
 
     def end(self) -> None:
         """Hand over the remaining buckets after the backward pass; unused parameters have zero gradients."""

@@ -29,7 +29,7 @@ class Job:
         returned: whether this worker was started again, and gets its model from the others.
         timeout_s: time limit of an operation in seconds; a longer one has failed.
         rendezvous: a file in a folder that all workers share; it never crosses the emulated network.
-        slow: when, and how much, this worker is slowed down (`workloads.compute.slowdown.Slowdown`).
+        slow: when, and how much, this worker is slowed down (`workloads.compute.emulated.Slowdown`).
         told_steps: numbers of steps whose end this worker reports at once.
         paces: by rank, this worker's payload bytes/s to it in a collective and in a message; None is unlimited. Only
             `direct`, `hierarchical` and `ring` read them.
@@ -158,7 +158,7 @@ class Outcome:
             ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
             None for vectors without payload.
         messages: for rank 0, the messages of its first steps ; empty for other ranks.
-        slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.slowdown.Slowdowns.turned_ns`).
+        slowed_ns: for each entry of `Job.slow`, times on the shared clock (`compute.emulated.Slowdowns.turned_ns`).
         tcp_windows: the sum of TCP's congestion windows at the begin and end of the measured window, in segments; 0 on
             the simulated clock.
         epochs: the changes of the membership that this worker went through.

@@ -14,14 +14,13 @@ from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
 from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.workloads.comm import mesh
-from wanbench.workloads.comm.base import CommError
+from wanbench.workloads.comm.base import CommError, Phantom
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.local import run_replicas
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
 from wanbench.workloads.comm.meter import MeteredComm
-from wanbench.workloads.compute.phantom import Phantom
 
 
 def on_direct(world_size, body):

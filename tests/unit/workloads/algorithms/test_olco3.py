@@ -11,6 +11,7 @@ from wanbench.workloads.algorithms.cocod import CoCoD
 from wanbench.workloads.algorithms.dts import DTS
 from wanbench.workloads.algorithms.localsgd import LocalSGD
 from wanbench.workloads.algorithms.olco3 import OLCO3
+from wanbench.workloads.comm.base import Phantom
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.local import run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
@@ -18,7 +19,6 @@ from wanbench.workloads.compression.averaging import Averager
 from wanbench.workloads.compression.signsgd import SignSGD
 from wanbench.workloads.compression.topk import TopK
 from wanbench.workloads.compression.two_way import TwoWay
-from wanbench.workloads.compute.phantom import Phantom
 
 TOPK = {"kind": "topk", "ratio": 0.3}
 

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from wanbench.workloads.comm.base import Phantom
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.local import run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
@@ -17,11 +18,9 @@ from wanbench.workloads.compression.bits import pack, packed_bytes, unpack
 from wanbench.workloads.compression.chunktopk import ChunkTopK
 from wanbench.workloads.compression.dgc import DGC
 from wanbench.workloads.compression.powersgd import PowerSGD
-from wanbench.workloads.compression.qsgd import QSGD
+from wanbench.workloads.compression.qsgd import QSGD, TernGrad
 from wanbench.workloads.compression.signsgd import SignSGD
-from wanbench.workloads.compression.terngrad import TernGrad
 from wanbench.workloads.compression.topk import TopK
-from wanbench.workloads.compute.phantom import Phantom
 
 SHAPES = ((8, 10), (10,), (3, 4, 5))
 NUMEL = 150

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanbench.workloads.compute.emulated import EmulatedCompute, StepTime
-from wanbench.workloads.compute.slowdown import Slowdowns
+from wanbench.workloads.compute.emulated import EmulatedCompute, Slowdowns, StepTime
 
 S = 1_000_000_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from wanbench.workloads.comm.base import Phantom
 from wanbench.workloads.compute.optim import SGD, AdamW, AdamWConfig, OptimizerError, SGDConfig, configured, make
-from wanbench.workloads.compute.phantom import Phantom
 
 CONFIGS = [
     AdamWConfig(),
