@@ -27,8 +27,7 @@ class VirtualClock:
     """One worker's view of simulated time, which begins at 0."""
 
     def __init__(self, fabric: Fabric, rank: int) -> None:
-        self._fabric = fabric
-        self._rank = rank
+        self._fabric, self._rank = fabric, rank
 
     def now(self) -> int:
         """Simulated nanoseconds, exact."""

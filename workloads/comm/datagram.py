@@ -21,7 +21,7 @@ from typing import cast
 import torch
 
 from wanbench.workloads.comm.base import CommError, Terms, Vector
-from wanbench.workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES, Blocks
+from wanbench.workloads.comm.blocks import HEADER, MTU, WIRE_HEADER_BYTES
 from wanbench.workloads.comm.direct import DirectComm
 from wanbench.workloads.comm.mesh import Mesh
 from wanbench.workloads.comm.tensors import bytes_of
@@ -41,13 +41,10 @@ class UdpExchange:
     """An `Exchange` over UDP. The worker calls only `wait` and `done`; `Datagrams` calls the rest."""
 
     def __init__(self, number: int, receives: Mapping[int, torch.Tensor], terms: Terms, timeout_s: float) -> None:
-        self.number, self.terms = number, terms
-        self._timeout_s = timeout_s
+        self.number, self.terms, self._timeout_s = number, terms, timeout_s
         self._event = threading.Event()
         self._error: str | None = None
-        self._cuts = {
-            peer: Blocks(tensor.numel(), tensor.element_size(), terms.block_bytes) for peer, tensor in receives.items()
-        }
+        self._cuts = {peer: terms.blocks(tensor) for peer, tensor in receives.items()}
         self._views = {peer: bytes_of(tensor) for peer, tensor in receives.items()}
         self._sizes = {peer: tensor.element_size() for peer, tensor in receives.items()}
         self._flags = {peer: bytearray(cut.datagrams) for peer, cut in self._cuts.items()}
@@ -65,9 +62,8 @@ class UdpExchange:
     @property
     def blocks(self) -> tuple[int, int]:
         """The number of blocks expected, and the number of blocks that did not arrive in time."""
-        arrived = sum(cut.arrived(self._flags[peer]).count(True) for peer, cut in self._cuts.items())
-        expected = sum(cut.count for cut in self._cuts.values())
-        return expected, expected - arrived
+        arrived = [complete for peer, cut in self._cuts.items() for complete in cut.arrived(self._flags[peer])]
+        return len(arrived), arrived.count(False)
 
     def done(self) -> bool:
         """True once `wait` would return at once."""
@@ -201,13 +197,10 @@ class Datagrams:
 
     def _cut(self, number: int, sends: Mapping[int, torch.Tensor], terms: Terms) -> Iterator[Datagram]:
         """Yield the datagrams of an exchange, to each peer in turn. The next rank comes first, to spread the load."""
-        vectors = []
-        for hop in range(1, len(self._addresses)):
-            peer = (self._rank + hop) % len(self._addresses)
-            if peer in sends:
-                tensor = sends[peer]
-                cut = Blocks(tensor.numel(), tensor.element_size(), terms.block_bytes)
-                vectors.append((peer, cut, bytes_of(tensor), tensor.element_size()))
+        count = len(self._addresses)
+        order = ((self._rank + hop) % count for hop in range(1, count))
+        tensors = [(peer, sends[peer]) for peer in order if peer in sends]
+        vectors = [(peer, terms.blocks(tensor), bytes_of(tensor), tensor.element_size()) for peer, tensor in tensors]
         for index in range(max((cut.datagrams for _, cut, _, _ in vectors), default=0)):
             for peer, cut, view, size in vectors:
                 if index < cut.datagrams:
@@ -298,8 +291,7 @@ class Datagrams:
                 raise CommError(f"a datagram to rank {peer} could not be sent: {error}") from error
             self._credit -= len(body) + WIRE_HEADER_BYTES
         if full != self._blocked:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0)
-            self._selector.modify(self._sock, events)
+            self._selector.modify(self._sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0))
 
     def _end_due(self) -> None:
         now_ns = time.monotonic_ns()

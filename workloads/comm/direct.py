@@ -254,14 +254,14 @@ class DirectComm:
         mesh: connections to all peers, one or more per pair.
         timeout_s: an operation that takes longer raises CommError from its `wait`.
         one_shot_bytes: the largest vector that an all-reduce sends whole to every rank; the same on all ranks.
+
+    Attributes:
+        failed: why this rank has given up, so that all later operations fail; None if it has not.
     """
 
     def __init__(self, mesh: Mesh, *, timeout_s: float, one_shot_bytes: int = 0) -> None:
-        self.rank = mesh.rank
-        self.world_size = mesh.world_size
-        self._mesh, self.names = mesh, mesh.names
-        self.timeout_s = timeout_s
-        self._one_shot_bytes = one_shot_bytes
+        self.rank, self.world_size, self.names = mesh.rank, mesh.world_size, mesh.names
+        self._mesh, self.timeout_s, self._one_shot_bytes = mesh, timeout_s, one_shot_bytes
         self._lock = threading.Lock()
         self._sequence = 0
         # Each rank starts with the next one. This spreads the load: no two ranks start with the same receiver.
@@ -270,7 +270,7 @@ class DirectComm:
         self._held: dict[int, Held] = {}  # by operation
         self._mailbox = Mailbox(mesh.names)
         self._departed: set[int] = set()
-        self._failed: str | None = None
+        self.failed: str | None = None
         mesh.start(self._buffer_for, self._arrived, self.give_up)
 
     # ---------------------------------------------------------------- called by the worker
@@ -346,7 +346,7 @@ class DirectComm:
             self._sequence += 1
             late = partial(self._late, operation, after)
             work = operation.work = DirectWork(operation.name, self.timeout_s, late, self.give_up)
-            reason, ended = self._failed or self._without(operation), operation.ended()
+            reason, ended = self.failed or self._without(operation), operation.ended()
             if reason is None and not ended:
                 self._operations[operation.sequence] = operation
         if reason is not None or ended:
@@ -387,8 +387,7 @@ class DirectComm:
         """Send chunks of an operation; the first one of a rank says what it is."""
         frames, sequence = [], operation.sequence
         for send in sends:
-            says = send.number == 0 and send.kind != GATHER
-            about = operation.about([send.chunk]).encode() if says else b""
+            about = operation.about([send.chunk]).encode() if send.number == 0 and send.kind != GATHER else b""
             flushed = partial(self._has_left_for, operation, send)
             frame = Frame(send.kind, sequence, bytes_of(send.chunk), flushed, sequence, send.number, send.last, about)
             frames.append((send.peer, frame))
@@ -420,11 +419,6 @@ class DirectComm:
         self._mailbox.receive(work, cast(torch.Tensor, vector), sources, tag, about)
         return work
 
-    @property
-    def failed(self) -> bool:
-        """Whether this rank has given up, so that all later operations fail."""
-        return self._failed is not None
-
     def now(self) -> int:
         """Nanoseconds of the host's monotonic clock."""
         return time.monotonic_ns()
@@ -450,9 +444,7 @@ class DirectComm:
 
     def leave(self) -> None:
         """Say goodbye to all ranks once they have what this rank sent, then close. They finish without this rank."""
-        failed = self._failed is not None
-        self._end_all(_LEFT)  # nothing may follow the goodbye
-        if not failed:
+        if self._end_all(_LEFT):  # nothing may follow the goodbye
             self._mesh.say_goodbye(self.timeout_s)
         self._mesh.close()
 
@@ -478,7 +470,7 @@ class DirectComm:
         with self._lock:
             operation = self._operations.get(head.sequence)
         if not isinstance(operation, Reduce) or not operation.spreads:
-            raise CommError(self._failed or f"{who} answered an all_reduce that this rank did not issue")
+            raise CommError(self.failed or f"{who} answered an all_reduce that this rank did not issue")
         result = peer, head.chunk
         if result not in operation.owed or result in operation.arriving:
             raise CommError(f"{who} sent the mean of chunk {head.chunk}, which this rank does not expect")
@@ -521,7 +513,7 @@ class DirectComm:
     def _hold(self, head: Head, peer: int, part: Part) -> None:
         """Keep what has arrived for an operation. Raises: CommError: it has ended."""
         with self._lock:
-            if self._failed is not None:
+            if self.failed is not None:
                 return
             operation = self._operations.get(head.sequence)
             held = self._held.setdefault(head.sequence, {})
@@ -588,9 +580,9 @@ class DirectComm:
     def _end_all(self, reason: str) -> bool:
         """Fail all pending operations here, and all later ones; false if they have failed already."""
         with self._lock:
-            if self._failed is not None:
+            if self.failed is not None:
                 return False
-            self._failed = reason
+            self.failed = reason
             pending = [operation.work for operation in self._operations.values()]
             self._operations.clear()
             self._held.clear()

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, AllToAllOptions, ReduceOp, Store
+from torch._C._distributed_c10d import AllgatherOptions, AllreduceOptions, AllToAllOptions, Store
 from torch._C._distributed_c10d import Work as TorchWork
 from torch.distributed import ProcessGroupGloo
 
@@ -32,9 +32,7 @@ class GlooWork:
     """A gloo operation in progress."""
 
     def __init__(self, work: TorchWork, name: str, scale: tuple[torch.Tensor, float] | None = None) -> None:
-        self._work = work
-        self._name = name
-        self._scale = scale
+        self._work, self._name, self._scale = work, name, scale
         self._finished = False
 
     def done(self) -> bool:
@@ -48,8 +46,7 @@ class GlooWork:
         try:
             self._work.wait()
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise CommError(f"gloo: {self._name} failed: {reason}") from error
+            raise CommError(f"gloo: {self._name} failed: {str(error).splitlines()[0]}") from error
         if self._scale is not None:
             tensor, factor = self._scale
             tensor.mul_(factor)
@@ -66,40 +63,31 @@ class GroupComm:
     """
 
     def __init__(self, group: Any, rank: int, world_size: int, *, first_tag: int = 0) -> None:
-        self.rank = rank
-        self.world_size = world_size
-        self._group = group
-        self._sent = [first_tag] * world_size
-        self._received = [first_tag] * world_size
+        self.rank, self.world_size, self._group = rank, world_size, group
+        self._sent = [itertools.count(first_tag) for _ in range(world_size)]
+        self._received = [itertools.count(first_tag) for _ in range(world_size)]
 
     def all_reduce(self, vector: Vector) -> GlooWork:
         """Compute the mean over all ranks, in place, with gloo's ring of at least 2(N-1) rounds."""
         tensor = cast(torch.Tensor, vector)
-        options = AllreduceOptions()
-        options.reduceOp = ReduceOp(ReduceOp.SUM)
-        work = self._group.allreduce([tensor], options)
+        work = self._group.allreduce([tensor], AllreduceOptions())  # by default a sum
         return GlooWork(work, "all_reduce", (tensor, 1.0 / self.world_size))
 
     def all_gather(self, vector: Vector, parts: Sequence[Vector]) -> GlooWork:
         """Gather the vectors of all ranks, with gloo's ring of N-1 rounds."""
         into = cast(list[torch.Tensor], list(parts))
-        work = self._group.allgather([into], [cast(torch.Tensor, vector)], AllgatherOptions())
-        return GlooWork(work, "all_gather")
+        return GlooWork(self._group.allgather([into], [vector], AllgatherOptions()), "all_gather")
 
     def send(self, vector: Vector, dst: int) -> GlooWork:
         """Send a copy; messages between two ranks keep their order."""
         tensor = cast(torch.Tensor, vector).clone()
-        tag = self._sent[dst]
-        self._sent[dst] += 1
-        work = GlooWork(self._group.send([tensor], dst, tag), f"send to rank {dst}")
+        work = GlooWork(self._group.send([tensor], dst, next(self._sent[dst])), f"send to rank {dst}")
         work.payload = tensor  # type: ignore[attr-defined]  # gloo reads it until the send is done
         return work
 
     def recv(self, vector: Vector, src: int) -> GlooWork:
         """Receive the next message from `src` into `vector`."""
-        tag = self._received[src]
-        self._received[src] += 1
-        return GlooWork(self._group.recv([cast(torch.Tensor, vector)], src, tag), f"recv from rank {src}")
+        return GlooWork(self._group.recv([vector], src, next(self._received[src])), f"recv from rank {src}")
 
     def close(self) -> None:
         """Release nothing: the group belongs to the program."""
@@ -129,8 +117,7 @@ class GlooComm(GroupComm):
             group = gloo(store, rank, world_size, options)
             _connect(group, world_size, channels)
         except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise CommError(f"gloo: forming the group of {world_size} failed: {reason}") from error
+            raise CommError(f"gloo: forming the group of {world_size} failed: {str(error).splitlines()[0]}") from error
         super().__init__(group, rank, world_size)
 
     def close(self) -> None:
@@ -200,8 +187,7 @@ def copy_from_rank_0(tensors: list[torch.Tensor], group: dist.ProcessGroup | Non
         same_type = [tensor.detach() for tensor in tensors if tensor.dtype == dtype]
         flat = torch.cat([tensor.reshape(-1) for tensor in same_type])
         dist.broadcast(flat, group=group, group_src=0)
-        ends = list(itertools.accumulate(tensor.numel() for tensor in same_type))
-        for tensor, part in zip(same_type, flat.tensor_split(ends[:-1]), strict=True):
+        for tensor, part in zip(same_type, torch.split(flat, [tensor.numel() for tensor in same_type]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
 

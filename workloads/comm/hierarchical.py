@@ -113,7 +113,7 @@ class HierarchicalComm(DirectComm):
         with self._order:
             self._collecting.append(pending)
             pending.inside = {member: self._inside.recv(part, member, about=about) for member, part in parts.items()}
-        when_all(pending.inside.values(), partial(self._collected, pending))
+        when_all(pending.inside.values(), partial(self._next, self._collected, pending))
         return work
 
     def _work(self, late: Callable[[float], Sequence[int]]) -> DirectWork:
@@ -159,11 +159,15 @@ class HierarchicalComm(DirectComm):
             comm.close()
 
     @torch.inference_mode()  # so that tensors made in this mode can be changed, too
-    def _collected(self, pending: _Pending, error: str | None) -> None:
-        """The vectors of this site are here: exchange the sums that are complete."""
-        if error is not None:
+    def _next(self, step: Callable[[_Pending], None], pending: _Pending, error: str | None) -> None:
+        """Go on with an all-reduce, or end it because a part of it has failed."""
+        if error is None:
+            step(pending)
+        else:
             self._end(pending.work, error)
-            return
+
+    def _collected(self, pending: _Pending) -> None:
+        """The vectors of this site are here: exchange the sums that are complete."""
         with self._order:
             pending.collected = True
             while self._collecting and self._collecting[0].collected:
@@ -172,18 +176,14 @@ class HierarchicalComm(DirectComm):
                     first.reduction.accumulate(first.vector, part)
                 self._averaging.append(first)
                 if self._across is None:
-                    self._averaged(first, None)
+                    self._averaged(first)
                 else:
                     across = replace(first.reduction, mean=False, wide=True)  # a sum that is still called a mean
                     first.across = self._across.all_reduce(first.vector, across)
-                    first.across.then(partial(self._averaged, first))
+                    first.across.then(partial(self._next, self._averaged, first))
 
-    @torch.inference_mode()
-    def _averaged(self, pending: _Pending, error: str | None) -> None:
+    def _averaged(self, pending: _Pending) -> None:
         """The sum of all sites is here: send the means that are complete to the workers of this site."""
-        if error is not None:
-            self._end(pending.work, error)
-            return
         with self._order:
             pending.averaged = True
             while self._averaging and self._averaging[0].averaged:

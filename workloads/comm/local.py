@@ -131,18 +131,17 @@ class Threads:
 
     def background(self, rank: int, body: Callable[[], None]) -> _Flight:
         """Run `body` in a thread. Its error fails all waits."""
-        thread: threading.Thread
+        end = object()
 
         def run() -> None:
             try:
                 body()
-                self._announce(thread)
+                self._announce(end)
             except Exception as error:
                 self.fail(f"the background of rank {rank} failed: {error}")
 
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        return _Flight(f"the background of rank {rank}", {thread})
+        threading.Thread(target=run, daemon=True).start()
+        return _Flight(f"the background of rank {rank}", {end})
 
     def _announce(self, event: Hashable) -> None:
         with self.together:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from weakref import WeakSet
 
 import torch
@@ -43,7 +44,7 @@ class Mailbox:
         self._bodies: dict[tuple[int, int], dict[int, tuple[bytearray, str]]] = defaultdict(dict)
         self._taken: Counter[tuple[int, int]] = Counter()
         self._waiting: list[_Receive] = []
-        self._numbers: Counter[tuple[int, int]] = Counter()
+        self._numbers: dict[tuple[int, int], Iterator[int]] = defaultdict(count)
         self._sending: dict[int, WeakSet[DirectWork]] = defaultdict(WeakSet)  # by receiver
         self._gone: dict[int, str] = {}
 
@@ -52,10 +53,8 @@ class Mailbox:
         with self._lock:
             reason = self._gone.get(receiver)
             if reason is None:
-                number = self._numbers[receiver, tag]
-                self._numbers[receiver, tag] += 1
                 self._sending[receiver].add(work)
-                return number
+                return next(self._numbers[receiver, tag])
         work.complete(reason)
         return None
 

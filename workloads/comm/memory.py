@@ -6,11 +6,12 @@ is one fabric for the simulated clock and one for threads (`workloads.comm.local
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, Protocol, TypeVar, cast
 
 from wanbench.workloads.comm.base import CommError, Terms, Vector, Work, nbytes_of
@@ -91,8 +92,7 @@ class MemoryGroup:
     """The vectors that the workers exchange. Operations are matched by their sequence number."""
 
     def __init__(self, world_size: int, fabric: Fabric) -> None:
-        self.world_size = world_size
-        self.fabric = fabric
+        self.world_size, self.fabric = world_size, fabric
         self.slots: dict[int, _Slot] = {}
         self.messages: dict[tuple[int, int, int], Vector] = {}
         self.datagrams: dict[tuple[int, int, int], Vector] = {}
@@ -135,17 +135,17 @@ class MemoryWork:
     """
 
     def __init__(self, comm: MemoryComm, flight: Any, finish: Callable[[], None] = lambda: None) -> None:
-        self._comm, self.flight, self._finish = comm, flight, finish
+        self._rank, self._fabric, self.flight, self._finish = comm.rank, comm.group.fabric, flight, finish
         self.waited = False
 
     def done(self) -> bool:
         """True once `wait` would return at once."""
-        return self.waited or self._comm.group.fabric.done(self.flight, self._comm.rank)
+        return self.waited or self._fabric.done(self.flight, self._rank)
 
     @property
     def ended_ns(self) -> int | None:
         """When the result arrived; None if that is unknown."""
-        return self._comm.group.fabric.ended(self.flight, self._comm.rank)
+        return self._fabric.ended(self.flight, self._rank)
 
     def wait(self) -> None:
         """Let others run until the operation has ended; a second call returns at once.
@@ -154,17 +154,15 @@ class MemoryWork:
             CommError: the operation can never end, because a peer does not join or ranks disagree.
         """
         if not self.waited:
-            fabric = self._comm.group.fabric
-            fabric.wait(self.flight, self._comm.rank)
-            with fabric.together:
+            self._fabric.wait(self.flight, self._rank)
+            with self._fabric.together:
                 self._finish()
             self.waited = True
 
     def wait_for(self, seconds: float) -> bool:
         """Let others run until the operation has ended, for at most `seconds`; True if it has. Raises: as `wait`."""
         if not self.done():
-            fabric = self._comm.group.fabric
-            fabric.wait(self.flight, self._comm.rank, fabric.now() + round(seconds * 1e9))
+            self._fabric.wait(self.flight, self._rank, self._fabric.now() + round(seconds * 1e9))
         if self.done():
             self.wait()
         return self.waited
@@ -177,29 +175,25 @@ class MemoryExchange(MemoryWork):
         self, comm: MemoryComm, flight: Any, number: int, receives: Mapping[int, Vector], cuts: Mapping[int, Blocks]
     ) -> None:
         super().__init__(comm, flight, self._collect)
-        self._number, self._receives, self._cuts = number, receives, cuts
+        self._group, self._number, self._receives, self._cuts = comm.group, number, receives, cuts
         self.arrived: dict[int, list[slice]] = {peer: [] for peer in receives}
         self.blocks = (0, 0)
 
     def _collect(self) -> None:
-        expected = arrived = 0
-        for peer, cut in self._cuts.items():
-            if not cut.count:
-                continue
-            blocks = self._comm.group.fabric.there(self.flight, peer, cut)
-            expected, arrived = expected + cut.count, arrived + blocks.count(True)
-            self.arrived[peer] = cut.runs(blocks)
-            self._copy(peer, self.arrived[peer])
-        self.blocks = expected, expected - arrived
+        there = {peer: self._fabric.there(self.flight, peer, cut) for peer, cut in self._cuts.items() if cut.count}
+        for peer, blocks in there.items():
+            self.arrived[peer] = self._cuts[peer].runs(blocks)
+            self._copy(peer)
+        self.blocks = sum(map(len, there.values())), sum(blocks.count(False) for blocks in there.values())
 
-    def _copy(self, peer: int, runs: Sequence[slice]) -> None:
-        group, key = self._comm.group, (peer, self._comm.rank, self._number)
-        sent = group.datagrams.pop(key, None)
+    def _copy(self, peer: int) -> None:
+        key = peer, self._rank, self._number
+        sent = self._group.datagrams.pop(key, None)
         if sent is None:  # the peer has not begun this exchange yet; its vector will not be needed
-            group.ended.add(key)
+            self._group.ended.add(key)
             return
         _check_size(f"the vector of exchange {self._number} from rank {peer}", sent, self._receives[peer])
-        for run in runs:
+        for run in self.arrived[peer]:
             self._receives[peer][run].copy_(sent[run])
 
 
@@ -211,13 +205,10 @@ class MemoryComm:
     """
 
     def __init__(self, group: MemoryGroup, rank: int) -> None:
-        self.group = group
-        self.rank = rank
-        self.world_size = group.world_size
-        self._collectives = 0
-        self._sent: Counter[tuple[int, int]] = Counter()
-        self._received: Counter[tuple[int, int]] = Counter()
-        self._exchanged = 0
+        self.group, self.rank, self.world_size = group, rank, group.world_size
+        self._collectives, self._exchanges = count(), count()
+        self._sent: dict[tuple[int, int], Iterator[int]] = defaultdict(count)  # by receiver and tag
+        self._received: dict[tuple[int, int], Iterator[int]] = defaultdict(count)  # by sender and tag
 
     def all_reduce(self, vector: Vector) -> MemoryWork:
         """Replace `vector` with its mean over all ranks; all ranks get the same bits."""
@@ -233,15 +224,13 @@ class MemoryComm:
 
     def send(self, vector: Vector, dst: int, tag: int = 0) -> MemoryWork:
         """Send a copy of `vector`. Done when the fabric says that the sender has got rid of it."""
-        key = (self.rank, dst, tag * _PER_TAG + self._sent[dst, tag])
-        self._sent[dst, tag] += 1
+        key = (self.rank, dst, tag * _PER_TAG + next(self._sent[dst, tag]))
         self.group.messages[key] = vector.clone()
         return self._issued(MemoryWork(self, self.group.fabric.message(*key, nbytes_of(vector))))
 
     def recv(self, vector: Vector, src: int, tag: int = 0) -> MemoryWork:
         """Fill `vector` with the next message from rank `src` with this tag."""
-        key = (src, self.rank, tag * _PER_TAG + self._received[src, tag])
-        self._received[src, tag] += 1
+        key = (src, self.rank, tag * _PER_TAG + next(self._received[src, tag]))
         return self._issued(MemoryWork(self, self.group.fabric.expect(*key), partial(self._receive, key, vector)))
 
     def _receive(self, key: tuple[int, int, int], vector: Vector) -> None:
@@ -262,17 +251,16 @@ class MemoryComm:
 
     def exchange(self, sends: Mapping[int, Vector], receives: Mapping[int, Vector], terms: Terms) -> MemoryExchange:
         """Send each peer its vector in blocks; blocks can be lost."""
-        number, leaving = self._exchanged, {}
-        self._exchanged += 1
+        number, leaving = next(self._exchanges), {}
         for peer, vector in sends.items():
-            cut, key = _cut(vector, terms), (self.rank, peer, number)
+            cut, key = terms.blocks(vector), (self.rank, peer, number)
             if cut.count:
                 leaving[peer] = cut.datagrams, nbytes_of(vector)
                 if key in self.group.ended:
                     self.group.ended.discard(key)
                 else:
                     self.group.datagrams[key] = vector.clone()
-        cuts = {peer: _cut(vector, terms) for peer, vector in receives.items()}
+        cuts = {peer: terms.blocks(vector) for peer, vector in receives.items()}
         expected = {peer: cut.datagrams for peer, cut in cuts.items() if cut.count}
         flight = self.group.fabric.exchange(self.rank, number, leaving, expected, terms)
         return self._issued(MemoryExchange(self, flight, number, receives, cuts))
@@ -281,8 +269,7 @@ class MemoryComm:
         """Release nothing."""
 
     def _collective(self, vector: Vector, into: Sequence[Vector], *, gathers: bool) -> MemoryWork:
-        sequence = self._collectives
-        self._collectives += 1
+        sequence = next(self._collectives)
         with self.group.fabric.together:
             flight = self.group.fabric.collective(self.rank, sequence, nbytes_of(vector), gathers=gathers)
             self.group.contribute(sequence, self.rank, vector, gathers=gathers)
@@ -291,10 +278,6 @@ class MemoryComm:
     def _issued(self, work: AnyWork) -> AnyWork:
         """Return each issued operation; subclasses can record it."""
         return work
-
-
-def _cut(vector: Vector, terms: Terms) -> Blocks:
-    return Blocks(vector.numel(), vector.element_size(), terms.block_bytes)
 
 
 def _check_size(name: str, given: Vector, expected: Vector) -> None:

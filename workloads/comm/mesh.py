@@ -60,9 +60,6 @@ class Head(NamedTuple):
 
 _IGNORED = Head(HOP + 1, True, 0, 0, 0, 0)
 
-BufferFor = Callable[[Head, int], memoryview]
-Arrived = Callable[[Head, int, memoryview], None]
-
 
 @dataclass(frozen=True)
 class Pace:
@@ -118,9 +115,8 @@ class _Connection:
 
 def _limit(sock: socket.socket, rate: float | None, unsent: int = UNSENT_BYTES) -> None:
     """Pace a connection, and limit what the kernel holds of it."""
-    limit = struct.pack("Q", _UNPACED if rate is None else max(1, int(rate)))
-    held = unsent if rate is None else max(unsent, int(UNSENT_S * rate))
-    sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, limit)
+    limit, held = (_UNPACED, unsent) if rate is None else (max(1, int(rate)), max(unsent, int(UNSENT_S * rate)))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("Q", limit))
     sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, held)
 
 
@@ -175,7 +171,12 @@ class Mesh:
         self._closing_lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="mesh", daemon=True)
 
-    def start(self, buffer_for: BufferFor, arrived: Arrived, lost: Callable[[str], None]) -> None:
+    def start(
+        self,
+        buffer_for: Callable[[Head, int], memoryview],
+        arrived: Callable[[Head, int, memoryview], None],
+        lost: Callable[[str], None],
+    ) -> None:
         """Start the I/O thread. It runs all three callbacks."""
         self._buffer_for, self._arrived, self._lost = buffer_for, arrived, lost
         for connection in self._connections.values():
@@ -213,8 +214,7 @@ class Mesh:
         deadline = time.monotonic() + timeout_s
         flushed = threading.Semaphore(0)
         for connection in self._connections.values():
-            frame = Frame(LEAVE, 0, memoryview(b""), lambda: flushed.release(), 0)
-            self._inbox.append(([connection], frame))
+            self._inbox.append(([connection], Frame(LEAVE, 0, memoryview(b""), flushed.release, 0)))
         self._wake_up()
         missing = len(self._connections)
         while missing and self._thread.is_alive() and time.monotonic() < deadline:
@@ -351,15 +351,12 @@ class Mesh:
         if not connection.ended:
             connection.ended = True
             self._selector.unregister(connection.sock)
-        cut_off, connection.flushed = connection.flushed, lambda: None
-        if connection.sending:
-            connection.sending.clear()
-            cut_off()
-        dropped = [*(frame for _, _, frame in connection.waiting), *connection.own]
-        connection.waiting.clear()
-        connection.own.clear()
-        for frame in dropped:
-            frame.flushed()
+        dropped = [frame.flushed for frame in (*(frame for _, _, frame in connection.waiting), *connection.own)]
+        cut_off = [connection.flushed] if connection.sending else []
+        for queue in (connection.sending, connection.waiting, connection.own):
+            queue.clear()
+        for flushed in (*cut_off, *dropped):
+            flushed()
 
     def _take_next(self, connection: _Connection) -> None:
         own = connection.own
@@ -380,8 +377,9 @@ class Mesh:
             except BlockingIOError:
                 return
             except OSError as error:
-                name = self.names[connection.peer]
-                self._lost_connection(connection, f"the connection to rank {name} broke: {error}")
+                self._lost_connection(
+                    connection, f"the connection to rank {self.names[connection.peer]} broke: {error}"
+                )
                 return
             if received == 0:
                 closed = f"rank {self.names[connection.peer]} closed the connection"

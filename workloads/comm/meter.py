@@ -48,9 +48,7 @@ class MeteredWork:
     """A Work that adds its waiting time to the meter's stall."""
 
     def __init__(self, meter: MeteredComm, work: Work, message: Message | None) -> None:
-        self._meter = meter
-        self.underlying = work
-        self._message = message
+        self._meter, self.underlying, self._message = meter, work, message
 
     def done(self) -> bool:
         """As the underlying work."""
@@ -85,26 +83,25 @@ class MeteredWork:
 class MeteredExchange(MeteredWork):
     """An exchange that also counts its blocks: expected, and not arrived in time."""
 
-    def __init__(self, meter: MeteredComm, work: Exchange, message: Message | None) -> None:
-        super().__init__(meter, work, message)
-        self._exchange, self._counted = work, False
+    underlying: Exchange
+    _counted = False
 
     @property
     def arrived(self) -> Mapping[int, Sequence[slice]]:
         """As the underlying work."""
-        return self._exchange.arrived
+        return self.underlying.arrived
 
     @property
     def blocks(self) -> tuple[int, int]:
         """As the underlying work."""
-        return self._exchange.blocks
+        return self.underlying.blocks
 
     def wait(self) -> None:
         """As the underlying work, timed and counted."""
         super().wait()
         if not self._counted:
             self._counted = True
-            expected, lost = self._exchange.blocks
+            expected, lost = self.underlying.blocks
             self._meter.blocks_expected += expected
             self._meter.blocks_lost += lost
 
@@ -124,10 +121,8 @@ class MeteredComm:
     def __init__(self, comm: Comm, clock: Clock) -> None:
         self.follow(comm)
         self.clock = clock
-        self.payload_bytes = 0
-        self.messages_sent = 0
-        self.blocks_expected = 0
-        self.blocks_lost = 0
+        self.payload_bytes = self.messages_sent = 0
+        self.blocks_expected = self.blocks_lost = 0
         self.stall_ns = 0
         self.journal: list[Message] | None = None
         self._counting = threading.Lock()

@@ -73,5 +73,4 @@ def connections_that_fill(rtt_s: float, rate: float, carried: float, ranks: int)
     Args:
         carried: what one has in flight at most, in bytes.
     """
-    most = min(MOST_CONNECTIONS, _MOST_OF_A_RANK // max(1, ranks - 1))
-    return max(1, min(most, math.ceil(rate * rtt_s / carried)))
+    return max(1, min(MOST_CONNECTIONS, _MOST_OF_A_RANK // max(1, ranks - 1), math.ceil(rate * rtt_s / carried)))

@@ -10,7 +10,6 @@ from typing import Protocol
 from wanbench.workloads.comm.base import CommError, Work
 
 Ended = Callable[[str | None], None]
-Late = Callable[[float], Sequence[int]]
 _PATIENCE_S, _PATIENCE_SHARE = 1.0, 0.5
 
 
@@ -44,7 +43,7 @@ class DirectWork:
         self,
         name: str,
         timeout_s: float,
-        late: Late = lambda patience_s: (),
+        late: Callable[[float], Sequence[int]] = lambda patience_s: (),
         give_up: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.name = name

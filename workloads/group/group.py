@@ -224,14 +224,15 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, opts: Any = None, *_: Any) -> Any:
         """As `reduce_scatter`, of equal pieces of one tensor."""
-        return self.reduce_scatter([output], [given.contiguous().view(-1).tensor_split(self.size())], opts)
+        return self.reduce_scatter_single_coalesced([output], [given], opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         """As `reduce_scatter_single`, for several tensors."""
-        pieces = [given.contiguous().view(-1).tensor_split(self.size()) for given in inputs]
-        return self.reduce_scatter(outputs, pieces, opts)
+        return self.reduce_scatter(
+            outputs, [given.contiguous().view(-1).tensor_split(self.size()) for given in inputs], opts
+        )
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -306,15 +307,14 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     )
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Copy a tensor of each rank to the root."""
-        (given,), flat = inputs, [tensor for parts in outputs for tensor in parts]
-        staging, root = Staging(), opts.rootRank
+        (given,), root = inputs, opts.rootRank
         into = {}
         if self.rank() == root:
             into = by_rank("gather", "output", only("gather", outputs, "output list"), self.size(), given)
         elif outputs:
             raise CommError(f"wan: gather: requires empty output on non-root; rank {root} is the root")
-        part = self._transfer(f"gather to rank {self._comm.names[root]}", staging, {root: staging.given(given)}, into)
-        return self._work([part], flat, staging)
+        flat = [tensor for parts in outputs for tensor in parts]
+        return self._move(f"gather to rank {self._comm.names[root]}", {root: given}, into, flat)
 
     @or_gloo(
         "scatter",
@@ -322,26 +322,19 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     )
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
         """Copy a tensor of the root to each rank."""
-        (output,) = outputs
-        staging, root = Staging(), opts.rootRank
+        (output,), root = outputs, opts.rootRank
         given = {}
         if self.rank() == root:
             given = by_rank("scatter", "input", only("scatter", inputs, "input list"), self.size(), output)
         elif inputs:
             raise CommError(f"wan: scatter: requires empty input on non-root; rank {root} is the root")
-        sends = {rank: staging.given(tensor) for rank, tensor in given.items()}
-        part = self._transfer(f"scatter from rank {self._comm.names[root]}", staging, sends, {root: output})
-        return self._work([part], outputs, staging)
+        return self._move(f"scatter from rank {self._comm.names[root]}", given, {root: output}, outputs)
 
     @or_gloo("alltoall")
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None, *_: Any) -> Any:
         """Copy a tensor of each rank to each rank."""
-        staging = Staging()
-        sends = {
-            rank: staging.given(tensor) for rank, tensor in by_rank("alltoall", "input", inputs, self.size()).items()
-        }
-        part = self._transfer("alltoall", staging, sends, by_rank("alltoall", "output", outputs, self.size()))
-        return self._work([part], outputs, staging)
+        given = by_rank("alltoall", "input", inputs, self.size())
+        return self._move("alltoall", given, by_rank("alltoall", "output", outputs, self.size()), outputs)
 
     def all_to_all_single(
         self,
@@ -377,16 +370,14 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
         """Send a tensor to a rank."""
         (tensor,) = tensors
-        part = self._comm.send(Staging().given(tensor), dst, checked(tag))
-        return self._message([part], tensors, Staging())
+        return self._message([self._comm.send(Staging().given(tensor), dst, checked(tag))], tensors, Staging())
 
     @or_gloo("recv")
     def recv(self, tensors: Tensors, src: int | None, tag: int = 0) -> Any:
         """Receive a tensor from a rank; None: from any."""
         (tensor,) = tensors
         staging = Staging()
-        part = self._comm.recv(staging.filled(tensor), src, checked(tag))
-        return self._message([part], tensors, staging)
+        return self._message([self._comm.recv(staging.filled(tensor), src, checked(tag))], tensors, staging)
 
     @or_gloo("recv")
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
@@ -422,6 +413,14 @@ class WanGroup(_ProcessGroup):  # type: ignore[misc]
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
+
+    def _move(
+        self, name: str, sends: Mapping[int, torch.Tensor], receives: Mapping[int, torch.Tensor], outputs: Tensors
+    ) -> GroupWork:
+        """Send tensors, and fill others, which are among the outputs."""
+        staging = Staging()
+        given = {rank: staging.given(tensor) for rank, tensor in sends.items()}
+        return self._work([self._transfer(name, staging, given, receives)], outputs, staging)
 
     def _transfer(
         self, name: str, staging: Staging, sends: Mapping[int, torch.Tensor], receives: Mapping[int, torch.Tensor]

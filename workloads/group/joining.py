@@ -14,10 +14,9 @@ from hashlib import sha256
 
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from wanbench.workloads.comm import hierarchical, mesh
+from wanbench.workloads.comm import hierarchical, mesh, ring
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.comm.windows import connections_that_fill, in_flight_here
 from wanbench.workloads.group.settings import Settings
 
@@ -87,7 +86,7 @@ def join(store: Store, rank: int, world: Sequence[int], settings: Settings, time
         return DirectComm(connect("all", range(len(world))), timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
     if settings.collective == "ring":
         order = [world.index(member) for member in settings.ring or world if member in world]
-        return RingComm(connect("all", range(len(world))), order, timeout_s=timeout_s)
+        return ring.RingComm(connect("all", range(len(world))), order, timeout_s=timeout_s)
     sites = [settings.sites[member] for member in world]
     return hierarchical.form(connect, sites, rank, timeout_s=timeout_s, one_shot_bytes=one_shot_bytes)
 

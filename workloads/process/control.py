@@ -28,14 +28,17 @@ class ControlError(ValueError):
 
 
 class Channel:
-    """One end of a control connection. Only one thread receives; any thread can send."""
+    """One end of a control connection. Only one thread receives; any thread can send.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    Attributes:
+        most_bytes: of a message. received_bytes: so far.
+    """
+
+    def __init__(self, sock: socket.socket, most_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.sock, self.most_bytes = sock, most_bytes
         self._buffer = bytearray()
         self._searched = 0  # bytes of the buffer without a line end
         self._fds: list[int] = []
-        self.most_bytes = MAX_MESSAGE_BYTES  # of a message
         self.received_bytes = 0
         self._sending = threading.Lock()  # so messages do not mix
 

@@ -47,9 +47,7 @@ def line(sock: socket.socket, silence_s: float) -> Channel:
     """
     sock.setblocking(False)
     mesh.notice_silence(sock, silence_s)
-    channel = Channel(sock)
-    channel.most_bytes = _MOST_BYTES
-    return channel
+    return Channel(sock, _MOST_BYTES)
 
 
 def arrived(channel: Channel) -> Iterator[dict[str, Any]]:
@@ -302,10 +300,6 @@ class Decision:
     token: str
 
 
-First = Callable[[], DirectComm]
-Connect = Callable[[socket.socket, Sequence[int], Sequence[tuple[str, int]], bytes], DirectComm]
-
-
 class _AgainError(Exception):
     """Something has happened that begins the agreement again."""
 
@@ -328,8 +322,8 @@ class Regrouping:
         rank: int,
         hosts: Sequence[str],
         group: str,
-        first: First,
-        connect: Connect,
+        first: Callable[[], DirectComm],
+        connect: Callable[[socket.socket, Sequence[int], Sequence[tuple[str, int]], bytes], DirectComm],
         *,
         deadline_s: float,
         timeout_s: float,
@@ -352,7 +346,7 @@ class Regrouping:
         # A member can be slow to hang up after the agreement of this epoch.
         joins = self._reception.callers().values()
         asked = any(join.rank not in self._members or join.epoch >= self._epoch for join in joins)
-        return asked or self._comm is None or self._comm.failed
+        return asked or self._comm is None or self._comm.failed is not None
 
     def regroup(self, steps: int | None) -> View:
         """Return the next epoch, as `Membership` says.
@@ -438,10 +432,8 @@ class Regrouping:
     def _lowest_alive(self, calls: Calls) -> int | None:
         """The lowest living worker; None if that is not known yet."""
         for rank in range(self._rank):
-            if calls[rank] is State.ALIVE:
-                return rank
-            if calls[rank] is State.CALLED:
-                return None
+            if calls[rank] in (State.ALIVE, State.CALLED):
+                return rank if calls[rank] is State.ALIVE else None
         return self._rank
 
     def _settle(self, joins: Mapping[int, Join], unreachable: Sequence[int]) -> Decision:
