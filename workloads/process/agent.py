@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,24 +57,21 @@ def _refused(reason: str) -> int:
 def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> None:
     """Run the command of one caller. It is killed if the caller ends."""
     channel = Channel(caller)
-    descriptors: list[int] = []
     try:
         request = channel.recv()
         if request is None:
             return
-        descriptors = [channel.take_fd() for _ in range(3)]
-        given, out, err = descriptors
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", str(request["command"])],
-            stdin=given,
-            stdout=out,
-            stderr=err,
-            env=dict(environment),
-            cwd=cwd,
-            start_new_session=True,
-        )
-        while descriptors:
-            os.close(descriptors.pop())
+        with ExitStack() as files:
+            given, out, err = (files.enter_context(open(channel.take_fd(), "rb", buffering=0)) for _ in range(3))
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", str(request["command"])],
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                env=dict(environment),
+                cwd=cwd,
+                start_new_session=True,
+            )
         watching = threading.Thread(target=_watch, args=(channel, process), daemon=True)
         watching.start()
         code = process.wait()
@@ -87,8 +84,6 @@ def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> No
     except OSError as error:
         _answer(channel, {"error": f"{error.filename or 'cannot run'}: {error.strerror}"})
     finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
         channel.close()
 
 

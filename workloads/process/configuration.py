@@ -99,9 +99,8 @@ def read() -> list[Thing]:
     Raises:
         OSError: the kernel refuses to list something.
     """
-    names: dict[int, str] = {}
-    things = list(_listed(names))
-    return [*things, *_offloads(names.values()), *_files(names.values())]
+    names: dict[int, str] = {}  # filled by what is listed first
+    return [*_listed(names), *_offloads(names.values()), *_files(names.values())]
 
 
 def first_change(before: Sequence[Thing], now: Sequence[Thing]) -> Change | None:

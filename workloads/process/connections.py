@@ -14,8 +14,8 @@ _INFO = 2  # INET_DIAG_INFO, a struct tcp_info
 _STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8  # established, and closing with data to send
 _HEAD_BYTES = 72  # struct inet_diag_msg
 _PEER = slice(20, 24)  # the address of the other end, in its inet_diag_sockid
-# Fields of struct tcp_info (linux/tcp.h): offset and format.
-_MSS, _UNACKED, _WINDOW = (16, "I"), (24, "I"), (228, "I")
+# Offsets of fields of struct tcp_info (linux/tcp.h): numbers of 32 bits, and times of 64.
+_MSS, _UNACKED, _WINDOW = 16, 24, 228
 TIMES_US = {"BusyUs": 168, "WindowLimitedUs": 176, "BufferLimitedUs": 184}
 _BYTES_OF_INFO = 232  # with the window, which Linux has since 5.4
 
@@ -68,7 +68,5 @@ def _infos() -> Iterator[tuple[bytes, bytes]]:
 _LOOPBACK = 127  # the first byte of the source address
 
 
-def _field(info: bytes, where: tuple[int, str]) -> int:
-    offset, kind = where
-    value: int = struct.unpack_from(kind, info, offset)[0]
-    return value
+def _field(info: bytes, offset: int) -> int:
+    return int(struct.unpack_from("I", info, offset)[0])

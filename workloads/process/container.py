@@ -98,12 +98,10 @@ def _serve(channel: Channel, name: str, *, trains: bool) -> None:
             text(assignment, "attachment"), address, congestion, assignment["mtu"]
         )
         become_user(assignment["uid"], assignment["gid"])
-    except ImportError as error:
-        what = f"{error} in its image; expected an image with Python 3.11 or newer, torch and numpy"
-        channel.send({"error": what, "kind": type(error).__name__})
-        sys.exit(1)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        channel.send({"error": str(error), "kind": type(error).__name__})
+    except (ImportError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        lacks = isinstance(error, ImportError)
+        needs = " in its image; expected an image with Python 3.11 or newer, torch and numpy" if lacks else ""
+        channel.send({"error": f"{error}{needs}", "kind": type(error).__name__})
         sys.exit(1)
     channel.send({"cmd": "ready", "address": address}, fds=[descriptor])
     os.close(descriptor)

@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -52,11 +53,9 @@ def _serve_requests() -> None:
         imported.record()
         for name in sys.argv[3].split(","):  # children inherit every module
             import_module(name)
-    except NamespaceError as error:
-        channel.send({"error": f"the workers cannot start: {error}"})
-        return
-    except ImportError as error:
-        channel.send({"error": f"the workers cannot start: {error}; run `make setup`"})
+    except (NamespaceError, ImportError) as error:
+        remedy = "; run `make setup`" if isinstance(error, ImportError) else ""
+        channel.send({"error": f"the workers cannot start: {error}{remedy}"})
         return
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
@@ -129,17 +128,12 @@ def _serve(sock: socket.socket, request: dict[str, Any], tell: int) -> int:
 
 
 def _report_exits(channel: Channel) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        code = os.waitstatus_to_exitcode(status)
-        # A keeper exits as a shell does if its worker was killed.
-        code = 128 - code if code > 128 else code
-        channel.send({"cmd": "exited", "pid": _serving.pop(pid, pid), "code": code})
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
+            # A keeper exits as a shell does if its worker was killed.
+            code = 128 - code if code > 128 else code
+            channel.send({"cmd": "exited", "pid": _serving.pop(pid, pid), "code": code})
 
 
 if __name__ == "__main__":

@@ -175,15 +175,14 @@ class _Programs:
 
 def _state(pid: str) -> str | None:
     """The state of a process, such as S; None if it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return stat.rpartition(")")[2].split()[0]
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return None
 
 
 _OWN, _CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _MEMORY_OF_THE_HOST = Path("/proc/pressure/memory")
+_THROTTLED_NS = {"throttled_usec": 1000, "throttled_time": 1}  # the unit of each counter: of cgroups 2, and of 1
 
 
 def throttled_ns(files: Sequence[Path]) -> int | None:
@@ -202,10 +201,7 @@ def throttled_ns(files: Sequence[Path]) -> int | None:
 def _throttled_ns(file: Path) -> int | None:
     with suppress(OSError, ValueError):
         counts = dict(line.split() for line in file.read_text().splitlines())
-        if "throttled_usec" in counts:  # version 2
-            return int(counts["throttled_usec"]) * 1000
-        if "throttled_time" in counts:
-            return int(counts["throttled_time"])
+        return next((int(counts[key]) * ns for key, ns in _THROTTLED_NS.items() if key in counts), None)
     return None
 
 
@@ -239,8 +235,5 @@ def _folders(controller: str) -> Iterator[Path]:
             continue
         for root in filter(Path.is_dir, roots):
             inside = root / name.lstrip("/")
-            while inside != root:
-                if inside.is_dir():
-                    yield inside
-                inside = inside.parent
-            yield root
+            around = [inside, *inside.parents]
+            yield from filter(Path.is_dir, around[: around.index(root) + 1])

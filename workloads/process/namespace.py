@@ -135,8 +135,9 @@ def become_namespace_root() -> None:
         try:
             Path("/proc/self", file).write_text(text)
         except OSError as error:
-            reason = f"{error.strerror}{_remedy(errno.EPERM)}"
-            raise NamespaceError(f"new user namespace: /proc/self/{file}: {reason}") from error
+            raise NamespaceError(
+                f"new user namespace: /proc/self/{file}: {error.strerror}{_remedy(errno.EPERM)}"
+            ) from error
 
 
 def unshare(flags: int, what: str) -> None:
@@ -264,8 +265,7 @@ def _write_sysctl(name: str, text: str) -> None:
 
 def congestion_refused(name: str, number: int | None) -> str:
     """Explain why the kernel refuses a congestion control in a namespace, and name the ones that it accepts."""
-    allowed = (_IPV4 / "tcp_allowed_congestion_control").read_text().split()
-    remedy = f"use one of {', '.join(allowed)}"
+    remedy = f"use one of {', '.join(_in_force('tcp_allowed_congestion_control').split())}"
     if number == errno.EPERM:
         # Only the host's default and `reno` are unrestricted, and other namespaces can default only to those.
         return f"tcp congestion {name!r}: the kernel restricts it to the host's own namespace; {remedy}"
@@ -284,15 +284,13 @@ def drop_privileges() -> None:
     Raises:
         NamespaceError: the kernel refuses.
     """
-    effective, permitted, inheritable = _capabilities()
-    mask = 0
-    for name, number in _DROPPED.items():
-        if name == "NET_ADMIN" and not _is_host_user_namespace():
-            continue
-        mask |= 1 << number
+    dropped = [number for name, number in _DROPPED.items() if name != "NET_ADMIN" or _is_host_user_namespace()]
+    kept = ~sum(1 << number for number in dropped)
+    sets = [capabilities & kept for capabilities in _capabilities()]
+    for number in dropped:
         # EINVAL: the kernel does not have the capability. EPERM: without CAP_SETPCAP the set cannot grow again anyway.
         _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-    _set_capabilities(effective & ~mask, permitted & ~mask, inheritable & ~mask)
+    _set_capabilities(*sets)
 
 
 def become_user(uid: int, gid: int) -> None:
@@ -306,10 +304,8 @@ def become_user(uid: int, gid: int) -> None:
     try:
         if os.getgroups() not in ([], [gid]):
             os.setgroups([])
-        if os.getresgid() != (gid, gid, gid):
-            os.setresgid(gid, gid, gid)
-        if os.getresuid() != (uid, uid, uid):
-            os.setresuid(uid, uid, uid)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
     except PermissionError as error:
         raise NamespaceError(f"cannot become user {uid}:{gid}: the container needs SETUID and SETGID") from error
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

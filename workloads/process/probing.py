@@ -46,8 +46,7 @@ def handle(message: Mapping[str, Any]) -> dict[str, Any]:
     global _listener
     role = message["role"]
     if role == "send":
-        to = [(host, port) for host, port in message["to"]]
-        return probe_send(message["address"], to, message["round"], message["trains"])
+        return probe_send(message["address"], [*map(tuple, message["to"])], message["round"], message["trains"])
     if role == "receive":
         if _listener is None:
             raise ValueError("probe: role 'receive' before 'listen'; expected 'listen' first")

@@ -25,12 +25,8 @@ from typing import Any
 
 from wanbench.workloads import imported
 from wanbench.workloads.loop import stepping
-from wanbench.workloads.process import agent, configuration
+from wanbench.workloads.process import agent, configuration, finished, heartbeat, isolation, namespace
 from wanbench.workloads.process.control import Channel, ControlError, attend, dial, listen, text
-from wanbench.workloads.process.finished import Counters, FinishedProgram, Processor
-from wanbench.workloads.process.heartbeat import Heartbeat
-from wanbench.workloads.process.isolation import kill_programs
-from wanbench.workloads.process.namespace import die_with_parent
 
 _CHUNK = 1 << 16
 _LOOK_S = 0.5
@@ -42,7 +38,9 @@ class ProgramError(ValueError):
     """A program cannot be started."""
 
 
-def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counters], look: Callable[[], None]) -> None:
+def run(
+    channel: Channel, request: dict[str, Any], counters: Callable[[], finished.Counters], look: Callable[[], None]
+) -> None:
     """Run the processes of `request`, report the end of each, and return when all have ended.
 
     While they run, it obeys three commands: `signal` ("number"), after which nothing is started; `kill` ("again": True
@@ -56,10 +54,9 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
     Raises:
         ProgramError: a process cannot be started.
     """
-    services = _services(request)
-    processes = _Processes(channel, request)
+    services, processes = _services(request), _Processes(channel, request)
     configured = configuration.read()
-    before, used_before_s, heart = counters(), _used_s(), Heartbeat(programs=True)
+    before, used_before_s, heart = counters(), _used_s(), heartbeat.Heartbeat(programs=True)
     try:
         processes.start(range(len(request["processes"])))
         channel.send({"cmd": "program", "event": "started"})
@@ -69,19 +66,18 @@ def run(channel: Channel, request: dict[str, Any], counters: Callable[[], Counte
             raise SystemExit(0)
     finally:
         lost = heart.stop()
-        kill_programs()  # processes that a program left in the background
+        isolation.kill_programs()  # processes that a program left in the background
         processes.close()
         _close(services)
-    changed = configuration.first_change(configured, configuration.read())
-    finished = FinishedProgram(
+    report = finished.FinishedProgram(
+        changed=configuration.first_change(configured, configuration.read()),
         imports=imported.noted(request["imports"]),
         lost=lost,
         counters_before=before,
         counters_after=counters(),
-        processor=Processor(heart.waited_ns / 1e9, _used_s() - used_before_s),
-        changed=changed,
+        processor=finished.Processor(heart.waited_ns / 1e9, _used_s() - used_before_s),
     )
-    channel.send({"cmd": "program", "event": "finished", **asdict(finished)})
+    channel.send({"cmd": "program", "event": "finished", **asdict(report)})
 
 
 def _used_s() -> float:
@@ -103,8 +99,7 @@ class _Processes:
 
     def __init__(self, channel: Channel, request: dict[str, Any]) -> None:
         self._channel, self._cwd = channel, request["cwd"]
-        specs = request["processes"]
-        self._specs = [spec | {"env": _environment(request, spec["env"])} for spec in specs]
+        self._specs = [spec | {"env": _environment(request, spec["env"])} for spec in request["processes"]]
         self._waiting = not self._specs  # for commands of other workers
         self._input = channel.take_fd() if request.get("stdin") else None
         self._outputs = [(channel.take_fd(), channel.take_fd()) for _ in self._specs]  # kept for a restart
@@ -173,7 +168,7 @@ class _Processes:
             self._ended(end)
         self._signal(signal.SIGKILL)
         killed = [number for end in list(self._running) if (number := self._ended(end, killed=True)) is not None]
-        kill_programs()
+        isolation.kill_programs()
         if killed:
             self._killed = killed if message["again"] else []
             seconds = time.monotonic() - self._began
@@ -214,7 +209,7 @@ def _start(spec: dict[str, Any], cwd: str, given: int, out: int, err: int) -> su
         env = env | stepping.environment(Path(spec["steps"]), hook=spec["hook"], given=env)
 
     def restore_signals() -> None:
-        die_with_parent(parent)
+        namespace.die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
 
@@ -264,38 +259,26 @@ def _open_door(request: dict[str, Any]) -> socket.socket:
     """Open the Unix socket on the worker with the rendezvous; on other workers, open the port for the program."""
     if request["host"]:
         return listen(Path(request["door"]))
-    sock = socket.socket(socket.AF_INET)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", request["port"]))
-    sock.listen(1024)
-    return sock
+    return socket.create_server(("127.0.0.1", request["port"]), backlog=1024)
 
 
 def _join(request: dict[str, Any], near: socket.socket) -> None:
     """Connect both ends, and copy until both sides have finished."""
-    far = _dial(request)
-    if far is None:
-        near.close()
-        return
-    back = threading.Thread(target=_copy, args=(far, near), daemon=True)
-    back.start()
-    _copy(near, far)
-    back.join()
-    near.close()
-    far.close()
-
-
-def _dial(request: dict[str, Any]) -> socket.socket | None:
-    where = f"127.0.0.1:{request['port']}"
-    try:
-        if not request["host"]:
-            return dial(Path(request["door"]), _DIAL_S)
-        far = dial(("127.0.0.1", request["port"]), _DIAL_S)
-    except OSError:
-        print(f"{where}: the program of rank 0 did not open its rendezvous within {_DIAL_S:.0f} s", file=sys.stderr)
-        return None
-    far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return far
+    port, is_host = request["port"], request["host"]
+    with near:
+        try:
+            far = dial(("127.0.0.1", port) if is_host else Path(request["door"]), _DIAL_S)
+        except OSError:
+            late = f"the program of rank 0 did not open its rendezvous within {_DIAL_S:.0f} s"
+            print(f"127.0.0.1:{port}: {late}", file=sys.stderr)
+            return
+        with far:
+            if is_host:
+                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=_copy, args=(far, near), daemon=True)
+            back.start()
+            _copy(near, far)
+            back.join()
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:

@@ -28,21 +28,14 @@ from torch._C._distributed_c10d import FileStore
 
 from wanbench.workloads import imported
 from wanbench.workloads.algorithms import registry as algorithms
-from wanbench.workloads.comm import hierarchical, mesh
+from wanbench.workloads.comm import clock, datagram, gloo, hierarchical, mesh, ring
 from wanbench.workloads.comm.base import Comm, CommError
-from wanbench.workloads.comm.clock import MonotonicClock
-from wanbench.workloads.comm.datagram import DatagramComm, Datagrams, bind
 from wanbench.workloads.comm.direct import DirectComm
-from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.comm.membership import Alone, Minority
-from wanbench.workloads.comm.ring import RingComm
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.loop.train import Hooks, run
+from wanbench.workloads.process import finished, heartbeat, namespace, regrouping
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
-from wanbench.workloads.process.finished import Counters, FinishedJob
-from wanbench.workloads.process.heartbeat import Heartbeat
-from wanbench.workloads.process.namespace import fork
-from wanbench.workloads.process.regrouping import Regrouping
 
 ROW_INTERVAL_S = 1.0
 
@@ -63,12 +56,12 @@ class Trainer:
         job: Job,
         address: str,
         interface: str,
-        counters: Callable[[], Counters],
+        counters: Callable[[], finished.Counters],
         routed: str | None,
     ) -> None:
         self._channel, self._job, self._counters = channel, job, counters
-        self._heart: Heartbeat | None = None
-        self._begun: Counters | None = None
+        self._heart: heartbeat.Heartbeat | None = None
+        self._begun: finished.Counters | None = None
         torch.set_num_threads(1)
         self._membership = None if job.deadline_s is None else membership(job, address)
         self._comm = self._join(address, interface)
@@ -80,7 +73,7 @@ class Trainer:
             return Alone()
         return join(self._job, address, interface) if self._membership is None else self._membership.first().comm
 
-    def run(self, before: Counters | None = None) -> None:
+    def run(self, before: finished.Counters | None = None) -> None:
         """Train, and tell the controller.
 
         Args:
@@ -91,22 +84,29 @@ class Trainer:
             expect(self._channel, "go")
         # A row that has left is known, even if the trainer is killed next; `run_mortal` sends them in batches.
         rows = RowStream(self._channel, self._job.told_steps, ROW_INTERVAL_S if self._membership is None else 0.0)
-        evaluating = partial(self._tell, "evaluating")  # many evaluations are no hang
-        hooks = Hooks(lambda row: rows.add(vars(row)), partial(self._warm, before), evaluating, self._windows)
+        hooks = Hooks(
+            lambda row: rows.add(vars(row)),
+            partial(self._warm, before),
+            partial(self._tell, "evaluating"),  # many evaluations are no hang
+            self._windows,
+        )
         try:
-            outcome = run(self._job, self._comm, MonotonicClock(), hooks, membership=self._membership)
+            outcome = run(self._job, self._comm, clock.MonotonicClock(), hooks, membership=self._membership)
         finally:
             lost = [] if self._heart is None else self._heart.stop()
         rows.flush()
         assert self._begun is not None, "training calls warm"
-        after, imports = self._counters(), imported.noted()
-        finished = FinishedJob(
-            outcome=outcome, imports=imports, lost=lost, counters_before=self._begun, counters_after=after
+        report = finished.FinishedJob(
+            counters_before=self._begun,
+            counters_after=self._counters(),
+            imports=imported.noted(),
+            outcome=outcome,
+            lost=lost,
         )
-        self._tell("finished", **asdict(finished))
+        self._tell("finished", **asdict(report))
 
-    def _warm(self, before: Counters | None) -> None:
-        self._heart = Heartbeat()
+    def _warm(self, before: finished.Counters | None) -> None:
+        self._heart = heartbeat.Heartbeat()
         self._begun = counted = self._counters()
         if before is None:
             self._tell("warm", now_ns=time.monotonic_ns())
@@ -179,8 +179,9 @@ def join(job: Job, address: str, interface: str) -> Comm:
         return DirectComm(mesh.Mesh(0, 1, {}, 1), timeout_s=job.timeout_s)
     store = FileStore(job.rendezvous, job.world_size)
     if job.collective == "gloo":
-        channels, timeout_s = job.channels, job.timeout_s
-        return GlooComm(store, job.rank, job.world_size, interface=interface, channels=channels, timeout_s=timeout_s)
+        return gloo.GlooComm(
+            store, job.rank, job.world_size, interface=interface, channels=job.channels, timeout_s=job.timeout_s
+        )
     if job.collective == "hierarchical":
         return hierarchical.form(
             lambda role, members: _connect(job, store, mesh.listen(address), role, members)[0],
@@ -189,19 +190,24 @@ def join(job: Job, address: str, interface: str) -> Comm:
             timeout_s=job.timeout_s,
         )
     listener = mesh.listen(address)
-    datagrams = algorithms.create(job.kind, job.params).datagrams
-    sock = bind(*listener.getsockname()[:2]) if datagrams else None
+    sock = datagram.bind(*listener.getsockname()[:2]) if algorithms.create(job.kind, job.params).datagrams else None
     connected, addresses = _connect(job, store, listener, "all", range(job.world_size))
     if job.collective == "ring":
-        return RingComm(connected, job.ring, timeout_s=job.timeout_s)
+        return ring.RingComm(connected, job.ring, timeout_s=job.timeout_s)
     if sock is None:
         return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
-    token, rate = zlib.crc32(job.rendezvous.encode()), job.datagram_bytes_per_s
-    datagram = Datagrams(sock, job.rank, addresses, token=token, bytes_per_s=rate, timeout_s=job.timeout_s)
-    return DatagramComm(connected, datagram, timeout_s=job.timeout_s)
+    datagrams = datagram.Datagrams(
+        sock,
+        job.rank,
+        addresses,
+        token=zlib.crc32(job.rendezvous.encode()),
+        bytes_per_s=job.datagram_bytes_per_s,
+        timeout_s=job.timeout_s,
+    )
+    return datagram.DatagramComm(connected, datagrams, timeout_s=job.timeout_s)
 
 
-def membership(job: Job, address: str) -> Regrouping:
+def membership(job: Job, address: str) -> regrouping.Regrouping:
     """Return the membership of a `direct` job whose workers can be lost, and open the port at which it can be called.
 
     A worker that was started again finds the addresses of the others where it wrote its own.
@@ -221,8 +227,9 @@ def membership(job: Job, address: str) -> Regrouping:
         connected = _mesh(job, listener, members, addresses, token=token, timeout_s=job.deadline_s)
         return DirectComm(connected, timeout_s=job.timeout_s, one_shot_bytes=job.one_shot_bytes)
 
-    deadline_s, timeout_s = job.deadline_s, job.timeout_s
-    return Regrouping(job.rank, hosts, job.rendezvous, first, connect, deadline_s=deadline_s, timeout_s=timeout_s)
+    return regrouping.Regrouping(
+        job.rank, hosts, job.rendezvous, first, connect, deadline_s=job.deadline_s, timeout_s=job.timeout_s
+    )
 
 
 def _connect(
@@ -231,10 +238,8 @@ def _connect(
     """Connect to the other members, of which this rank is one, and which agree on the role. Return their addresses."""
     host, port = listener.getsockname()[:2]
     store.set(f"{role}/{job.rank}", f"{host}:{port}")
-    addresses = []
-    for peer in members:
-        host, port = store.get(f"{role}/{peer}").decode().split(":")
-        addresses.append((host, int(port)))
+    texts = [store.get(f"{role}/{peer}").decode().split(":") for peer in members]
+    addresses = [(host, int(port)) for host, port in texts]
     return _mesh(job, listener, members, addresses), addresses
 
 
@@ -269,11 +274,8 @@ _CWND_OFFSET = 80  # of tcpi_snd_cwnd in struct tcp_info, linux/tcp.h
 
 def congestion_in_use() -> set[str]:
     """The congestion controls of this process's TCP connections."""
-    names = set()
-    for sock in _connections():
-        name = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-        names.add(name.partition(b"\0")[0].decode())
-    return names
+    names = (sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16) for sock in _connections())
+    return {name.partition(b"\0")[0].decode() for name in names}
 
 
 def congestion_windows() -> int:
@@ -297,10 +299,10 @@ def _connections() -> Iterator[socket.socket]:
 # ---------------------------------------------------------------- a process that can be killed
 
 
-Train = Callable[[Channel, Job, Counters | None], object]
+Train = Callable[[Channel, Job, finished.Counters | None], object]
 
 
-def run_mortal(channel: Channel, job: Job, train: Train, counters: Callable[[], Counters]) -> None:
+def run_mortal(channel: Channel, job: Job, train: Train, counters: Callable[[], finished.Counters]) -> None:
     """Run a job until the controller says `leave`. It can be killed once all workers are warm.
 
     `kill` ("again": whether `restart` will follow) and `restart` are answered by "killed" and "restarted", with the
@@ -330,10 +332,10 @@ def run_mortal(channel: Channel, job: Job, train: Train, counters: Callable[[], 
 
 
 class _Mortal:
-    def __init__(self, channel: Channel, job: Job, train: Train, counters: Callable[[], Counters]) -> None:
+    def __init__(self, channel: Channel, job: Job, train: Train, counters: Callable[[], finished.Counters]) -> None:
         self._channel, self._job, self._train, self._counters = channel, job, train, counters
         self._rows = RowStream(channel)
-        self._before: Counters | None = None
+        self._before: finished.Counters | None = None
         self._pid: int | None = None
         self._trainer: Channel | None = None
         self._ended = False  # it has said its last word
@@ -348,7 +350,7 @@ class _Mortal:
             self._channel.close()
             return self._live(Channel(far), job)
 
-        self._pid = fork(train, os.getpid())
+        self._pid = namespace.fork(train, os.getpid())
         far.close()
         near.setblocking(False)  # it can be killed in the middle of a message
         self._trainer = Channel(near)

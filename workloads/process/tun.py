@@ -35,10 +35,15 @@ _COLUMNS = {  # of /proc/net/dev
     "tx_errors": 10,
     "tx_dropped": 11,
 }
-_TCP_STATE = {
-    "Tcp": ("OutSegs", "RetransSegs"),
-    "TcpExt": ("TCPTimeouts", "TCPLostRetransmit", "TCPFastRetrans", "TCPSACKReorder", "TCPSlowStartRetrans"),
-}
+_TCP_STATE = (
+    ("Tcp", "OutSegs"),
+    ("Tcp", "RetransSegs"),
+    ("TcpExt", "TCPTimeouts"),
+    ("TcpExt", "TCPLostRetransmit"),
+    ("TcpExt", "TCPFastRetrans"),
+    ("TcpExt", "TCPSACKReorder"),
+    ("TcpExt", "TCPSlowStartRetrans"),
+)
 
 
 class TunError(ValueError):
@@ -56,8 +61,7 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = MTU, queue
     Raises:
         TunError: no /dev/net/tun, no right to use it, or a refused setting.
     """
-    offload = os.environ.get("WANBENCH_OFFLOAD") != "off"
-    fd = _open(name, _IFF_VNET_HDR if offload else 0)
+    fd = _open(name, 0 if os.environ.get("WANBENCH_OFFLOAD") == "off" else _IFF_VNET_HDR)
     if passes_segments(fd) and not _offload(fd):
         os.close(fd)
         fd = _open(name, 0)
@@ -71,8 +75,7 @@ def open_tun(name: str, address: str, *, prefix: int = 16, mtu: int = MTU, queue
 
 def passes_segments(fd: int) -> bool:
     """Whether reads and writes of a TUN device have a virtio header, and can move segments. Raises: OSError."""
-    reply = fcntl.ioctl(fd, _TUNGETIFF, bytes(40))
-    return bool(struct.unpack_from("H", reply, 16)[0] & _IFF_VNET_HDR)
+    return bool(struct.unpack_from("H", fcntl.ioctl(fd, _TUNGETIFF, bytes(40)), 16)[0] & _IFF_VNET_HDR)
 
 
 def _open(name: str, flags: int) -> int:
@@ -136,8 +139,7 @@ def device_counters(name: str = "wan0") -> dict[str, int]:
     for line in Path("/proc/net/dev").read_text().splitlines():
         device, colon, rest = line.partition(":")
         if colon and device.strip() == name:
-            columns = rest.split()
-            return {key: int(columns[index]) for key, index in _COLUMNS.items()}
+            return {key: int(rest.split()[index]) for key, index in _COLUMNS.items()}
     raise TunError(f"device {name}: not in this network namespace")
 
 
@@ -147,8 +149,7 @@ def tcp_counters() -> dict[str, int]:
     Counters that this kernel does not have are omitted.
     """
     counters = _protocol_counters()
-    state = ((protocol, key) for protocol, keys in _TCP_STATE.items() for key in keys)
-    return {key: counters[protocol, key] for protocol, key in state if (protocol, key) in counters}
+    return {key: counters[protocol, key] for protocol, key in _TCP_STATE if (protocol, key) in counters}
 
 
 def udp_overflows() -> int:

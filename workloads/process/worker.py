@@ -24,15 +24,14 @@ from contextlib import suppress
 from typing import Any
 
 from wanbench.workloads.loop.job import Job
-from wanbench.workloads.process import configuration, isolation, namespace, probing, program, tun
-from wanbench.workloads.process.connections import Connections
+from wanbench.workloads.process import configuration, connections, isolation, namespace, probing, program, tun
 from wanbench.workloads.process.control import Channel, ControlError, failure, text
 from wanbench.workloads.process.finished import Counters
 
 INTERFACE = "wan0"
 # What jobs need beyond this module. A parent imports it for its workers; a worker that only runs programs never does.
 TRAINING = "wanbench.workloads.process.training"
-CONNECTIONS = Connections()
+CONNECTIONS = connections.Connections()
 
 
 def serve_forked(sock: socket.socket, request: Mapping[str, Any]) -> None:
@@ -103,7 +102,6 @@ def _answer(channel: Channel, message: dict[str, Any], address: str, routed: str
     except Exception as error:
         if message["cmd"] == "job":  # a job can run the user's code
             traceback.print_exc()
-            sys.stderr.flush()
         return failure(error)
 
 
@@ -117,17 +115,15 @@ def _handle(channel: Channel, message: dict[str, Any], address: str, routed: str
         return {"cmd": command, **vars(_counters())}
     if command == "program":
         program.run(channel, message, _counters, CONNECTIONS.look)
-        return None
-    if command in ("signal", "kill", "restart"):  # the program or job has just ended
-        return None
-    if command == "job":
+    elif command == "job":
         try:
             job = Job(**message["job"])
         except (KeyError, TypeError) as error:
             raise ControlError(f"control channel: invalid job: {error}") from None
         _run_job(channel, job, address, routed)
-        return None
-    raise ControlError(f"control channel: unknown command {command!r}")
+    elif command not in ("signal", "kill", "restart"):  # of a program or job that has just ended
+        raise ControlError(f"control channel: unknown command {command!r}")
+    return None
 
 
 def _counters() -> Counters:
