@@ -91,14 +91,12 @@ class _Process:
         peer.close()
         os.close(read)
 
-    def runs(self) -> bool:
-        """Whether it can be asked."""
-        return self._process.poll() is None
-
     def is_current(self) -> bool:
-        """Whether the files of the modules that it has imported are as they were then."""
-        now = ((Path(path), then) for _, path, then in self.imported)
-        return all(path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == then for path, then in now)
+        """Whether it can be asked, and the files of the modules that it has imported are as they were then."""
+        files = ((Path(path), then) for _, path, then in self.imported)
+        return self._process.poll() is None and all(
+            path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == then for path, then in files
+        )
 
     def end(self) -> str:
         """End it if it still runs. Return how it ended."""
@@ -127,7 +125,7 @@ def _running() -> _Process:
     global _process
     path, folder = list(sys.path), os.getcwd()
     same = _process is not None and (_process.path, _process.folder) == (path, folder)
-    if _process is not None and not (same and _process.runs() and _process.is_current()):
+    if _process is not None and not (same and _process.is_current()):
         _process.end()
         _process = None
     _process = _process or _Process(path, folder)
@@ -190,8 +188,7 @@ def _own_error(subject: str, error: BaseException) -> Exception:
     for base in type(error).__mro__:
         if base.__module__.startswith("wanbench.") and issubclass(base, Exception) and len(error.args) == 1:
             return base(str(error))
-    text = " ".join(f"{type(error).__name__}: {error}".splitlines())
-    return OwnCodeError(f"{subject} raised {text}")
+    return OwnCodeError(f"{subject} raised {' '.join(f'{type(error).__name__}: {error}'.splitlines())}")
 
 
 if __name__ == "__main__":

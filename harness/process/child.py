@@ -23,8 +23,7 @@ def folders() -> tuple[Path, ...]:
 
 def environment() -> dict[str, str]:
     """This process's environment, with wanbench's folder first in PYTHONPATH."""
-    path = filter(None, [_PACKAGES, os.environ.get("PYTHONPATH")])
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGES, os.environ.get("PYTHONPATH")]))}
 
 
 def same_path() -> dict[str, str]:

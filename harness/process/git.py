@@ -27,8 +27,10 @@ def _local_variables() -> frozenset[str]:
 
 def environment() -> dict[str, str]:
     """This process's environment for git, and for programs that may run it in another folder."""
-    variables = {key: value for key, value in os.environ.items() if key not in _local_variables()}
-    return variables | {"GIT_OPTIONAL_LOCKS": "0"}  # else `git status` writes the index to save time later
+    return {
+        **{key: value for key, value in os.environ.items() if key not in _local_variables()},
+        "GIT_OPTIONAL_LOCKS": "0",  # else `git status` writes the index to save time later
+    }
 
 
 def git(*arguments: str, cwd: Path | None = None, timeout_s: float | None = None) -> str:

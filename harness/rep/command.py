@@ -70,11 +70,10 @@ class Attended:
 
     def fitted(self, program: Program) -> Program:
         """The program with these settings. Steps of torch's optimizers are counted, but it need not have any."""
-        temporary = None if self.private_tmp else program.temporary
         return replace(
             program,
             environment=self.environment,
-            temporary=temporary,
+            temporary=None if self.private_tmp else program.temporary,
             hook=True,
             cwd=self.cwd,
             gpus=self.gpus,
@@ -95,7 +94,7 @@ class Attended:
 def measure(
     repetition: CommandRepetition, slot: WorkerSlot, folder: Path, control: Path, report: Mapping[str, Any] | None
 ) -> Row:
-    """Run the program and return the judged row, with status "ok" or "invalid". Arguments as in `rep.train.measure`.
+    """Run the program and return the judged row, with status "ok" or "invalid". Arguments as in `rep.measure.measure`.
 
     Raises:
         RepFailed: a process failed or could not be started, the time limit was reached, a worker or the emulator ended,
@@ -104,12 +103,9 @@ def measure(
     """
     try:
         return run(repetition, slot, folder, control, report)[0]
-    except (WorkerDied, TimeoutError, EmulatorError) as error:
+    except (WorkerDied, TimeoutError, EmulatorError, RepFailed) as error:
         slot.discard()
-        raise RepFailed(str(error)) from None
-    except RepFailed:
-        slot.discard()
-        raise
+        raise error if isinstance(error, RepFailed) else RepFailed(str(error)) from None
 
 
 def run(
@@ -173,8 +169,12 @@ def _row(
     host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
     changes = {worker: finished.changed for worker, finished in ended.finished.items()}
     changed = judge_settings(changes, repetition.sites, stats)
-    verdict = [*void, *changed, *judge(repetition, stats, host, report, columns["step_time_s"])]
-    verdict += pauses.judge(stopped, [window])
+    verdict = [
+        *void,
+        *changed,
+        *judge(repetition, stats, host, report, columns["step_time_s"]),
+        *pauses.judge(stopped, [window]),
+    ]
     steps, measured = Steps(), Measured(ended.finished, ended.tcp)
     steps.extend(_step_rows(reports.steps))
     steps.write(folder / "steps.parquet")
@@ -308,8 +308,7 @@ def step_time(repetition: CommandRepetition, reported: ReportedSteps, lasted: Ma
             "step_time_s": max(lasted.values(), default=None),
             "step_times": "total",
         }
-    warmup = repetition.warmup
-    counted = _counted(reported)
+    warmup, counted = repetition.warmup, _counted(reported)
     for rank, ends in counted.items():
         if len(ends) <= warmup:
             later = ", or kill it later" if any(change.kind == "kill" for change in repetition.changes) else ""

@@ -97,8 +97,9 @@ def _sample() -> tuple[int, list[int]]:
 def strain(row: Row) -> float:
     """How near a repetition came to the limits of fidelity by the load of its host: 0 idle, 1 at a limit."""
     overdue_pct, paused_pct, late_ms = (row[key] or 0.0 for key in ("overdue_pct", "paused_pct", "lateness_p99_ms"))
-    late = min(overdue_pct / OVERDUE_PCT, late_ms / LATENESS_MS)
-    return max(late, overdue_pct / BEHIND_PCT, paused_pct / MAX_PAUSED_PCT)
+    return max(
+        min(overdue_pct / OVERDUE_PCT, late_ms / LATENESS_MS), overdue_pct / BEHIND_PCT, paused_pct / MAX_PAUSED_PCT
+    )
 
 
 def judge_settings(changed: Mapping[int, Change | None], sites: Sequence[str], stats: EmulatorStats) -> list[str]:
@@ -133,19 +134,14 @@ def judge(
 
 
 def _waits(host: Mapping[str, Any]) -> list[str]:
-    """Whether workers or their programs waited too long for processors."""
-    reasons = []
-    waited = host.get("worker_cpu_wait_pct")
-    if waited is not None and waited > CPU_WAIT_PCT:
-        reasons.append(
-            f"the threads of a worker waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %"
-        )
-    waited, other_use = host.get("program_cpu_wait_pct"), host.get("others_cpu_pct")
-    if waited is not None and other_use is not None and waited > CPU_WAIT_PCT and other_use > OTHERS_PCT:
-        reasons.append(
-            f"a program waited for a processor {waited:.1f} % of the time, limit {CPU_WAIT_PCT:g} %, while others used "
-            f"{other_use:.1f} % of all processors"
-        )
+    """Whether workers or their programs waited too long for processors. What is not known did not wait."""
+    worker, program, others = (
+        host.get(key) or 0.0 for key in ("worker_cpu_wait_pct", "program_cpu_wait_pct", "others_cpu_pct")
+    )
+    waited = f"waited for a processor {{:.1f}} % of the time, limit {CPU_WAIT_PCT:g} %"
+    reasons = [f"the threads of a worker {waited.format(worker)}"] if worker > CPU_WAIT_PCT else []
+    if program > CPU_WAIT_PCT and others > OTHERS_PCT:
+        reasons.append(f"a program {waited.format(program)}, while others used {others:.1f} % of all processors")
     return reasons
 
 

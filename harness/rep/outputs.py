@@ -117,8 +117,7 @@ class Lines:
 
     def __init__(self, show: Callable[[bytes], None]) -> None:
         self._show = show
-        self._rest = b""
-        self._update = b""  # not yet shown
+        self._rest = self._update = b""  # not yet shown: a line without its end, and a progress bar
         self._updated_s = float("-inf")
 
     def add(self, data: bytes, now_s: float) -> None:

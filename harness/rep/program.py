@@ -233,12 +233,18 @@ def start(program: Program, handles: Sequence[Worker], door: Path, outputs: Call
     run_id = uuid.uuid4().hex[:8]
     for worker, handle in enumerate(handles):
         specs = program.processes_of(worker, run_id)
-        message = {"cmd": "program", "processes": specs, "cwd": str(program.cwd), "port": PORT}
-        message |= {"inherit": program.contained, "imports": str(program.imports_file(worker))}
-        local = program.rendezvous == "local" and program.workers > 1
-        message |= {"door": str(door) if local else None, "host": worker == 0}
         inputs = [] if program.stdin is None or worker else [program.stdin]
-        message |= {"stdin": bool(inputs)}
+        message = {
+            "cmd": "program",
+            "processes": specs,
+            "cwd": str(program.cwd),
+            "inherit": program.contained,
+            "imports": str(program.imports_file(worker)),
+            "stdin": bool(inputs),
+            "port": PORT,
+            "door": str(door) if program.rendezvous == "local" and program.workers > 1 else None,
+            "host": worker == 0,
+        }
         if program.launcher is not None:
             agent = launcher.sockets(program.launcher) / program.hosts[worker]
             message |= {"agent": str(agent), "agent_env": program.environment_of(worker, run_id)}

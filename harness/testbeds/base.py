@@ -103,7 +103,7 @@ class Event:
         actual_s: when the emulator, or the last worker, had made it; None if the repetition ended before.
         at_ns: the same time on the clock of the step rows.
         with_step: workers make it when their next step begins, and report the time themselves
-            (`rep.train.straggler_events`).
+            (`rep.measure.straggler_events`).
     """
 
     what: str

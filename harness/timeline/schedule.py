@@ -94,7 +94,7 @@ class _TimedSpan:
 class Schedule:
     """The changes of the network, and the commands to workers.
 
-    Slow workers are listed too, but they slow down by their own clocks (`rep.train.straggler_events`).
+    Slow workers are listed too, but they slow down by their own clocks (`rep.measure.straggler_events`).
 
     Args:
         changes: changes of the cell.

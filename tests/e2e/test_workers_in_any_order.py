@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from on_relay import expand
 
-from wanbench.harness.rep.train import measure
+from wanbench.harness.rep.measure import measure
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.netns import NetnsTestbed
 

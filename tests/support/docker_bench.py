@@ -15,7 +15,7 @@ from docker.errors import NotFound
 _FILES = f"import os, sys; sys.path.insert(0, {str(Path(host_image.__file__).parent)!r}); import host_image; "
 PROGRAM = [sys.executable, "-P", "-c", _FILES + "host_image.main()"]
 _OTHERWISE = _FILES + "os.environ['WANBENCH_AWAKE'] = 'off'; "
-_OTHERWISE += "import wanbench.harness.rep.train as r, wanbench.harness.rep.command as c; "
+_OTHERWISE += "import wanbench.harness.rep.measure as r, wanbench.harness.rep.command as c; "
 # The same command for a busy host: tests of crashes accept late packets.
 _TOLERANT = _OTHERWISE + "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + "host_image.main()"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import straggler_events
+from wanbench.harness.rep.measure import straggler_events
 from wanbench.harness.testbeds.base import Event, TimelineRecord
 from wanbench.harness.timeline.changes import described, has_endless_outage, planned_outage_s
 

@@ -14,7 +14,7 @@ from small_spec import edited, swept
 from virtual_world import MS, NO_RAMP, delivered, star
 
 from wanbench.harness.errors import RepFailed
-from wanbench.harness.rep.train import measure
+from wanbench.harness.rep.measure import measure
 from wanbench.harness.testbeds.virtual.network import Route, VirtualNetwork
 from wanbench.harness.testbeds.virtual.simulate import ChangingNetwork, simulate
 from wanbench.harness.testbeds.virtual.tcp import NEVER, Lost, Tcp, attempts

@@ -6,7 +6,7 @@ import pytest
 from algorithm_examples import KINDS, written
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import measure
+from wanbench.harness.rep.measure import measure
 from wanbench.harness.testbeds.virtual.simulate import ChangingNetwork, simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed

@@ -13,7 +13,7 @@ from on_relay import expand
 from small_spec import GOOD, edited
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.rep.train import measure
+from wanbench.harness.rep.measure import measure
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.kernel import SimulationError
 from wanbench.harness.testbeds.virtual.simulate import simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from on_relay import expand
 
-from wanbench.harness.rep.train import measure
+from wanbench.harness.rep.measure import measure
 from wanbench.harness.spec.experiment import Spec
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_spec import edited, swept
 
-from wanbench.harness.rep.train import measure
+from wanbench.harness.rep.measure import measure
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 
 FAR = [
