@@ -1,7 +1,5 @@
 """`exec --describe`: measure a training script alone on this host, and describe it as a workload by numbers."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shlex

@@ -11,8 +11,6 @@ Every other exception is an error of ours, 70. `check` raises no error if there 
 0, 1 (regression), 4 (a cell failed) and 5 (inconclusive, not comparable, or nothing was judged).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Numbers, sizes, rates, times and lists of names as people read them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

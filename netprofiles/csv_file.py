@@ -11,8 +11,6 @@ trip as the site of its line measures it. The path of two sites has the mean of 
 there. A cell of a site with itself is its local_rtt_ms.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

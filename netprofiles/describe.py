@@ -1,7 +1,5 @@
 """Describe a profile: one row per site and path, and a compact page of text."""
 
-from __future__ import annotations
-
 import statistics
 import textwrap
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Errors in units, profiles and placements. Each message is one line."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

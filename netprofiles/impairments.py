@@ -5,8 +5,6 @@ descriptions are derived from this. What the emulators do about it, and what the
 name in harness/emulators/impairments.py.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

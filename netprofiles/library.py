@@ -28,8 +28,6 @@ TOML is read strictly: an unknown key, type, unit or source is an error.
 A path given in one direction applies to both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as File

@@ -1,7 +1,5 @@
 """Place ranks on sites."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from wanbench.netprofiles.errors import PlacementError, ProfileError, did_you_mean

@@ -1,7 +1,5 @@
 """Plain data as TOML."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

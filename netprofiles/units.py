@@ -1,7 +1,5 @@
 """Delay, Rate, Size, Ratio and Packets: text is parsed once at the edge, and inside no quantity is a bare number."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

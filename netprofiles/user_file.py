@@ -4,8 +4,6 @@ A device, a pipe or a whole disk image would fill the memory or never end, and P
 walks over its result recurse. A table has a row a line, with a comma, a tab or blanks between its cells.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -21,8 +21,6 @@
 A name is imported when it is first used, so `import wanbench` takes no time.
 """
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from typing import Any

@@ -5,8 +5,6 @@ synchronous SGD on the same gradients. The checks do not cover speed, stability 
 gradients depend on the parameters, so measure those with `wanbench run`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial

@@ -8,8 +8,6 @@ The notes are lines of a file, so those of processes that this one forks are amo
 users' programs, so it uses the standard library only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Independent random streams from one seed. A stream depends on its name, not on the order of use."""
 
-from __future__ import annotations
-
 from random import Random
 
 

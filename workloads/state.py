@@ -1,7 +1,5 @@
 """Checkpoints: an object names the attributes that it needs to continue."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from random import Random

@@ -3,8 +3,6 @@
 The controller has pydantic check them (`harness.testbeds.messages`), which asks `Bounds`. A worker needs no pydantic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

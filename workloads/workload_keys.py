@@ -1,7 +1,5 @@
 """Read and check the keys of a spec's `[workload]` table, and the keys of `[train]` that concern a workload."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

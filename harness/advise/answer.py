@@ -1,7 +1,5 @@
 """The answer: plain data for machines, a dozen lines for people, and the files that are written beside it."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

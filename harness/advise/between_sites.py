@@ -5,8 +5,6 @@ one change of the parameters. Nothing is simulated: at gigabytes a message, the 
 Which way keeps the loss of data parallelism is what others published (`published`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Every setting that a workload allows, as cells: algorithm x delay x period x compression x collective."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What the buffers of hosts do to the step times of an answer: Linux as it is installed, beside large buffers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The best setting over round-trip time and rate, by the law, corrected by simulations on a coarser grid."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence

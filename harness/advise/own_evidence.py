@@ -1,7 +1,5 @@
 """A design that measures what the fastest settings cost with one's own model, within a budget of minutes."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 It is evidence of how methods compare, at the scale and with the period of the source. It is never a prediction.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How to train with a setting: learning rates, warm-up and schedule, as far as somebody measured them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """An answer as things to use: a spec that measures it, a snippet that trains with it, and a trial on real hosts."""
 
-from __future__ import annotations
-
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """From a question to an answer: by the law, on the simulated clock, and emulated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -3,8 +3,6 @@
 Also the answer if the paths of a site share one link, whose rate the profile does not have (`Uplinks`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product

@@ -1,7 +1,5 @@
 """A site of several GPUs, which is one worker: how a user names it, and how long a step takes there."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

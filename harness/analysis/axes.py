@@ -5,8 +5,6 @@ as `comm.buckets`, `train.lr` or a key of the user's own program. Choices are a 
 tables and figures compare them as they compare algorithms.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The best algorithm on each network of a run: the fastest to the target that is about as accurate as SSGD. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The same cells at two values of an axis, such as simulated beside emulated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Whether methods are as accurate as a reference: intervals within bounds, corrected for many comparisons. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Means of repetitions with their intervals, and the difference in accuracy between two algorithms. Pure."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A cell is summarised by the median of its valid repetitions, with their minimum 
 over the window. A median over steps would hide every synchronisation of a method with a period above 1.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

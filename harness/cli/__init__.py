@@ -1,7 +1,5 @@
 """The command line: one file per command, imported when it is called, so that `--help` is instant."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import io

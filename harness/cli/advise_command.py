@@ -1,7 +1,5 @@
 """wanbench advise"""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Mapping

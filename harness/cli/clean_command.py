@@ -1,7 +1,5 @@
 """wanbench clean"""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import click

@@ -1,7 +1,5 @@
 """wanbench completion, and what a shell completes: names of experiments, runs and profiles, and files if accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """wanbench doctor"""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

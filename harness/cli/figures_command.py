@@ -1,7 +1,5 @@
 """wanbench figures"""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

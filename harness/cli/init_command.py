@@ -1,7 +1,5 @@
 """wanbench init"""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """wanbench list"""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -1,7 +1,5 @@
 """wanbench map"""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

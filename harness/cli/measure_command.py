@@ -1,7 +1,5 @@
 """wanbench measure"""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from datetime import date
 from itertools import combinations

@@ -1,7 +1,5 @@
 """wanbench record"""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """wanbench show"""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

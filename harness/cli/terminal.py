@@ -1,7 +1,5 @@
 """Text for the user: on a terminal no line is wider than the terminal, elsewhere every line keeps its width."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The emulators by name, and the one that `auto` selects on this host."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from functools import cache

@@ -6,8 +6,6 @@ The process answers each command with one JSON object: {"ok": result} or {"error
 of the control socket, and together with the thread that started it.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """The emulator process's side of its control socket: it starts, obeys commands and ends. `process.py` is the other."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import sys

@@ -4,8 +4,6 @@ It carries the version of wanbench that measured it and a digest of its spec. An
 for the same code, so nothing is compared with its values: the baseline must be written again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

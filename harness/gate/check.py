@@ -1,7 +1,5 @@
 """Measure the cells that `check` judges: against a baseline, only by requirements, or base against head. Judge them."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence

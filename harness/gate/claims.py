@@ -1,7 +1,5 @@
 """[[gate.require]]: claims about the results, absolute or relative to another cell of the same run."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

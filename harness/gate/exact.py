@@ -5,8 +5,6 @@ depend on the rounding of floating-point numbers and can differ between machines
 the bytes on the wire of a program, which include acknowledgements and what TCP sends again.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A line has the commit, the versions and the host that measured, the worst verdic
 metrics by name of column: [value], or [median, minimum, maximum] of several repetitions. What is not known is left out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -1,7 +1,5 @@
 """Judgements of every cell from the rows of base and head, measured side by side. Pure."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ There is one file per host, $XDG_STATE_HOME/wanbench/noise.json (~/.local/state/
 property of the machine and not of the repository. The file names its machine and is not used on another one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

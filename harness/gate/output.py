@@ -3,8 +3,6 @@
 The worst verdicts come first, so that a limit on the output cuts off the least.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import accumulate

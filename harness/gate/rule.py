@@ -9,8 +9,6 @@ further. The mean over cells shows a change of all cells that is too small to be
 Arrays of log-ratios have the shape (..., cells, rounds), with NaN for a missing pair.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -8,8 +8,6 @@ Sources: Bencher Metric Format (bencher.dev/docs/reference/bencher-metric-format
 github.com/benchmark-action/github-action-benchmark; asv 0.6, files of version 2.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime

@@ -11,8 +11,6 @@ of a revision only needs `wanbench run`, which resumes: `run.repeats = r + 1` ad
 `check` can be measured too.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

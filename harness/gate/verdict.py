@@ -3,8 +3,6 @@
 Cells of two sides match by name: algorithm and axes, which do not depend on the version of the program.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """What trajectories cost: the time of a gradient and of an evaluation, measured on this host for a moment."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recordings: the trajectories of a design in one small compressed file, readable without the run."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Recordings for people: a line for each design, condition and setting."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

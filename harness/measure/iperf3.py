@@ -1,7 +1,5 @@
 """The one reader of the JSON of iperf3, from version 3.0 on: whole, or a stream of events. Pure."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

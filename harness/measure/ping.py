@@ -5,8 +5,6 @@ address. The statistics have the pings that were sent and received, and what is 
 begin with the time of day or the seconds since 1970: of `-D`, `--apple-time`, `ts`, a shell's `date` or PowerShell.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

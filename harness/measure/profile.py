@@ -1,7 +1,5 @@
 """A profile of what ping and iperf3 measured, each value with its source."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The values of `auto`: chosen once, by the host that runs, and stored with the run. Pure, but for the host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

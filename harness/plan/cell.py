@@ -4,8 +4,6 @@ A training cell runs an algorithm in wanbench's own loop. A command cell runs a 
 call it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

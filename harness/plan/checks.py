@@ -1,7 +1,5 @@
 """Refuse cells whose parts do not fit together: network, workers, testbed, optimizer and algorithm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

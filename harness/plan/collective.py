@@ -1,7 +1,5 @@
 """Which collective is the fastest on a cell's network, by the step-time law."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -5,8 +5,6 @@ cell's. If its step times on the two are close, the reason does not matter: the 
 are rare. Pure arithmetic on profiles: no arrays, so that planning starts fast.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """From a spec to the cells of its sweep. Only the values of `auto` depend on the host."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The network of a cell, described by its `[network]` table, and its part of the cell's identity."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import statistics

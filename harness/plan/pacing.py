@@ -6,8 +6,6 @@ on its way. Messages to single peers, as in gossip, leave all workers of a site 
 sends to several, TCP shares its part. In a ring, a queue is shared only by the neighbours between whom it lies.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """The plan of a run: all cells of a spec, and the values that the host chose for `auto`. Stored with the run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,7 +1,5 @@
 """Algorithms and workloads as a plan knows them. Users' own ones are asked in a process of their own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -6,8 +6,6 @@ up to 9 sites. For more, it begins with the nearest site each time, and reverses
 Pure arithmetic on profiles, standard library only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

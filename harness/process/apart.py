@@ -7,8 +7,6 @@ line; what it prints goes to stderr. Only plain data and objects of wanbench com
     python -P -m wanbench.harness.process.apart FD LIFE_FD
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Run our own modules in a child process that finds the same packages as this one."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The controller's side of a fork server, whose children start in milliseconds: their modules are already imported."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -4,8 +4,6 @@ git passes variables such as GIT_INDEX_FILE to its hooks. With them, a command i
 index of the commit that the hook belongs to.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from functools import lru_cache

@@ -3,8 +3,6 @@
 A mark tells leftovers of a crashed run from things that a live run uses.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -14,8 +14,6 @@ Not in User-Mode Linux: there packets were late by up to 15 ms (p99) with this p
     python -m wanbench.harness.process.priority PROCESSOR PARENT_PID
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

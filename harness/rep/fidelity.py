@@ -1,7 +1,5 @@
 """Judge whether the emulation was faithful during a repetition."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ The variables are those of Open MPI 4 and 5, MPICH and Intel MPI. Other programs
 WANBENCH_HOSTFILE.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

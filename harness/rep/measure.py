@@ -3,8 +3,6 @@
 `probe_network` measures its network before.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 The terminal shows lines, live, also from progress bars, and without control characters.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -5,8 +5,6 @@ up. So the union of all pauses must be a small part of the window. This holds fo
 durations of steps also vary with losses, jitter and the time of computing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Run a user's program on an emulated network, started as torchrun would."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

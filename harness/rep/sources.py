@@ -5,8 +5,6 @@ looked for where an import would find it now. Any other file, such as one beside
 the folder of the command or the working folder on.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -19,8 +19,6 @@ No file has two writers, because on a network file system appended lines of two 
 hosts' clocks are compared: whoever wants to know whether another process lives watches its counter by its own clock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

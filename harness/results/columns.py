@@ -4,8 +4,6 @@ A column that does not apply to a repetition, or that was not measured, is null.
 To add a column, add a line here, and set its value where rows are made (`results.row`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints

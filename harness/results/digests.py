@@ -5,8 +5,6 @@ a line is appended when a file is written, and the last one for a file counts. T
 the process that measured them. All are proof against accidents, not against a liar, who can write digests too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

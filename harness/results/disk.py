@@ -1,7 +1,5 @@
 """Writes files in one step, and waits until they are on disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

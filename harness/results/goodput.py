@@ -10,8 +10,6 @@ Goodput is the share of a run without losses: with c counted steps of all N work
 without losses, it is c T / (N t).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether the hosts of a run are alike: the step times of their one-worker cells. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The plan of the last run, read from its folder without asking the host."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

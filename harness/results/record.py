@@ -7,8 +7,6 @@ results/reference/<run>/
     digests.jsonl                                   digests of these files, written last
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection, Mapping

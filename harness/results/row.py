@@ -1,7 +1,5 @@
 """One repetition as one row: the columns of the results."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Each is checked, so that an edited file, or one that a full disk cut short, is not shown as a result.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The rules of publication in words, with their limits; `verify.py` applies them. It imports nothing, for `--help`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 MIN_REPS = 3

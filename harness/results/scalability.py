@@ -3,8 +3,6 @@
 This uses only the standard library, because the controller computes it during a run.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

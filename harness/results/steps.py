@@ -1,7 +1,5 @@
 """Step rows in columns, because a million dicts would take a gigabyte."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """When a trajectory reached its target, between two evaluations. Pure."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

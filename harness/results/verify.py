@@ -3,8 +3,6 @@
 All rules but one need the stored rows alone. The last one, whether files are intact, reads the files.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """One repetition of a command while the user watches, and the lines that it ends with: `wanbench exec`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager

@@ -3,8 +3,6 @@
 A fix is one or more lines for a shell, the best first, each with a remark after `#`. It is None if no command helps.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

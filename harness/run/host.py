@@ -7,8 +7,6 @@ namespaces of their own, because container engines make none of this kind. The k
 ends, however it ends.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

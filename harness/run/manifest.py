@@ -1,7 +1,5 @@
 """The environment of a run: machine, kernel, versions, code."""
 
-from __future__ import annotations
-
 import hmac
 import os
 import platform

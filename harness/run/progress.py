@@ -1,7 +1,5 @@
 """Progress of a run on stderr, one line per event, and the remaining time. Stdout is data."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -11,8 +11,6 @@ A repetition counts with its predicted load while it starts, and with what is me
 whole processors.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """Measures what is not finished of a plan, alone or together with other processes that share the run's folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager

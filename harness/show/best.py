@@ -1,7 +1,5 @@
 """The best algorithm in every case of a run, its gain and its cost: a sentence and a table. Pure for a given width."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from collections import Counter

@@ -1,7 +1,5 @@
 """A comparison as text: a line per pair, then how many pairs agree, and the worst pair."""
 
-from __future__ import annotations
-
 from wanbench.harness.analysis.best import TIE_SHARE
 from wanbench.harness.analysis.compare import FAR, NEAR, Comparison
 from wanbench.harness.show.grid import fitted, left_out, markdown, width_of_output

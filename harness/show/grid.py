@@ -1,7 +1,5 @@
 """Tables as text, aligned or in Markdown, and how their entries are written."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

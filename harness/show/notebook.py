@@ -1,7 +1,5 @@
 """What a run shows of itself in a notebook or a Python prompt: a summary, tables and pictures."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections import Counter

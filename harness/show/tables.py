@@ -4,8 +4,6 @@
 object per repetition with every column, for machines.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -3,8 +3,6 @@
 If the workload is a command, an axis with any other name belongs to the command: `harness.spec.command` sets it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -5,8 +5,6 @@ values of the script's own axes (`H = [1, 8, 64]`) are therefore part of the alg
 built-in one: `ddp-H8`.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -8,8 +8,6 @@ Another launcher is a line of `_LAUNCHERS`. Sources of the options: `torch/distr
 `accelerate/commands/launch.py` (1.15), `lightning/fabric/cli.py` (2.6), `deepspeed/launcher/runner.py` (0.14.5).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -3,8 +3,6 @@
 A folder of built-in files is named after what they are, in the plural.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Validation errors of pydantic as one line per key."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, get_args

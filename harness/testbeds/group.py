@@ -1,7 +1,5 @@
 """The workers that a repetition needs, and their host names."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

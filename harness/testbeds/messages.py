@@ -6,8 +6,6 @@ A worker runs users' code, or a user's own image, so a message can be anything. 
 worker that goes on talking is no longer waited for than one that is silent.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_type_hints

@@ -1,7 +1,5 @@
 """Slots of workers with their own emulator, in namespaces or containers."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import time

@@ -6,8 +6,6 @@ a loss is their mean. A share p of lost round trips is a loss of 1 - sqrt(1 - p)
 is the mean of those above 0. A step that passes nothing is an outage: a trace has no rate of 0, so its loss is 100 %.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

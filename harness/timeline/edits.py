@@ -6,8 +6,6 @@ change names a site, else the paths. A factor scales every rate in its scope. Bu
 Background traffic is constant and does not yield to other traffic: its rate is subtracted, and no packets are sent.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ time: then no worker might have a model, and there are no checkpoints. Equal see
 algorithm, so algorithms are compared under the same failures.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Gossip: what its algorithms share, the graphs of who sends to whom, and exchanges with the neighbours on a ring."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica

@@ -1,7 +1,5 @@
 """Messages of which a receiver does not know how many come: each has a note in front, and the last note is the end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wanbench.workloads.comm.base import Comm, CommError, PatientWork, Vector, Work

@@ -1,7 +1,5 @@
 """Algorithms by name, as in a spec's `[algorithms]` table."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import json

@@ -5,8 +5,6 @@ datagrams, a vector has blocks, the unit of loss: a block arrives if all its dat
 packet, so the network never fragments it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from itertools import groupby

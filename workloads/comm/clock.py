@@ -1,7 +1,5 @@
 """The real clock and the simulated clock."""
 
-from __future__ import annotations
-
 import time
 
 from wanbench.workloads.comm.memory import Fabric

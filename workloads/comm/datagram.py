@@ -6,8 +6,6 @@ most, and slow enough that a peer without a processor for `ABSORBED_S` can buffe
 datagrams that overflow the buffer nevertheless (`process.tun.udp_overflows`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

@@ -7,8 +7,6 @@ assigns operations to the channels in turn.
 `formed` is about a group that the user's own program has formed, whose backend can also be `wan`.
 """
 
-from __future__ import annotations
-
 import atexit
 import itertools
 import time

@@ -3,8 +3,6 @@
 Give each replica its own `torch.Generator`: `torch.manual_seed` is global to the process, so threads would race for it.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Messages between two ranks, which keep their order for each tag, and the sends and receives that wait."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ call `regroup`, which returns the next epoch, the same on all of them. The lowes
 side of a divided network that may be the smaller one stops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol

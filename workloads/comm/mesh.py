@@ -1,7 +1,5 @@
 """TCP connections between all pairs of workers: how they are made, and one I/O thread that serves them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -13,8 +13,6 @@ There is no rendezvous. Each chunk is added up in the order of the ring, once, s
 all-gather is a turn of N-1 hops with the vector of each rank. Everything else goes directly, as in `direct`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The memory of tensors: their bytes, their chunks, and reductions of what other ranks sent."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

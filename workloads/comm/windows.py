@@ -7,8 +7,6 @@ sixths of its size in flight on average. Sources: Documentation/networking/ip-sy
 net/ipv4/tcp_input.c (`tcp_rcv_space_adjust`) and include/net/sock.h (`sk_stream_min_wspace`).
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

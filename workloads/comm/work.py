@@ -1,7 +1,5 @@
 """An operation in progress, which an I/O thread completes."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

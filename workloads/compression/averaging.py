@@ -13,8 +13,6 @@ first round. Until then u counts as sent, and later vectors are compressed witho
 sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast

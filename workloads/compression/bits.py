@@ -1,7 +1,5 @@
 """Small whole numbers, packed into bytes."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,7 +1,5 @@
 """Compressors by name, as in `compression` of a spec."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """EF-signSGD: one bit per element and one scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

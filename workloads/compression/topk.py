@@ -1,7 +1,5 @@
 """Top-k sparsification: the largest values and their indices."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ applies to every bucket. Here the cap always applies to every bucket, so `bucket
 `DistributedDataParallel(..., bucket_cap_mb=25)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

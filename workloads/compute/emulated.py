@@ -7,8 +7,6 @@ import torch.
 A straggler is a worker whose compute takes longer for a while, measured by its own clock.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

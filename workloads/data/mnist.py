@@ -1,7 +1,5 @@
 """MNIST (LeCun, Cortes, Burges 1998), or other 28x28 images in its format, such as Fashion-MNIST: four IDX files."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

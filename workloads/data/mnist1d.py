@@ -6,8 +6,6 @@ those of github.com/greydanus/mnist1d, the random numbers are not. Of the publis
 Signals are images of height 1, shape (1, 1, 40), so that networks for images take them.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

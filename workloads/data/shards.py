@@ -1,7 +1,5 @@
 """Divide a data set among the workers, evenly (IID) or with a different mix of classes for each; the portion of one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

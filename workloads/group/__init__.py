@@ -6,8 +6,6 @@ Layout
     joining.py    how ranks find and connect to each other; settings.py: what the environment says about the network
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

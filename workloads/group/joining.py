@@ -1,7 +1,5 @@
 """How the ranks of a group find and connect to each other."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

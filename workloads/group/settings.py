@@ -3,8 +3,6 @@
 `wanbench exec` sets these variables. Outside, all may be missing: connections then send as fast as TCP lets them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """An operation in progress, as torch sees it, and the watchdog that ends those that take too long."""
 
-from __future__ import annotations
-
 import heapq
 import threading
 import time

@@ -15,8 +15,6 @@ interrupted step: its period is one step, and the models of `latest` are equal. 
 step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica

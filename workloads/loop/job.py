@@ -1,7 +1,5 @@
 """The job that the controller gives to a worker, one repetition of one cell, and what the worker reports of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self

@@ -5,8 +5,6 @@
 the call. This module runs inside the user's program and uses the standard library only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

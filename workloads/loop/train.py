@@ -1,7 +1,5 @@
 """The training loop: the same in a worker process and on the simulated clock, for every algorithm and workload."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256

@@ -7,8 +7,6 @@ The work of a tensor is its multiply-adds in the backward pass, for one token. T
 last, because it is also the first layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache

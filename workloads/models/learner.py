@@ -1,7 +1,5 @@
 """A module with its data and its goal: that of a user's model, `model = "package.module:make"`, or of a built-in."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

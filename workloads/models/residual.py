@@ -3,8 +3,6 @@
 The names and order of their parameters are those of the tables in `resnet50` and `thin_resnet`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import torch

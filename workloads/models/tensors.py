@@ -1,7 +1,5 @@
 """Descriptions of models that do not have to be built. Imports no torch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ Every worker has a Unix socket in FOLDER, with its host name. The command runs i
 environment of the worker's own processes, and with the input and outputs of the caller.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -5,8 +5,6 @@ TCP has learned. A device that is down is left out too: a module that the host l
 Rules of nftables are not read, which needs rights.
 """
 
-from __future__ import annotations
-
 import array
 import fcntl
 import socket

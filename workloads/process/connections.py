@@ -1,7 +1,5 @@
 """What limited the TCP connections of this network namespace, as `ss -ti` shows it: from the kernel's sock_diag."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections import Counter

@@ -11,8 +11,6 @@ There is no parent-death signal across containers. A thread watches the control 
 when the controller ends, even in the middle of work.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import importlib

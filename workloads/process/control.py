@@ -4,8 +4,6 @@ It never crosses the emulated network. End of file means that the other side is 
 JSON object of limited size, or it raises ControlError, because the other side can be a user's own image.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

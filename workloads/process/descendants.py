@@ -4,8 +4,6 @@ The kernel gives such orphans to the nearest ancestor that asks for them, so the
 an emulated network have more: a PID namespace each, whose processes the kernel ends itself (`isolation`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

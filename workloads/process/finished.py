@@ -1,7 +1,5 @@
 """The last message of a worker: what it did, and what its machine counted meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Self

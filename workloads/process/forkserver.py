@@ -9,8 +9,6 @@ one hang. When it dies, its children die too. When the controller dies, it ends 
 left behind.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import select

@@ -8,8 +8,6 @@ stopped, throttling, and stalls for lack of memory.
 All times are of CLOCK_MONOTONIC, which all workers of a host share.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -7,8 +7,6 @@ The keeper is outside, and only waits. If any of the three ends, however it does
 Nothing has to be cleaned up: mounts, shared memory and names end with the processes.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -6,8 +6,6 @@ this. The namespace has no name. However the processes end, the kernel removes i
 has ended and the relay has closed its device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

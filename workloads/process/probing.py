@@ -4,8 +4,6 @@ All workers of a host share this clock, so the sending time gives the one-way de
 `harness.emulators.probe` decides which worker sends which trains to which peers, and evaluates the result.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -5,8 +5,6 @@ TCPStore) is not to cross the emulated network, it is at 127.0.0.1 on every work
 through a door, which is one Unix socket.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import select

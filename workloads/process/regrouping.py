@@ -12,8 +12,6 @@ with a token by which their connections know each other. Whatever else happens m
 worker or the return of another, begins this again.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

@@ -5,8 +5,6 @@ dies, and its machine lives on. The worker passes on what the controller and the
 kill and restart. The controller never sees half a message of a trainer that was killed.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import select

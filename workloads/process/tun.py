@@ -5,8 +5,6 @@ packets that the worker sends, and writes the packets that it receives. The work
 and /dev/net/tun, but only at its start.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

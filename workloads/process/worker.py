@@ -10,8 +10,6 @@ Commands (one JSON object per line). Each is answered with one object that has t
               If it has a deadline, it also obeys "kill" and "restart" (wanbench.workloads.process.training)
 """
 
-from __future__ import annotations
-
 import errno
 import faulthandler
 import os

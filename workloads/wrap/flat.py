@@ -9,8 +9,6 @@ Of a sharded parameter (DTensor), this is about the shard of this rank. Its memo
 view: values are copied in and, by `write`, back.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

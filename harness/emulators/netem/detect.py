@@ -6,8 +6,6 @@ It prints nothing if nothing is missing, else one line with what is missing. It 
 start fast: it runs before every use of netem.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -8,8 +8,6 @@ set `rate` (the kernel refuses its message), drops keywords that it does not kno
 or seeds. The layouts here are those of linux/pkt_sched.h.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import errno

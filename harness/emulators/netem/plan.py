@@ -12,8 +12,6 @@ another, as a line does, and keeps their order under jitter. Packets within a si
 shaped at the sender: a worker's device has no queue, and every packet has wire size before it reaches one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

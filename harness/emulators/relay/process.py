@@ -9,8 +9,6 @@ got no processor, finds the packets of that time together. Taken as a burst, the
 they never filled. So they arrived evenly (`found_since`, `evenly`).
 """
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -5,8 +5,6 @@ So a module of another checkout of the repository, or a copy that was installed 
 The record has a line for each module of a checkout that is imported. The `sitecustomize` that this one hides is run.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

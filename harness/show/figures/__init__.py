@@ -21,8 +21,6 @@ Layout
 Only matplotlib's object interface is used: no pyplot, no global state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

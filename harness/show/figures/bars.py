@@ -1,7 +1,5 @@
 """Bars of a measure, one for each algorithm: scalability without an RTT axis, and the parts of a step's time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

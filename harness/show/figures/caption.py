@@ -1,8 +1,6 @@
 """The words around a figure: a title with what it shows, computed from the values that it draws, its subject, and a
 caption with the conditions, so that it can stand alone."""
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap

@@ -1,8 +1,6 @@
 """Curves of a measure, one for each algorithm: scalability against RTT, with the step-time law as a thin line, and
 goodput against the time between failures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

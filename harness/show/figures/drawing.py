@@ -1,7 +1,5 @@
 """A figure to be drawn, and its files: pictures, and its points as CSV. Equal data give equal bytes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Every figure that the rows of a run can show, in the order of a report: the trade-off first."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Figures for a web page: SVG with text as text, colours that follow the page, and a note on every data point."""
 
-from __future__ import annotations
-
 import html
 import io
 import re

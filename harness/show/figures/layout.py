@@ -3,8 +3,6 @@
 Names at the ends of curves are in a strip to the right of the axes: each beside its curve, with a sample of its line.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

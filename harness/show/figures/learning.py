@@ -1,7 +1,5 @@
 """Learning curves: accuracy against steps and time, and against time on several networks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """The map of best settings over round-trip time and rate: its file, and its figure, drawn from the file alone."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

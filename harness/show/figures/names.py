@@ -1,7 +1,5 @@
 """Names of algorithms that a reader understands: "DTS d4 p20, top-k 1 %"."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The network as a matrix: configured and, if emulated, measured one-way delay and rate of every directed path."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Step time at one value of an axis against step time at another; they agree on the diagonal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

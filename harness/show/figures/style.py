@@ -4,8 +4,6 @@ A family keeps one colour and one marker, those of its line in the registry of a
 parameters choose the dashes and the filled part of the marker, so a greyscale print still shows both.
 """
 
-from __future__ import annotations
-
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A run against time: steps and messages of one worker, and the step time while the network changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

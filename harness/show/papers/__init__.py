@@ -7,8 +7,6 @@
 Published values are those that a paper prints as text. Values that exist only in a picture are left out.
 """
 
-from __future__ import annotations
-
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path

@@ -6,8 +6,6 @@ results/reference/<paper>/          <figure>.svg, .png, -column.pdf, and its poi
 results/reference/<paper>/index.json    the hash of every file, and the repetitions it was drawn from
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zlib

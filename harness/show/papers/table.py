@@ -1,8 +1,6 @@
 """A paper's tables as Markdown: medians of repetitions, with minimum and maximum; and methods beside a reference, with
 accuracy, the difference over equal seeds, errors and a verdict for each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """A paper's trend figure: measures against any quantity, such as packets lost, staleness, bytes or workers; one line
 per series, from the cells of a recorded run, beside published or simulated values."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

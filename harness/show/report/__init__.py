@@ -11,8 +11,6 @@ Layout
 Everything that comes from result files is untrusted: it reaches the page as text, never as markup.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

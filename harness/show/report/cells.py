@@ -1,7 +1,5 @@
 """The table of all cells, with the text and the sort key of each entry, and the chart of those that a reader picks."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The content of the page of a run, as plain data; the drawings alone are markup."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -4,8 +4,6 @@ They report at a door, a Unix socket in a folder that they share with the contro
 so they import torch at the same time.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import socket

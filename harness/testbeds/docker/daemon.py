@@ -3,8 +3,6 @@
 The daemon has to run on this host's kernel, because workers are connected through descriptors and a shared folder.
 """
 
-from __future__ import annotations
-
 import errno
 import getpass
 import grp

@@ -1,7 +1,5 @@
 """The folders of the host that a program's containers see: the current folder, and those of --mount."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

@@ -16,8 +16,6 @@ Layout
     testbed.py       VirtualTestbed: the common interface of testbeds
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

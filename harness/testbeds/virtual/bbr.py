@@ -18,8 +18,6 @@
   is therefore drawn, by a random stream of each connection.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ ring           the textbook ring
 hierarchical   inside each site, then across sites
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ byte to its last. They are lost one by one, or in bursts, by the stream of their
 `workloads.comm.base.Exchange`, applied to these arrivals.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

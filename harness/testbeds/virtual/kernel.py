@@ -1,7 +1,5 @@
 """The simulation kernel: workers as greenlets of one thread, and one heap of events in integer nanoseconds."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable

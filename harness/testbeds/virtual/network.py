@@ -8,8 +8,6 @@ with messages instead of packets. A message includes the headers of its packets 
 two workers of one site there is only the site's local delay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Jitter and loss: the random draws of each path, from its own stream."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from random import Random

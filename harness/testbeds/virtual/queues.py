@@ -10,8 +10,6 @@ messages interleave. A queue therefore remembers its last idle gap. A message of
 gap is served there, and only the part that does not fit moves the end of the queue. The total service time is exact.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wanbench.harness.emulators.plan import Queue

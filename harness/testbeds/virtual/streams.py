@@ -3,8 +3,6 @@
 Thousands of paths can therefore draw in one numpy call, and the draws of a path do not depend on other paths.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 

@@ -23,8 +23,6 @@ Connections that are followed packet by packet share a sender while they are in 
 Not modelled: delayed acknowledgements, and the bytes and the queueing of acknowledgements in the opposite direction.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

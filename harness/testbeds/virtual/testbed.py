@@ -1,7 +1,5 @@
 """The simulated clock as a testbed: simulations in this process, or side by side in processes of their own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection

@@ -4,8 +4,6 @@ Python imports `sitecustomize` at its start. Torch is not imported here: its mod
 imports them. The `sitecustomize` that this one hides is run as well.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import importlib.util
