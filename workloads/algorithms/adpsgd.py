@@ -13,6 +13,8 @@ Each vector is preceded by a note of one number: 1 means that a vector follows, 
 passive workers know when to stop listening.
 """
 
+from __future__ import annotations
+
 import random
 from dataclasses import dataclass
 

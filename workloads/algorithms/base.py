@@ -16,6 +16,8 @@ An evaluation during training disturbs nothing: it is of a copy of `algorithm.ev
 The engine reuses `g` after `optimizer.step`, so an algorithm that needs it longer must copy it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar

@@ -1,5 +1,7 @@
 """CoCoD-SGD: local SGD whose average is computed while the next p steps run."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least

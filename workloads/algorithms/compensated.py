@@ -1,5 +1,7 @@
 """The common base of DTS and its special cases: late averages of blocks of steps, corrected. Derivation: `dts`."""
 
+from __future__ import annotations
+
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain

@@ -1,5 +1,7 @@
 """Delayed updates: every step's average arrives D steps late."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least

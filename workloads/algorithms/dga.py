@@ -1,5 +1,7 @@
 """Delayed Gradient Averaging in its federated form: FedAvg with a barrier that is D steps later."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least

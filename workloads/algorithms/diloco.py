@@ -1,5 +1,7 @@
 """DiLoCo: many local steps, then an outer Nesterov step with the average of their changes."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

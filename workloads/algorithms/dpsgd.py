@@ -1,5 +1,7 @@
 """D-PSGD: each step averages with the neighbours on a ring while it computes the gradient."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.base import Promises, Replica

@@ -50,6 +50,8 @@ compression            "compression" C of its table of D, T and C
 =====================  =========================================================
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least, between, one_of

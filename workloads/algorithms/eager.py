@@ -6,6 +6,8 @@ those of the mean, so each outer gradient counts once. What happens at the end (
 and the use of compressed own gradients are ours.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """ECD-PSGD: D-PSGD that sends compressed extrapolations."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 

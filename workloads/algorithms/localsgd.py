@@ -1,5 +1,7 @@
 """Local SGD: average the parameters every p steps."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Compression, at_least

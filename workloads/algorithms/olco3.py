@@ -19,6 +19,8 @@ One way: every worker receives all c, or their sum. Two ways: each piece of the 
 mean again with its own residual (`workloads.compression.two_way`).
 """
 
+from __future__ import annotations
+
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Overlap SGP: training goes on while one round of shares is in flight."""
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Overlap-Local-SGD: a pull every p steps towards an anchor, whose average is computed during local steps."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Algorithm, Replica, at_least, between

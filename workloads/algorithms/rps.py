@@ -1,5 +1,7 @@
 """RPS and its baseline, gradient sharing: averages in blocks that can be lost, over datagrams that are sent once."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass

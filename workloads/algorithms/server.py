@@ -3,6 +3,8 @@
 A vector travels before its note, so once the note is there, all has arrived: a slow sender holds up nobody.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -16,6 +16,8 @@ shares at the end of a later step, once they have arrived. Nothing is lost: the 
 A peer that is cut off therefore holds up no worker, and can rejoin with its own state.
 """
 
+from __future__ import annotations
+
 from dataclasses import Field, dataclass, field
 from typing import Any
 

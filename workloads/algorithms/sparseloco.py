@@ -1,5 +1,7 @@
 """SparseLoCo: DiLoCo whose pseudo-gradients are the largest values of each chunk, and whose outer step is plain."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import ClassVar
 

@@ -1,5 +1,7 @@
 """Synchronous SGD: every step waits for the average of its own gradients."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Compression, Promises, Replica, Setting

@@ -1,5 +1,7 @@
 """Streaming DiLoCo: the model in fragments, synchronised in turn while training continues."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Chunk-wise top-k with two-bit values: the largest values of every chunk, in a few bits each."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Chunk-wise sparsification: every worker sends the same chunk in turn, so a ring can add them up."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,5 +1,7 @@
 """Deep Gradient Compression: top-k with momentum correction, factor masking, clipping and a warm-up of sparsity."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from typing import cast

@@ -1,5 +1,7 @@
 """Half precision: two bytes per element instead of four."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

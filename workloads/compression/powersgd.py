@@ -1,5 +1,7 @@
 """PowerSGD: gradient matrices as low-rank factors, which add up."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """QSGD and TernGrad: each element becomes one of a few levels of a norm, at random and without bias."""
 
+from __future__ import annotations
+
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Random-k sparsification: the same random elements from every worker."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """EF-signSGD: one bit per element and one scale."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Top-k sparsification: the largest values and their indices."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Compression in both directions: to the owner of a piece, and back from it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -23,6 +23,7 @@ REFUSED = {
     "dts-recipe-emulated": (6, {"accuracy"}),
     "dts-recipe-mnist1d": (3, {"accuracy"}),
     "dts-world": (22, {"accuracy"}),
+    "gpt-sites": (9, {"reps"}),
 }
 
 

@@ -21,7 +21,6 @@ from wanbench.harness.emulators.emulator import EmulatorError, RelayEmulator
 from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.docker.containers import Door
 from wanbench.harness.testbeds.slot import Worker
-from wanbench.workloads.process import control
 from wanbench.workloads.process.control import Channel, ControlError
 
 NONSENSE = [
@@ -74,12 +73,11 @@ def test_any_bytes_give_a_message_end_of_file_or_a_control_error(data):
             pass
 
 
-def test_an_endless_message_is_refused_before_it_fills_the_memory(ends, monkeypatch):
-    monkeypatch.setattr(control, "MAX_MESSAGE_BYTES", 3 << 20)
+def test_an_endless_message_is_refused_before_it_fills_the_memory(ends):
     ours, theirs = ends
     sender = threading.Thread(target=_send_until_closed, args=(ours, b"x" * (1 << 16)))
     sender.start()
-    channel = Channel(theirs)
+    channel = Channel(theirs, most_bytes=3 << 20)
     with pytest.raises(ControlError, match=r"^control channel: message too long; expected at most 3 MiB$"):
         channel.recv()
     assert len(channel._buffer) < 4 << 20
