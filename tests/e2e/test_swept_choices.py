@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 from recipes import ROOT
 
 EXAMPLES = ROOT / "examples"
 
 
+@pytest.mark.long
 def test_one_spec_says_which_collective_and_bucket_size_suit_a_script(bench):
     script = (EXAMPLES / "buckets.py").read_text()
     (bench.folder / "buckets.py").write_text(script.replace("STEPS = 12", "STEPS = 6"))

@@ -8,7 +8,7 @@ import scripts
 
 published = scripts.load("benchmarks/published.py")
 SOURCES = published.load(published.FOLDER)
-QUICK = ("nccl-aws-tc", "sharded-ps-tc", "torchft-storm-k60")
+QUICK = ("sharded-ps-tc", "torchft-storm-k60")
 SLOW = {"tcp-loss-rate": 8, "tcp-loss-rtt": 8, "tcp-loss-netns": 4}
 """Every which number is computed again: nine repetitions, packet by packet, take up to a minute."""
 
