@@ -47,3 +47,9 @@ def test_the_documentation_has_how_far_emulated_steps_are_from_the_law():
     }
     assert f"DiLoCo takes {min(over['diloco']):.1f} to {max(over['diloco']):.1f} % longer" in page
     assert f"DP {min(over['ssgd']):.1f} to {max(over['ssgd']):.1f} %, most at 10 Gbit/s and 150 ms" in page
+    for rtt_ms, mbit in ((60, 1000), (150, 1000), (60, 10_000), (150, 10_000)):
+        at = {
+            row["kind"]: row for row in rows("gpt-sites", rtt_ms=rtt_ms) if row["axes"]["rate"] == f"{mbit // 1000}Gbit"
+        }
+        times = " | ".join(f"{at[kind]['step_time_s']:.2f}" for kind in ("ssgd", "diloco"))
+        assert f"| {mbit // 1000} Gbit/s | {rtt_ms} ms | {times} |" in page
