@@ -43,7 +43,7 @@ class Daemon:
     """The daemon that the `docker` command uses. Any thread can call its methods.
 
     Attributes:
-        address: of the daemon. socket: the path of its Unix socket; None if it has another address.
+        address: of the daemon.
 
     Raises:
         DaemonGone: from every method, if the daemon does not answer.
@@ -51,9 +51,13 @@ class Daemon:
 
     def __init__(self) -> None:
         self.address = os.environ.get("DOCKER_HOST") or _context_address()
-        self.socket = self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
         self._of_thread = threading.local()
         self._opened: list[APIClient] = []
+
+    @property
+    def socket(self) -> str | None:
+        """The path of its Unix socket; None if it has another address."""
+        return self.address.removeprefix("unix://") if self.address.startswith("unix://") else None
 
     @contextmanager
     def api(self) -> Iterator[APIClient]:
