@@ -161,7 +161,7 @@ def write(answer: Answer, folder: Path) -> list[Path]:
         CANDIDATES: _candidates(answer),
         SPEC: emulation_spec(result.question, [measured.candidate.cell for measured in compared], _REPEATS),
         SNIPPET: training(result.question, cell, answer.recipe, str(folder / SNIPPET)),
-        TRIAL: trial(cell, answer.advised.step_time_s),
+        TRIAL: trial(cell, answer.advised.reported_s),
         ADVICE: json.dumps(to_json(answer), indent=1, allow_nan=False) + "\n",
     }
     if answer.proposal is not None:
@@ -262,7 +262,7 @@ def _plain(measured: Measured | None, result: SearchResult) -> dict[str, Any] | 
         "kind": cell.kind,
         "params": dict(cell.params),
         "collective": cell.collective,
-        "step_time_s": measured.emulated_s or measured.step_time_s,
+        "step_time_s": measured.reported_s,
         "simulated_step_time_s": _simulated(result, measured).step_time_s,
         "law_step_time_s": cell.predicted_step_time_s,
         "speedup": speedup(measured, result) if measured.candidate.eligible else None,
@@ -282,8 +282,8 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def speedup(measured: Measured, result: SearchResult) -> float:
-    """Simulated time of `ssgd` on gloo over the time to the target of a setting."""
-    return result.baseline.step_time_s / measured.to_target_s
+    """Simulated time of `ssgd` on gloo over the time to the target of a setting, by the step time that is reported."""
+    return result.baseline.step_time_s / (measured.reported_s * (measured.candidate.evidence.more_steps or 1.0))
 
 
 def text(answer: Answer, files: Sequence[str], width: int = 110) -> str:
@@ -408,7 +408,7 @@ def _compute(cell: TrainingCell) -> str:
 
 
 def _step(measured: Measured) -> str:
-    return f"{measured.name}: {_seconds(measured.emulated_s or measured.step_time_s)} a step"
+    return f"{measured.name}: {_seconds(measured.reported_s)} a step"
 
 
 def _a_day(measured: Measured) -> str:
@@ -417,7 +417,7 @@ def _a_day(measured: Measured) -> str:
 
 
 def _bytes_a_day(measured: Measured) -> float | None:
-    return None if measured.bytes_per_step is None else measured.bytes_per_step / measured.step_time_s * _DAY_S
+    return None if measured.bytes_per_step is None else measured.bytes_per_step / measured.reported_s * _DAY_S
 
 
 def _placed(placement: tuple[str, ...]) -> str:

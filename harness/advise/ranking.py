@@ -23,7 +23,7 @@ _MARGIN = 2.0  # seconds a byte differ by less between settings on the same netw
 _SLOWER = 1.5  # a second collective is simulated only if the law has it within this factor
 TIE = 0.05  # 95 % of 1000 pairs of equal repetitions differ by less (results/reference/gate-power/step_times.csv)
 _SEEDS = 0.1  # as far as the seeds of a recording leave open what is faster, up to this
-DISAGREES = 0.25  # between two emulations on a busy host, such differences are common
+DISAGREES = 0.25  # on a busy host, emulations differ by up to a fifth in how much longer than simulated they take
 MOST = 20  # settings and collectives that are simulated; all that can be advised are, whatever their number
 
 
@@ -167,6 +167,11 @@ class Measured:
         return replace(
             self, step_time_s=self.step_time_s * (more if abs(more - 1) > DISAGREES else 1.0), emulated_s=seconds
         )
+
+    @property
+    def reported_s(self) -> float:
+        """Seconds of a step that people are told: as emulated, else as simulated."""
+        return self.emulated_s or self.step_time_s
 
     @property
     def to_target_s(self) -> float:

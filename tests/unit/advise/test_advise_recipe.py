@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from wanbench.harness.advise.answer import _decided, _further
+from wanbench.harness.advise.answer import _decided, _further, _setting
 from wanbench.harness.advise.candidates import Setting, with_setting
 from wanbench.harness.advise.evidence import Evidence, Source, Tier
 from wanbench.harness.advise.question import Limits, ask
@@ -114,6 +115,12 @@ def test_what_the_seeds_of_the_fastest_leave_open_makes_others_its_equals_up_to_
 def test_an_emulation_changes_the_order_only_where_it_takes_a_quarter_more_than_others(emulated_s, usual, judged_s):
     after = measured(Evidence(Tier.NO_RISK), step_s=1.0).as_emulated(emulated_s, usual)
     assert (after.step_time_s, after.emulated_s) == (pytest.approx(judged_s), emulated_s)
+
+
+def test_the_speedup_is_that_of_the_step_time_beside_it():
+    after = measured(Evidence(Tier.NO_RISK), "ssgd").as_emulated(1.2, usual=1.0)
+    result = SimpleNamespace(baseline=measured(Evidence(Tier.NO_RISK), step_s=12.0))
+    assert _setting(after, result).endswith(": 1.2 s a step (emulated), 10.0 times as fast as DDP on gloo")
 
 
 @pytest.mark.parametrize(
