@@ -111,5 +111,5 @@ def cost_text(design: Design) -> str:
         f"{design.seeds} seed{'s' * (design.seeds > 1)} from {design.seed} on\n"
         f"{aligned(['condition', 'tuning', 'trajectories', 'processor time'], body)}"
         f"{trajectories} trajectories, about {clock(total)} on one core: {1e3 * price.gradient_s:.2f} ms a gradient, "
-        f"{1e3 * price.evaluation_s:.0f} ms an evaluation, measured now; more if the best learning rate fails with a seed"
+        f"{1e3 * price.evaluation_s:.0f} ms an evaluation, measured now; more if a learning rate fails with a seed"
     )
