@@ -109,8 +109,8 @@ class Campaign:
         rows = self._rows()
         chosen_trials: list[Trial] = []
         for condition in conditions:
-            of = condition.name if condition.lr else BASE
-            tuned = best([t for t in tried if t.condition == of], rows, trained, self.design.seeds)
+            grid_of = condition.name if condition.lr else BASE
+            tuned = best([t for t in tried if t.condition == grid_of], rows, trained, self.design.seeds)
             rates = {s: [tuned[s]] for s in condition.settings or self.design.settings}
             if condition.lr_of is not None:
                 rates = {s: [Rates(tuned[condition.lr_of].lr, pair.outer_lr)] for s, (pair,) in rates.items()}
@@ -297,12 +297,12 @@ def best(
     return {setting: rates for setting, (_, rates) in scores.items()}
 
 
-def _score(setting: str, rows: Sequence[Row], more: float) -> tuple[float, float]:
+def _score(setting: str, rows: Sequence[Row], head_start: float) -> tuple[float, float]:
     accuracies = [row["accuracy"] for row in rows if row["accuracy"] is not None]
     losses = [row["final_loss"] for row in rows if row["final_loss"] is not None]
     if min(len(accuracies), len(losses)) < len(rows):
         raise SpecError(f"{setting}: the workload {rows[0]['workload']} learns nothing, so nothing can be tuned")
-    return (mean(accuracies) + more, -mean(losses)) if all(map(math.isfinite, losses)) else (-math.inf, -math.inf)
+    return (mean(accuracies) + head_start, -mean(losses)) if all(map(math.isfinite, losses)) else (-math.inf, -math.inf)
 
 
 def at_an_end(tried: Iterable[Trial], final: Iterable[Trial]) -> set[tuple[str, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from quick_learning import quickly  # noqa: F401
 from wanbench_docs.learned import tables
 
+from wanbench.harness.learning import campaign
 from wanbench.harness.learning.campaign import Rates, Trial, at_an_end, best, data_hash
 from wanbench.harness.learning.recording import read
 
@@ -89,6 +91,26 @@ def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_noth
     assert [path.stat().st_mtime_ns for path in sorted(learned.glob("cells/*/rep-*/result.json"))] == times
     assert (learned / "learned.json.gz").read_bytes() == before
     assert tables(found).startswith("| setting | lr | after 24 steps | points from ssgd | lan, ")
+
+
+def test_a_rate_that_diverges_with_a_seed_is_replaced_and_recorded_as_tried(quickly, tmp_path, monkeypatch):  # noqa: F811
+    def rigged(tried, rows, trained, seeds):
+        """Choose as if 0.1 were best with the seed of tuning, 0, and diverged with the others."""
+        rates = {trial.cell.key: trial.rates.lr for trial in (*tried, *trained)}
+        outcomes = {
+            (key, seed): row | {"accuracy": rates[key], "final_loss": math.nan if seed and rates[key] == 0.1 else 1.0}
+            for (key, seed), row in rows.items()
+            if key in rates
+        }
+        return best(tried, outcomes, trained, seeds)
+
+    monkeypatch.setattr(campaign, "best", rigged)
+    (tmp_path / "small.toml").write_text(DESIGN)
+    done = wanbench("learn", "small.toml", "--only", "condition=base")
+    assert done.exit_code == 0, done.stderr
+    recording = read(tmp_path / done.stdout.strip() / "learned.json.gz")
+    assert {(trajectory.lr, trajectory.seed) for trajectory in recording.trajectories} == {(0.01, 1), (0.01, 2)}
+    assert {(line["lr"], line["seed"]) for line in recording.tuned} == {(0.01, 0), (0.1, 0), (0.1, 1), (0.1, 2)}
 
 
 def test_a_dry_run_prints_what_would_run_and_trains_nothing(tmp_path):
