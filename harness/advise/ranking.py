@@ -24,7 +24,7 @@ _SLOWER = 1.5  # a second collective is simulated only if the law has it within 
 TIE = 0.05  # 95 % of 1000 pairs of equal repetitions differ by less (results/reference/gate-power/step_times.csv)
 _SEEDS = 0.1  # as far as the seeds of a recording leave open what is faster, up to this
 DISAGREES = 0.25  # on a busy host, emulations differ by up to a fifth in how much longer than simulated they take
-MOST = 20  # settings and collectives that are simulated; all that can be advised are, whatever their number
+MOST = 50
 
 
 @dataclass(frozen=True)
