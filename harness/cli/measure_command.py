@@ -13,11 +13,13 @@ from wanbench.harness.measure.profile import Reading, profile_toml, read
 from wanbench.netprofiles import FileError, ProfileError, Rate, UnitError, load
 from wanbench.netprofiles.user_file import read_text
 
+_FORM = "expected SRC,DST=FILE or SRC=FILE"
+
 Pair = tuple[str, str]
 
 
 @click.command("measure")
-@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE...")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC,DST=FILE|SRC=FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="File to write.")
 @click.option(
     "--site",
@@ -32,6 +34,9 @@ def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> N
     SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, measured from a machine at SRC to one at DST.
     Several files may describe the same pair.
 
+    SRC=FILE reads the output of one of several iperf3 that ran at once from SRC. Each was also measured alone. If their
+    sum is more than 10 % lower at once, the paths share a link: the sum is the `up` of SRC, or its `down` with -R.
+
     \b
     Example:  wanbench measure home,london=ping.txt home,london=iperf3.json --site home=up:400Mbit -o mine.toml
               wanbench show profile mine.toml
@@ -41,7 +46,7 @@ def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> N
     if output.exists():
         raise SpecError(f"{output}: already exists; choose another name")
     stated = _stated(sites)
-    text = profile_toml(output.stem, _read_all(sources, stated), stated)
+    text = profile_toml(output.stem, *_read_all(sources, stated), stated)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -70,18 +75,27 @@ def _stated(texts: Iterable[str]) -> dict[str, dict[str, Rate]]:
     return rates
 
 
-def _read_all(sources: tuple[str, ...], stated: Iterable[str]) -> dict[Pair, list[Reading]]:
-    """The readings of each path. `stated`: sites that must have a path."""
+def _read_all(
+    sources: tuple[str, ...], stated: Iterable[str]
+) -> tuple[dict[Pair, list[Reading]], dict[str, list[Reading]]]:
+    """The readings of each path, and those of each site at once. `stated`: sites that must have a path."""
     paths: dict[Pair, list[Reading]] = {}
+    at_once: dict[str, list[Reading]] = {}
     for source in sources:
         names, file = named(source)
         if "@" in source and not names:
             raise SpecError(f"{source}: measure reads files; run `ping HOST > FILE`, and give SRC,DST=FILE")
-        if len(names) != 2 or not all(names) or not file:
-            raise SpecError(f"{source}: expected SRC,DST=FILE, e.g. home,london=ping.txt")
-        paths.setdefault((names[0], names[1]), []).extend(_read(file))
-    _check_complete(paths, stated)
-    return paths
+        if not 1 <= len(names) <= 2 or not all(names) or not file:
+            raise SpecError(f"{source}: {_FORM}, e.g. home,london=ping.txt")
+        readings = _read(file)
+        if len(names) == 2:
+            paths.setdefault((names[0], names[1]), []).extend(readings)
+        elif any(reading.rate_mbps is None for reading in readings):
+            raise SpecError(f"{source}: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE")
+        else:
+            at_once.setdefault(names[0], []).extend(readings)
+    _check_complete(paths, [*at_once, *stated])
+    return paths, at_once
 
 
 def _check_complete(pairs: Collection[Pair], named: Iterable[str]) -> None:

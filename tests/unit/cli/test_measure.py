@@ -3,6 +3,7 @@
 import json
 import os
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401
@@ -19,12 +20,19 @@ PING = (
     "12 packets transmitted, 11 received, 8.33333% packet loss, time 2405ms\n"
     "rtt min/avg/max/mdev = 84.800/88.209/120.000/10.05 ms\n"
 )
+RECORDED = json.loads((Path(__file__).parent / "iperf3_shared_link.json").read_text())
+"""Output of iperf3 3.12 without its intervals: two hosts alone and at once, behind a proxy that sends 20 Mbit/s."""
 
 
-def iperf3(mbps, back=False):
+def iperf3(mbps, host="london", flows=1, begun_s=0, back=False):
     return json.dumps(
         {
-            "start": {"connected": [{}], "test_start": {"reverse": int(back)}},
+            "start": {
+                "connected": [{}] * flows,
+                "timestamp": {"timesecs": begun_s},
+                "connecting_to": {"host": host, "port": 5201},
+                "test_start": {"reverse": int(back)},
+            },
             "end": {
                 "sum_sent": {"bits_per_second": 1e6 * mbps + 2e7, "seconds": 10.0},
                 "sum_received": {"bits_per_second": 1e6 * mbps, "seconds": 10.04},
@@ -51,6 +59,7 @@ def measured(tmp_path):
 
 
 PINGS = ("home,london=p", "home,tokyo=p", "london,tokyo=p")
+ALONE_AND_AT_ONCE = ("home,london=l", "home,tokyo=t", "home=l2", "home=t2")
 
 
 def test_one_late_answer_changes_neither_the_round_trip_nor_the_jitter():
@@ -115,10 +124,10 @@ def test_a_ping_in_one_direction_is_the_round_trip_of_both(tmp_path):
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("london", "wanbench: london: expected SRC,DST=FILE, e.g. home,london=ping.txt"),
-        ("a,b=", "wanbench: a,b=: expected SRC,DST=FILE, e.g. home,london=ping.txt"),
+        ("london", "wanbench: london: expected SRC,DST=FILE or SRC=FILE, e.g. home,london=ping.txt"),
+        ("a,b=", "wanbench: a,b=: expected SRC,DST=FILE or SRC=FILE, e.g. home,london=ping.txt"),
         ("a,b@c", "wanbench: a,b@c: measure reads files; run `ping HOST > FILE`, and give SRC,DST=FILE"),
-        ("a=p.txt", "wanbench: a=p.txt: expected SRC,DST=FILE, e.g. home,london=ping.txt"),
+        ("a=p.txt", "wanbench: a=p.txt: output of ping; SRC=FILE reads the JSON of iperf3, a path is SRC,DST=FILE"),
         ("a,b=none.txt", "wanbench: none.txt: cannot be read: No such file or directory"),
         ("a,b=iperf.json", "wanbench: a,b: no round-trip time; add output of ping"),
         (
@@ -151,7 +160,7 @@ def test_unusable_input_is_reported_in_one_line_and_nothing_is_written(tmp_path,
     (tmp_path / "failed.json").write_text('{"error": "unable to connect to server"}')
     (tmp_path / "other.json").write_text('{"end": []}')
     (tmp_path / "deep.json").write_text('{"a":' * 100_000)
-    (tmp_path / "endless.json").write_text(IPERF.replace('"reverse": 0', '"num_streams": 1e999'))
+    (tmp_path / "endless.json").write_text(IPERF.replace('"timesecs": 0', '"timesecs": 1e999'))
     assert refused("measure", *source.split(), "-o", "mine.toml") == line
     assert not (tmp_path / "mine.toml").exists()
 
@@ -195,6 +204,82 @@ def test_an_impossible_site_is_refused(tmp_path, site, where, what):
 def test_a_rate_of_a_site_is_stated_once(tmp_path):
     line = refused("measure", "a,b=p", "--site", "a=up:1Mbit", "--site", "a=up:2Mbit", "-o", "mine.toml")
     assert line == "wanbench: --site a=up:2Mbit: up of a is stated twice; keep one"
+
+
+def test_paths_that_are_slower_at_once_share_the_up_rate_of_their_site(measured):
+    profile = measured({name: json.dumps(output) for name, output in RECORDED.items()}, *ALONE_AND_AT_ONCE)
+    home = profile.site("home")
+    assert home.up.mbit == pytest.approx(20, rel=0.1)
+    assert profile.path("home", "tokyo").rate.mbit == pytest.approx(20, rel=0.1)
+    assert home.provenance["up"].kind == "measured"
+    assert "iperf3, 2 flows, 3 s, l2, " in home.provenance["up"].source
+    assert home.down is None
+
+
+def test_towards_the_site_they_share_its_down_rate(measured):
+    rates = {"l": 80, "t": 60, "l2": 50, "t2": 49}
+    hosts = {"l": "london", "t": "tokyo"}
+    outputs = {name: iperf3(rate, hosts[name[0]], back=True) for name, rate in rates.items()}
+    home = measured(outputs, *ALONE_AND_AT_ONCE).site("home")
+    assert (home.up, home.down.mbit) == (None, 99)
+
+
+def outputs_at_once(mbps, begun_s=0, flows=1):
+    return {
+        "l": iperf3(50),
+        "t": iperf3(50, "tokyo"),
+        "l2": iperf3(mbps / 2),
+        "t2": iperf3(mbps / 2, "tokyo", flows, begun_s),
+    }
+
+
+@pytest.mark.parametrize(("mbps", "up"), [(89, 89), (91, None), (102, None)])
+def test_a_link_is_shared_if_more_than_a_tenth_of_the_rate_is_missing(measured, mbps, up):
+    home = measured(outputs_at_once(mbps), *ALONE_AND_AT_ONCE).site("home")
+    assert (home.up and home.up.mbit) == up
+
+
+def test_a_profile_says_that_no_shared_link_was_seen(measured):
+    (note,) = measured(outputs_at_once(98), *ALONE_AND_AT_ONCE).notes
+    today = date.today()
+    assert note == (
+        "home, up: no shared link was seen; 2 paths reached 98 Mbit/s at once and 100 Mbit/s alone "
+        f"(iperf3, one flow, 10 s, l2, {today}; iperf3, one flow, 10 s, t2, {today})."
+    )
+
+
+def test_a_stated_rate_replaces_the_measured_one_which_becomes_a_note(measured):
+    profile = measured(outputs_at_once(50), *ALONE_AND_AT_ONCE, "--site", "home=up:60Mbit")
+    assert profile.site("home").up.mbit == 60
+    assert profile.notes[0].startswith("home, up: the rate is stated; 2 paths reached 50 Mbit/s at once ")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sources", "line"),
+    [
+        ({}, ("home=l2",), "wanbench: home, up: one host was measured at once; expected two or more"),
+        (
+            {"t2": iperf3(50, "oslo")},
+            ("home=l2", "home=t2"),
+            "wanbench: home, up: oslo:5201 was measured at once, but not alone; add a measurement alone",
+        ),
+        (
+            outputs_at_once(50, flows=8),
+            ("home=l2", "home=t2"),
+            "wanbench: home, up: 1 and 8 flows; expected the same `iperf3 -P` alone and at once",
+        ),
+        (
+            outputs_at_once(50, begun_s=60),
+            ("home=l2", "home=t2"),
+            "wanbench: home, up: the measurements at once began 60 s apart; expected 2 s at most",
+        ),
+        ({}, ("oslo=l2", "oslo=t2"), "wanbench: oslo: no path of this site is measured; sites: home, london, tokyo"),
+    ],
+)
+def test_rates_that_do_not_show_a_shared_link_are_refused(tmp_path, outputs, sources, line):
+    for name, text in {"p": PING, **outputs_at_once(50), **outputs}.items():
+        (tmp_path / name).write_text(text)
+    assert refused("measure", *PINGS, "home,london=l", "home,tokyo=t", *sources, "-o", "mine.toml") == line
 
 
 def test_rates_in_both_directions_are_two_paths(measured):

@@ -188,7 +188,7 @@ def test_damaged_output_of_ping_and_iperf3_becomes_a_profile_or_is_refused_in_on
     def as_reading(text: str) -> None:
         with or_refused(SpecError, ProfileError):
             readings = read(text, "p.txt", date(2026, 11, 25))
-            file.write_text(profile_toml("mine", {("a", "b"): readings}, {}), encoding="utf-8")
+            file.write_text(profile_toml("mine", {("a", "b"): readings}, {}, {}), encoding="utf-8")
             load(str(file))
 
     corpus = ["", "{", "{" * 500, "[" * 500, "{}", PING.replace("time=80", "time=.80")]

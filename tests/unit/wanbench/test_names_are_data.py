@@ -361,5 +361,5 @@ def test_the_profile_that_measure_writes_holds_any_name():
     from wanbench.harness.measure.profile import Reading, profile_toml
 
     names = ['London, "UK"', "東京\\"]
-    text = profile_toml("n", {(names[0], names[1]): [Reading(rtt_ms=80.0, source="ping 'x'")]}, {})
+    text = profile_toml("n", {(names[0], names[1]): [Reading(rtt_ms=80.0, source="ping 'x'")]}, {}, {})
     assert [site["name"] for site in tomllib.loads(text)["sites"]] == names
