@@ -3,11 +3,14 @@
 import json
 import shutil
 import signal
+import statistics
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from wanbench.harness.analysis.summary import LITTLE
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -85,7 +88,9 @@ def test_its_steps_logs_and_figures_are_stored(ddp):
     assert "rank 1 of 2" in (rep / "rank-1.out.log").read_text()
     drawn = {path.stem for path in (ddp.folder / "out/mine/figures").glob("*.png")}
     assert "step-time" in drawn
-    assert not any(name.startswith("scalability") for name in drawn)  # one worker needs almost no time
+    scalability = statistics.median(row["scalability"] for row in ddp.rows("mine") if row["workers"] == 2)
+    # one worker needs almost no time, except where the processors are busy
+    assert any(name.startswith("scalability") for name in drawn) == (scalability >= LITTLE)
 
 
 def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
