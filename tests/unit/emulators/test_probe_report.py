@@ -17,6 +17,7 @@ from wanbench.harness.emulators.probe import (
     judge,
     judge_shared_up,
     rounds_of,
+    rounds_to_measure,
     shared_up_flows,
     wire_ns,
 )
@@ -201,6 +202,24 @@ def test_rounds_cover_every_directed_path_once_and_use_no_site_twice_at_a_time(s
     for each in rounds:
         used = [site for pair in each for site in pair]
         assert len(used) == len(set(used))
+
+
+@pytest.mark.parametrize(("sites", "rounds_measured"), [(2, 2), (3, 4), (4, 2), (15, 4), (16, 2)])
+def test_of_equal_paths_so_many_are_measured_that_every_site_sends_and_receives(sites, rounds_measured):
+    rounds, total = rounds_to_measure(network(sites, up=1e6))
+    pairs = [pair for pairs in rounds for pair in pairs]
+    assert (len(rounds), total) == (rounds_measured, sites * (sites - 1))  # of an odd number, one rests in a round
+    assert {src for src, _ in pairs} == {dst for _, dst in pairs} == set(range(sites))
+
+
+def test_a_path_unlike_the_others_is_measured_and_so_is_its_reverse():
+    net = network(16)
+    for pair in [(3, 4), (9, 1), (0, 15)]:
+        links = {**net.links, pair: Link(51 * MS, 0, 0.0, UNLIMITED)}
+        rounds, _ = rounds_to_measure(dataclasses.replace(net, links=links))
+        pairs = [pair for pairs in rounds for pair in pairs]
+        assert {pair, pair[::-1]} <= set(pairs)
+        assert len(rounds) <= 4
 
 
 @pytest.mark.parametrize("rate", [50e3, 1.25e6, 12.5e6, 125e6])
