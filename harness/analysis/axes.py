@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from wanbench.harness.grouping import by_key
 from wanbench.harness.spec.axes import SHORT_AXES, is_commands_own
 from wanbench.harness.spec.command import suffix
 from wanbench.harness.text import plain, rate
@@ -114,9 +115,7 @@ def set_choices(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         row.update(setting=_setting(row), choices={}, conditions={}, words={})
     several = [row for row in rows if row["workers"] != 1]
-    by_setting: dict[str, list[dict[str, Any]]] = {}
-    for row in several:
-        by_setting.setdefault(row["setting"], []).append(row)
+    by_setting = by_key((row["setting"], row) for row in several)
     programs = _programs_keys(several)
     for group in by_setting.values():
         columns, keys = _swept_choices(group), dict.fromkeys([*programs, *_keys_apart(group)])
@@ -192,10 +191,8 @@ def _programs_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _keys_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The swept keys that tell cells of one setting apart which are equal in every column."""
-    alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        cell = str(row["run"]), *(str(row[axis]) for axis in AXES if axis != "channels")
-        alike.setdefault(cell, []).append(row["axes"] or {})
+    columns = ["run", *(axis for axis in AXES if axis != "channels")]
+    alike = by_key((tuple(str(row[name]) for name in columns), row["axes"] or {}) for row in rows)
     keys = dict.fromkeys(key for group in alike.values() for axes in group for key in axes if key != "algorithm")
     found = [key for key in keys if any(len({str(axes.get(key)) for axes in group}) > 1 for group in alike.values())]
     return sorted(key for key in found if SHORT_AXES.get(key, key) not in _OF_COLUMNS)
@@ -210,10 +207,8 @@ def _words(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
 
     A key is named, "bucket 25", unless all of its values have a unit, and no other key has one of them: "25MB".
     """
-    values: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        for axis, value in (*row["choices"].items(), *row["conditions"].items()):
-            values.setdefault(axis, {})[str(value)] = value
+    given = by_key(item for row in rows for item in (*row["choices"].items(), *row["conditions"].items()))
+    values = {axis: {str(value): value for value in of_axis} for axis, of_axis in given.items()}
     lasts = [axis.rpartition(".")[2] for axis in values]
     words = {}
     for axis, of_axis in values.items():
@@ -231,9 +226,7 @@ def _number(rows: Sequence[dict[str, Any]]) -> None:
 
     They come from two versions of a spec.
     """
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        alike.setdefault((str(row["run"]), label_without(row), *(str(row[axis]) for axis in AXES)), []).append(row)
+    alike = by_key(((str(row["run"]), label_without(row), *(str(row[axis]) for axis in AXES)), row) for row in rows)
     for group in alike.values():
         if len({row["cell_key"] for row in group}) > 1:
             for row in group:

@@ -16,6 +16,7 @@ from wanbench.harness.analysis.axes import (
 )
 from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
 from wanbench.harness.analysis.summary import ALONE, AnalysisError, Line, cells, compared_by_steps, frame, records
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.spec.axes import is_commands_own
 
@@ -161,10 +162,8 @@ def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
     if not any(line["status"] == "ok" for line in summary):
         raise AnalysisError("no cell with more than one worker has a valid result yet, so there is nothing to compare")
     axes = axes_of(table)
-    groups: dict[tuple[Any, ...], list[Line]] = {}
-    for line in summary:
-        where = {**{axis: comparable(line[axis]) for axis in axes}, **line["conditions"]}
-        groups.setdefault(tuple(where.items()), []).append(line)
+    places = ({**{axis: comparable(line[axis]) for axis in axes}, **line["conditions"]} for line in summary)
+    groups = by_key(zip((tuple(where.items()) for where in places), summary, strict=True))
     seeds, by_steps = _accuracies(records(table)), compared_by_steps(summary)
     standings = [_network(dict(key), lines, seeds, by_steps) for key, lines in groups.items()]
     return sorted(standings, key=lambda network: [by_value(value) for value in network.where.values()])
@@ -236,12 +235,12 @@ Seeds = Mapping[tuple[Any, ...], Mapping[int, float]]
 
 def _accuracies(rows: Iterable[Line]) -> Seeds:
     """The accuracy of each seed, by run, cell and host."""
-    accuracies: dict[tuple[Any, ...], dict[int, float]] = {}
-    for row in rows:
-        if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"]):
-            of_cell = accuracies.setdefault((row["run"], row["cell"], row["hosts"]), {})
-            of_cell[int(row["seed"])] = float(row["accuracy"])
-    return accuracies
+    accuracies = by_key(
+        ((row["run"], row["cell"], row["hosts"]), (int(row["seed"]), float(row["accuracy"])))
+        for row in rows
+        if row["status"] == "ok" and not absent(row["seed"]) and not absent(row["accuracy"])
+    )
+    return {cell: dict(of_cell) for cell, of_cell in accuracies.items()}
 
 
 def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds, by_steps: bool) -> NetworkStandings:

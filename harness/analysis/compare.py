@@ -16,6 +16,7 @@ from wanbench.harness.analysis.axes import (
     natural,
 )
 from wanbench.harness.analysis.summary import AnalysisError, Beside, Line, Pivot, Row, cells, frame, own_host
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.hosts import by_run
 
 # Columns that follow from the axis, which can differ between two cells that are compared along it.
@@ -98,11 +99,9 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     if by == "run" and all(len({line["testbed"] for line in of}) == 1 for of in by_run(lines).values()):
         free |= {"testbed", "emulator"}
     fixed = [axis for axis in ("run", *AXES) if axis not in free]
-    groups: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for line in lines:
-        key = (line["algorithm"], *(comparable(line[axis]) for axis in fixed))
-        groups.setdefault(key, {})[str(line[by])] = line
-    values = {value for group in groups.values() for value in group}
+    alike = by_key(((line["algorithm"], *(comparable(line[axis]) for axis in fixed)), line) for line in lines)
+    groups = [{str(line[by]): line for line in of_cell} for of_cell in alike.values()]
+    values = {value for group in groups for value in group}
     if len(values) < 2:
         only = f"only {values.pop()}" if values else "no valid result"
         raise AnalysisError(f"--by {by}: expected at least two values of {by}, found {only}")
@@ -112,7 +111,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     ]
     pairs = [
         _pair(group[base], group[head], base, head, swept)
-        for group in groups.values()
+        for group in groups
         if base in group
         for head in sorted(group, key=natural)
         if head != base
@@ -120,7 +119,7 @@ def compare(rows: Iterable[Row], by: str) -> Comparison:
     if not pairs:
         raise AnalysisError(f"--by {by}: no cell has a valid repetition at two values of {by}")
     pairs.sort(key=_order)
-    return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups.values()))
+    return Comparison(by, tuple(pairs), sum(len(group) == 1 for group in groups))
 
 
 def _along(lines: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:

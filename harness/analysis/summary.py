@@ -22,6 +22,7 @@ from wanbench.harness.analysis.axes import (
     natural,
     set_choices,
 )
+from wanbench.harness.grouping import by_key
 from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
@@ -112,9 +113,7 @@ def cells(table: pd.DataFrame) -> list[dict[str, Any]]:
     `status` is ok if any repetition is valid, else that of the last one. `repeats` counts the valid repetitions.
     `predicted_scalability` is dimensionless. `deviation_pct` is 100 (measured / predicted - 1), of scalability.
     """
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in records(table):
-        groups.setdefault((row["run"], row["cell"], row["hosts"]), []).append(row)
+    groups = by_key(((row["run"], row["cell"], row["hosts"]), row) for row in records(table))
     return [_cell(group) for group in groups.values()]
 
 
@@ -257,9 +256,9 @@ def pivots(table: pd.DataFrame, prefer: Sequence[str] = AXES) -> list[Pivot]:
 
 def _groups(lines: Iterable[Line], axes: Sequence[str]) -> list[list[Line]]:
     """The lines by the values of the axes, in order."""
-    groups: dict[tuple[Any, ...], list[Line]] = {}
-    for line in lines:
-        groups.setdefault(tuple(by_value(line["choices"].get(axis, line.get(axis))) for axis in axes), []).append(line)
+    groups = by_key(
+        (tuple(by_value(line["choices"].get(axis, line.get(axis))) for axis in axes), line) for line in lines
+    )
     return [groups[values] for values in sorted(groups)]
 
 

@@ -11,6 +11,7 @@ from wanbench.harness.analysis.axes import CONDITIONS
 from wanbench.harness.gate import exact, rule
 from wanbench.harness.gate.noise import ALL_CELLS, HostNoise
 from wanbench.harness.gate.verdict import ORDER, Judgement, Row, Timing, Verdict, by_name
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.hosts import NOT_RECORDED, hosts_of
 from wanbench.harness.spec.tables import GateTable
 
@@ -180,10 +181,7 @@ def _without_values(rows: Sequence[Row]) -> list[Row]:
 
 def _times(rows: Sequence[Row]) -> dict[int, float]:
     """The step time of each valid repetition, by number; of one worker, the median of the hosts that measured it."""
-    times: dict[int, list[float]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            times.setdefault(int(row["rep"]), []).append(float(row["step_time_s"]))
+    times = by_key((int(row["rep"]), float(row["step_time_s"])) for row in rows if row["status"] == "ok")
     return {rep: statistics.median(of_rep) for rep, of_rep in times.items()}
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from wanbench.harness.errors import EXIT_FAILED, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
+from wanbench.harness.grouping import by_key
 from wanbench.harness.plan.cell import Cell
 
 Row = Mapping[str, Any]  # of a run, or of a cell that was not measured yet
@@ -172,9 +173,7 @@ def by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
     One-worker cells of a sweep over testbeds or workloads have no axis that tells them apart. Their names also contain
     testbed and workload, and the identity if necessary.
     """
-    cells: dict[str, list[Row]] = {}
-    for row in rows:
-        cells.setdefault(row["cell_key"], []).append(row)
+    cells = by_key((row["cell_key"], row) for row in rows)
     names = {key: name(group[0]) for key, group in cells.items()}
     for more in (lambda row: f"{row['testbed']} {row['workload']}", lambda row: row["cell_key"]):
         shared = {text for text, times in Counter(names.values()).items() if times > 1}

@@ -13,6 +13,7 @@ without losses, it is c T / (N t).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.hosts import by_run, hosts_of
 from wanbench.harness.results.scalability import StepTimes, host_of
 from wanbench.workloads.loop.job import Regrouped
@@ -36,10 +37,7 @@ def recovered(
         steps: number of steps of the run. delay, period: D and p of the algorithm.
         alike: whether the models of all members are taken, however many steps they have made (`loop.elastic`).
     """
-    entered: dict[int, list[Regrouped]] = {}
-    for history in histories:
-        for epoch in history:
-            entered.setdefault(epoch.epoch, []).append(epoch)
+    entered = by_key((epoch.epoch, epoch) for history in histories for epoch in history)
     began = dict.fromkeys(range(workers), 0)  # by member of the present epoch, its step at the begin
     counted = 0
     for _, views in sorted(entered.items()):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.rules import MAX_HOSTS_APART_PCT
 from wanbench.harness.results.scalability import host_of, one_worker_step_times
 
@@ -78,7 +79,4 @@ def _calibrations(rows: Iterable[Row]) -> dict[Any, dict[str, float | None]]:
 
 def by_run(rows: Iterable[Row]) -> dict[Any, list[Row]]:
     """Rows of several runs, by run. The hosts of one are not compared with those of another."""
-    runs: dict[Any, list[Row]] = {}
-    for row in rows:
-        runs.setdefault(row.get("run"), []).append(row)
-    return runs
+    return by_key((row.get("run"), row) for row in rows)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wanbench.harness.grouping import by_key
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.plan.law import PredictInputs, window_steps
 from wanbench.harness.results import digests
@@ -74,9 +75,7 @@ def problems_text(problems: Sequence[Objection]) -> str:
 
 def problem_lines(problems: Sequence[Objection], run: str) -> list[str]:
     """One line for each distinct text, after the first few cells that it concerns, or the run."""
-    cells: dict[str, list[str]] = {}
-    for objection in problems:
-        cells.setdefault(objection.text, []).append(objection.cell or run)
+    cells = by_key((objection.text, objection.cell or run) for objection in problems)
     return [f"{listed(names, _NAMED)}: {text}" for text, names in cells.items()]
 
 
@@ -160,10 +159,8 @@ def _fidelity(group: Sequence[Row]) -> Iterator[str]:
 
 def _reps(group: Sequence[Row]) -> Iterator[str]:
     """Judge the repetitions of a cell, which several hosts can share; those of one worker by host."""
-    hosts: dict[str | None, list[Row]] = {}
-    for row in group:
-        if row["testbed"] in _REAL:
-            hosts.setdefault(host_of(row) if row["workers"] == 1 else None, []).append(row)
+    emulated = (row for row in group if row["testbed"] in _REAL)
+    hosts = by_key((host_of(row) if row["workers"] == 1 else None, row) for row in emulated)
     for host, repetitions in hosts.items():
         where = "" if len(hosts) == 1 else f"{host or NOT_RECORDED}: "
         yield from (f"{where}{text}" for text in _few_or_apart(repetitions))
@@ -271,10 +268,7 @@ def _processor(group: Sequence[Row]) -> Iterator[str]:
 
 
 def _accuracy(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    references: dict[Any, list[Row]] = defaultdict(list)
-    for row in _ok(rows):
-        if row["kind"] == "ssgd":
-            references[_task(row)].append(row)
+    references = by_key((_task(row), row) for row in _ok(rows) if row["kind"] == "ssgd")
     for slug, group in _cells(row for row in _ok(rows) if _trains(row) and row["workers"] > 1):
         yield from ((slug, text) for text in _outside(group, references.get(_task(group[0]), [])))
 
@@ -406,11 +400,8 @@ def _ok(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["status"] == "ok"]
 
 
-def _cells(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["cell"], []).append(row)
-    yield from groups.items()
+def _cells(rows: Iterable[Row]) -> Iterable[tuple[str, list[Row]]]:
+    return by_key((row["cell"], row) for row in rows).items()
 
 
 def _trains(row: Row) -> bool:

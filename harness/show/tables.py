@@ -25,6 +25,7 @@ from wanbench.harness.analysis.summary import (
     provenance,
     speed_ups,
 )
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.disk import write_bytes
 from wanbench.harness.results.scalability import formula
@@ -308,19 +309,14 @@ _MOST_MOMENTS = 12
 
 def timeline_table(rows: Iterable[Mapping[str, Any]]) -> str:
     """A table of changes per timeline, over all valid repetitions; "" if no network changes."""
-    changing: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row.get("timeline") and row["status"] == "ok":
-            changing.setdefault(row["timeline"], []).append(row)
+    changing = by_key((row["timeline"], row) for row in rows if row.get("timeline") and row["status"] == "ok")
     return "\n".join(f"timeline: {text}\n{_moments(of_timeline)}" for text, of_timeline in changing.items())
 
 
 def _moments(rows: Iterable[Mapping[str, Any]]) -> str:
     """Changes of different repetitions are matched by their position."""
-    events: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        for position, event in enumerate(row.get("events") or []):
-            events.setdefault((position, event["what"]), []).append(event)
+    listed = (change for row in rows for change in enumerate(row.get("events") or []))
+    events = by_key(((position, event["what"]), event) for position, event in listed)
     lines = []
     for (_, what), alike in sorted(events.items())[:_MOST_MOMENTS]:
         happened = [event for event in alike if event["actual_s"] is not None]

@@ -26,6 +26,7 @@ from wanbench.harness.analysis.summary import (
     records,
 )
 from wanbench.harness.errors import SpecError
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results import planned
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.rules import ACCURACY_BAND
@@ -117,9 +118,7 @@ class _Run:
     def by_network(self, rows: Sequence[Row]) -> list[list[Row]]:
         """The rows by the values of the swept axes, in order."""
         axes = axes_of(self.table)
-        groups: dict[tuple[Any, ...], list[Row]] = {}
-        for row in rows:
-            groups.setdefault(tuple(by_value(row.get(axis)) for axis in axes), []).append(row)
+        groups = by_key((tuple(by_value(row.get(axis)) for axis in axes), row) for row in rows)
         return [sorted(groups[key], key=_order) for key in sorted(groups)]
 
     def middle(self, rows: Sequence[Row]) -> list[Row]:

@@ -24,6 +24,7 @@ from matplotlib import ft2font
 from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, Row, frame, pivots
 from wanbench.harness.errors import SpecError
+from wanbench.harness.grouping import by_key
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.results import planned
 from wanbench.harness.results.disk import write_json, write_text
@@ -217,10 +218,8 @@ def _lost(reps: Mapping[str, Sequence[int | str]], rows: Sequence[Row]) -> list[
 
 
 def _reps(rows: Sequence[Row]) -> dict[str, list[int | str]]:
-    reps: dict[str, list[int | str]] = {}
-    for row in sorted(rows, key=lambda row: (row["cell"], row["rep"], row.get("host") or "")):
-        reps.setdefault(row["cell"], []).append(_rep(row))
-    return reps
+    ordered = sorted(rows, key=lambda row: (row["cell"], row["rep"], row.get("host") or ""))
+    return by_key((row["cell"], _rep(row)) for row in ordered)
 
 
 def _rep(row: Row) -> int | str:

@@ -1,7 +1,6 @@
 """The table of all cells, with the text and the sort key of each entry, and the chart of those that a reader picks."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from wanbench.harness.analysis.axes import AXES, AXIS_TITLES, absent, axes_of, by_value
 from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabytes_per_step
 from wanbench.harness.analysis.summary import Row, provenance
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
 from wanbench.harness.text import plain, sent
 
@@ -113,11 +113,7 @@ def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> 
 
 def valid_reps(rows: Sequence[Row]) -> Mapping[Place, Sequence[Rep]]:
     """The numbers of the valid repetitions of each cell, with the host of each."""
-    reps: dict[Place, list[Rep]] = defaultdict(list)
-    for row in rows:
-        if row["status"] == "ok":
-            reps[row["cell"], row["hosts"]].append((row["rep"], row["host"]))
-    return reps
+    return by_key(((row["cell"], row["hosts"]), (row["rep"], row["host"])) for row in rows if row["status"] == "ok")
 
 
 # The chart.
