@@ -16,14 +16,13 @@ class Column:
     """The description of one column.
 
     Attributes:
-        meaning: a sentence. unit: of the numbers. applies: the repetitions that have it; the others have null.
+        meaning: a sentence. applies: the repetitions that have it; the others have null.
         minimum, above: inclusive and exclusive lower bound of the numbers.
         measure: a cell shows the median, minimum and maximum over its repetitions.
         shown: part of tables and CSV; the others are only in JSON and Parquet files.
     """
 
     meaning: str
-    unit: str | None = None
     applies: str | None = None
     minimum: float | None = None
     above: float | None = None
@@ -77,36 +76,34 @@ class Row(TypedDict):
     profile: Annotated[str | None, Column("Name of the network profile.", applies="cells with several workers")]
     rtt_ms: Annotated[
         float | None,
-        Column("Configured round-trip time, median over the pairs of sites in use.", unit="ms", minimum=0),
+        Column("Configured round-trip time, median over the pairs of sites in use.", minimum=0),
     ]
     rtt_max_ms: Annotated[
         float | None,
-        Column("Configured round-trip time, maximum over the pairs of sites in use.", unit="ms", minimum=0),
+        Column("Configured round-trip time, maximum over the pairs of sites in use.", minimum=0),
     ]
     rate_mbps: Annotated[
         float | None,
         Column(
             "Configured rate, including the payload scale; null if paths differ or are unlimited.",
-            unit="Mbit/s",
             above=0,
         ),
     ]
-    loss_pct: Annotated[float | None, Column("Configured loss per packet; null if paths differ.", unit="%", minimum=0)]
+    loss_pct: Annotated[float | None, Column("Configured loss per packet; null if paths differ.", minimum=0)]
     loss_burst: Annotated[
         float | None,
         Column(
             "Configured mean number of packets lost in a row; null if each is lost independently or paths differ.",
-            unit="packets",
             minimum=1,
         ),
     ]
     jitter_ms: Annotated[
         float | None,
-        Column("Configured standard deviation of the one-way delay; null if paths differ.", unit="ms", minimum=0),
+        Column("Configured standard deviation of the one-way delay; null if paths differ.", minimum=0),
     ]
     mtu: Annotated[
         int | None,
-        Column("Configured size of the largest IP packet; null for the usual 1500 bytes.", unit="bytes", above=0),
+        Column("Configured size of the largest IP packet; null for the usual 1500 bytes.", above=0),
     ]
     tcp: Annotated[str | None, Column("TCP congestion control. In emulated cells it was set and read back.")]
     host_tcp: Annotated[
@@ -120,11 +117,11 @@ class Row(TypedDict):
     ]
     mtbf_s: Annotated[
         float | None,
-        Column("Mean time between random failures of a machine; null if it has none.", unit="s", above=0),
+        Column("Mean time between random failures of a machine; null if it has none.", above=0),
     ]
     mttr_s: Annotated[
         float | None,
-        Column("Mean time until a machine that failed at random returns.", unit="s", applies="cells with mtbf_s"),
+        Column("Mean time until a machine that failed at random returns.", applies="cells with mtbf_s"),
     ]
     seed: Annotated[int, Column("Seed of this repetition.")]
     host: Annotated[
@@ -154,7 +151,6 @@ class Row(TypedDict):
         float | None,
         Column(
             "Duration of the window / steps, of the slowest worker. Never a median over steps.",
-            unit="s",
             above=0,
             measure=True,
         ),
@@ -164,7 +160,6 @@ class Row(TypedDict):
         Column(
             "Mean computing time per step on the same worker, part of step_time_s. Not available for commands, and if "
             "every worker was lost at some time.",
-            unit="s",
             minimum=0,
             measure=True,
         ),
@@ -173,20 +168,18 @@ class Row(TypedDict):
         float | None,
         Column(
             "Mean time per step spent waiting for messages, part of step_time_s. Not available for commands.",
-            unit="s",
             minimum=0,
             measure=True,
         ),
     ]
     overhead_s: Annotated[
         float | None,
-        Column("Rest of step_time_s after computing and waiting. Not available for commands.", unit="s", measure=True),
+        Column("Rest of step_time_s after computing and waiting. Not available for commands.", measure=True),
     ]
     fastest_step_time_s: Annotated[
         float | None,
         Column(
             "Duration of the window / steps, of the fastest worker: about step_time_s if all wait for the slowest.",
-            unit="s",
             applies="cells whose workers have different step times",
             above=0,
             measure=True,
@@ -207,7 +200,6 @@ class Row(TypedDict):
         Column(
             "T(1) that scalability is computed from: median step time of one worker on the same host, which rows of "
             "one simulation share. Null if that host has none.",
-            unit="s",
             above=0,
             measure=True,
         ),
@@ -218,14 +210,13 @@ class Row(TypedDict):
     ]
     predicted_step_time_s: Annotated[
         float | None,
-        Column("Step time predicted by the step-time law; null if the law does not cover the cell.", unit="s", above=0),
+        Column("Step time predicted by the step-time law; null if the law does not cover the cell.", above=0),
     ]
     payload_bytes: Annotated[
         int | None,
         Column(
             "Bytes that the algorithm sent, over all workers and steps and the drain; divided by payload_scale, those "
             "of the workload itself.",
-            unit="bytes",
             minimum=0,
         ),
     ]
@@ -233,7 +224,6 @@ class Row(TypedDict):
         int | None,
         Column(
             "Bytes that the workers sent, including headers and retransmissions.",
-            unit="bytes",
             applies="emulated cells",
             minimum=0,
         ),
@@ -250,7 +240,6 @@ class Row(TypedDict):
         float | None,
         Column(
             "Share of the blocks sent by datagram that did not arrive in time.",
-            unit="%",
             applies="algorithms that send datagrams",
             minimum=0,
             measure=True,
@@ -263,29 +252,28 @@ class Row(TypedDict):
         ),
     ]
     window_bytes: Annotated[
-        int | None, Column("The largest window that a connection's receiver advertised.", unit="bytes", minimum=0)
+        int | None, Column("The largest window that a connection's receiver advertised.", minimum=0)
     ]
     in_flight_bytes: Annotated[
         int | None,
-        Column("The most that a connection of a program had in flight, looked at every 0.5 s.", unit="bytes"),
+        Column("The most that a connection of a program had in flight, looked at every 0.5 s."),
     ]
     connections_to_a_peer: Annotated[
         int | None, Column("The most TCP connections of a worker to another one.", minimum=0, shown=False)
     ]
     window_limited_pct: Annotated[
         float | None,
-        Column("Share of their sending time in which connections waited for the receiver's window.", unit="%"),
+        Column("Share of their sending time in which connections waited for the receiver's window."),
     ]
     buffer_limited_pct: Annotated[
         float | None,
-        Column("Share of their sending time in which connections waited for their own send buffer.", unit="%"),
+        Column("Share of their sending time in which connections waited for their own send buffer."),
     ]
     tcp_window_change_pct: Annotated[
         float | None,
         Column(
             "Change of TCP's congestion windows from begin to end of the measured window, of the worker with the "
             "largest. Far from 0, TCP had not converged.",
-            unit="%",
             applies="emulated cells of our own training loop",
             shown=False,
         ),
@@ -343,7 +331,6 @@ class Row(TypedDict):
         Column(
             "Time from the start of training until the accuracy crosses train.target, interpolated linearly "
             "between the evaluations before and after; null if it never does.",
-            unit="s",
             applies="workloads that train a model",
             minimum=0,
             measure=True,
@@ -392,7 +379,6 @@ class Row(TypedDict):
         float | None,
         Column(
             "Time in which training stood still until the workers agreed on a model again.",
-            unit="s",
             applies="cells that lose workers",
             minimum=0,
             measure=True,
@@ -402,35 +388,30 @@ class Row(TypedDict):
         int | None,
         Column(
             "Bytes that the algorithm's workers sent for this, part of payload_bytes.",
-            unit="bytes",
             applies="cells that lose workers",
             minimum=0,
         ),
     ]
     one_way_error_ms: Annotated[
         float | None,
-        Column("Largest difference between configured and measured one-way delay, over all paths.", unit="ms"),
+        Column("Largest difference between configured and measured one-way delay, over all paths."),
     ]
     lateness_p99_ms: Annotated[
         float | None,
         Column(
             "Delay of packets beyond their due time in the emulator, 99th percentile; null if it is not known.",
-            unit="ms",
             minimum=0,
         ),
     ]
     overdue_pct: Annotated[
-        float | None, Column("Share of the time in which a packet was late by more than 1 ms.", unit="%", minimum=0)
+        float | None, Column("Share of the time in which a packet was late by more than 1 ms.", minimum=0)
     ]
-    host_cpu_pct: Annotated[
-        float | None, Column("Use of all processors of the host during the repetition.", unit="%", minimum=0)
-    ]
+    host_cpu_pct: Annotated[float | None, Column("Use of all processors of the host during the repetition.", minimum=0)]
     paused_pct: Annotated[
         float | None,
         Column(
             "Time in which a worker, its program, the emulator or the controller did not run, as a share of the "
             "window.",
-            unit="%",
             applies="emulated cells",
             minimum=0,
         ),
@@ -469,7 +450,7 @@ class Row(TypedDict):
     ]
     law_inputs: Annotated[Mapping[str, Any] | None, Column("Inputs of the step-time law.", shown=False)]
     message_bytes: Annotated[
-        int | None, Column("Size of one all-reduce, from the inputs of the law.", unit="bytes", minimum=0, shown=False)
+        int | None, Column("Size of one all-reduce, from the inputs of the law.", minimum=0, shown=False)
     ]
     messages_per_sync: Annotated[
         int | None, Column("Number of all-reduces per synchronisation.", minimum=0, shown=False)
