@@ -129,7 +129,7 @@ def checks(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _judged(base: Mapping[int, Any], head: Mapping[int, Any], block: Sequence[int]) -> dict[str, Any]:
     """Judge one check as `wanbench check` does: after the first look, and after the second where that is in doubt."""
-    gate, noise = GateTable(), HostNoise(Path(), {})
+    gate, noise = GateTable(), HostNoise({})
     sides, rounds = _sides(base, head, block[: LOOKS[0]], gate), LOOKS[0]
     cells, together = findings(sides, gate, len(LOOKS), noise)
     if further(sides, gate, len(LOOKS), noise):

@@ -118,7 +118,7 @@ def against_baseline(work: Work, path: Path, *, accept: bool) -> Report:
     """
     spec = work.spec
     recorded = _read_baseline(work, path, accept=accept)
-    band = (work.noise() if work.emulated_on else HostNoise(work.noise_path, {})).wire_band
+    band = (work.noise() if work.emulated_on else HostNoise({})).wire_band
     rows = work.measured()
     left_out = set(by_name(describe(cell, 0) for cell in work.plan.cells)) - work.names() if work.partial else set()
     other = {cell: entry for cell, entry in recorded.cells.items() if cell in left_out and entry}
@@ -277,7 +277,7 @@ def measure_noise(work: Work) -> Report:
     with RunFolder(work.folder).lock():
         pair = _pair(work, sides.working_folder("base"), sides.working_folder("head"))
         pair.measure(rule.LOOKS[-1], ())
-    host_noise = HostNoise(work.noise_path, {})
+    host_noise = HostNoise({})
     both = pair.sides(work.spec.gate, host_noise)
     notes = ["both sides are the same code, so every difference is noise of this host"]
     if both.timed:
@@ -286,7 +286,7 @@ def measure_noise(work: Work) -> Report:
         cells = {cell: change for cell, change in cells.items() if math.isfinite(change)}
         cells |= {noise.wire_of(cell): change for cell, change in both.wire_noise().items()}
         noise.write(work.noise_path, work.spec.name, work.emulated_on, cells)
-        host_noise = HostNoise(work.noise_path, cells)
+        host_noise = HostNoise(cells)
         notes.append(f"{work.noise_path}: the noise of {len(both.timed)} cells was written")
     findings, together = measured.findings(both, work.spec.gate, 1, host_noise)
     return Report(

@@ -39,10 +39,9 @@ class HostNoise:
     """The relative change that a first look sees between equal sides, as `harness.gate.rule.noise` measures it.
 
     Attributes:
-        path: the file. cells: by name of cell. remark: the reason if no noise is known, else None.
+        cells: by name of cell. remark: the reason if no noise is known, else None.
     """
 
-    path: Path
     cells: Mapping[str, float]
     remark: str | None = None
 
@@ -88,13 +87,13 @@ def read(path: Path, experiment: str, on: str) -> HostNoise:
     )
     data = _load(path)
     if data is None:
-        return HostNoise(path, {}, unknown)
+        return HostNoise({}, unknown)
     if data["host"] != _host():
         return HostNoise(
-            path, {}, f"{path}: not used, because another machine measured it ({data['host']['cpu']}); {unknown}"
+            {}, f"{path}: not used, because another machine measured it ({data['host']['cpu']}); {unknown}"
         )
     cells = data["experiments"].get(f"{experiment} on {on}", {})
-    return HostNoise(path, cells, None if cells else unknown)
+    return HostNoise(cells, None if cells else unknown)
 
 
 def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from gate_rows import row
@@ -15,7 +13,7 @@ from wanbench.harness.gate.verdict import Judgement, Verdict
 from wanbench.harness.spec.tables import GateTable
 
 LIMITS = GateTable()
-UNKNOWN = HostNoise(Path("noise.json"), {})
+UNKNOWN = HostNoise({})
 
 
 def side(algorithm="ssgd", factor=1.0, rounds=5, seed=0, testbed="netns", **fields):
@@ -65,7 +63,7 @@ def test_a_small_slowdown_of_all_cells_is_found_jointly():
 
 def test_the_margin_grows_with_the_measured_noise():
     base, head = side(), side(factor=1.15, seed=1)
-    noise = HostNoise(Path("n"), {"ssgd w4 100ms": 0.1, ALL_CELLS: 0.1})
+    noise = HostNoise({"ssgd w4 100ms": 0.1, ALL_CELLS: 0.1})
     found, together = judged(base, head, noise)
     assert found["ssgd"].timing.margin == pytest.approx(0.2)
     assert found["ssgd"].timing.noise == 0.1
@@ -79,7 +77,7 @@ def test_cells_undecided_after_the_first_look_get_more_rounds():
     wild = [row("unsure", r, testbed="netns", step_time_s=0.5 * float(np.exp(x))) for r, x in
             enumerate(rng.normal(0.01, 0.2, 5))]  # fmt: skip
     sides = Sides(base, [*side("sure", seed=1), *wild], GateTable())
-    noise = HostNoise(Path("n"), {ALL_CELLS: 0.5})  # so the joint test of all cells is no reason to measure further
+    noise = HostNoise({ALL_CELLS: 0.5})  # so the joint test of all cells is no reason to measure further
     assert further(sides, LIMITS, 2, noise) == ["unsure w4 100ms"]
     assert judged(base, [*side("sure", seed=1), *wild], noise)[0]["unsure"].verdict is Verdict.INCONCLUSIVE
 
@@ -172,7 +170,7 @@ def test_the_number_of_a_repetition_costs_no_memory():
     ],
 )
 def test_beyond_the_limit_of_the_noise_only_a_regression_is_decided(factor, size, expected):
-    noise = HostNoise(Path("n"), {"ssgd w4 100ms": size})
+    noise = HostNoise({"ssgd w4 100ms": size})
     found = verdict(side(), side(factor=factor, seed=1), noise=noise)
     assert found[0] is expected
     if expected is Verdict.INCONCLUSIVE:
@@ -183,13 +181,13 @@ def test_beyond_the_limit_of_the_noise_only_a_regression_is_decided(factor, size
 
 
 def test_a_user_who_accepts_more_than_the_limit_needs_no_quieter_host():
-    noise = HostNoise(Path("n"), {"ssgd w4 100ms": 0.2})
+    noise = HostNoise({"ssgd w4 100ms": 0.2})
     found, _ = findings(Sides(side(), side(seed=1), LIMITS), GateTable(max_slowdown=0.5), 2, noise)
     assert [finding.verdict for finding in found] == [Verdict.UNCHANGED]
 
 
 def test_all_cells_together_are_not_decided_beyond_the_limit_of_their_noise():
-    _, together = judged(side(), side(seed=1), noise=HostNoise(Path("n"), {ALL_CELLS: 0.3}))
+    _, together = judged(side(), side(seed=1), noise=HostNoise({ALL_CELLS: 0.3}))
     assert (together.verdict, together.text.partition(";")[0]) == (
         Verdict.INCONCLUSIVE,
         "equal sides differed by 30.0 % here",

@@ -325,5 +325,5 @@ SIDES = {
 @pytest.mark.parametrize(("base", "head"), SIDES.values(), ids=SIDES)
 def test_sides_without_enough_pairs_are_not_green(tmp_path, base, head):
     sides = Sides(base, head, GateTable())
-    found, together = findings(sides, GateTable(), 1, HostNoise(tmp_path, {}))
+    found, together = findings(sides, GateTable(), 1, HostNoise({}))
     assert replace(report(), cells=tuple(found), overall=together).exit_code() != 0
