@@ -103,17 +103,21 @@ class NetworkStandings:
 
     Attributes:
         where: the swept axes and their values here; empty if only the algorithm is swept.
-        standings: in the order of a legend. lost: labels of the cells without a valid repetition.
+        standings: in the order of a legend.
         name: the profile, or the RTT of a uniform network. testbeds: of the valid cells.
         by_steps: whether the fastest is the one with the shortest step, not the highest scalability.
     """
 
     where: Mapping[str, Any]
     standings: tuple[Standing, ...]
-    lost: tuple[str, ...]
     name: str = ""
     testbeds: frozenset[str] = frozenset()
     by_steps: bool = False
+
+    @property
+    def title(self) -> str:
+        """The swept axes and their values here, or its name if nothing but the algorithm is swept."""
+        return ", ".join(axis_value(axis, value) for axis, value in self.where.items()) or self.name
 
     @property
     def best(self) -> Standing | None:
@@ -257,12 +261,11 @@ def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds, by_s
         behind = None if math.isnan(top) or standing.accuracy is None else standing.accuracy - top
         standings.append(replace(standing, behind=behind))
     standings.sort(key=lambda s: algorithm_order(s.setting, s.kind, s.params))
-    lost = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
     testbeds = frozenset(line["testbed"] for line in valid)
     name = str(lines[0]["profile"] or "the network")
     if name == "uniform" and not absent(lines[0]["rtt_ms"]):
         name = axis_value("rtt_ms", lines[0]["rtt_ms"])
-    return NetworkStandings(where, tuple(standings), lost, name, testbeds, by_steps)
+    return NetworkStandings(where, tuple(standings), name, testbeds, by_steps)
 
 
 def _training(line: Line) -> dict[str, Any]:

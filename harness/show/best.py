@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wanbench.harness.analysis.axes import AXIS_TITLES, axis_value
+from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, Effect, NetworkStandings, Standing, effects, networks
 from wanbench.harness.analysis.summary import ALONE, AnalysisError, provenance
 from wanbench.harness.results.rules import ACCURACY_BAND
@@ -85,8 +85,7 @@ def best_sentence(cases: Sequence[NetworkStandings]) -> str:
         return ""
     (first, count), *runners_up = wins.most_common()
     if len(cases) == 1:
-        name = _network_name(cases[0])
-        where = f"{'at' if name.startswith('RTT') else 'on'} {name}"
+        where = f"{'at' if cases[0].title.startswith('RTT') else 'on'} {cases[0].title}"
     elif count == len(cases):
         where = f"on {'both' if count == 2 else f'all {count}'} {_varied(cases)[1]}"
     else:
@@ -163,7 +162,7 @@ def _base(network: NetworkStandings) -> Standing | None:
 
 def best_row(network: NetworkStandings, most: int = sys.maxsize) -> Row:
     """The row of a network, which names at most so many algorithms that are equally fast."""
-    row, best = dict.fromkeys(_TITLES, "-") | {"where": _network_name(network)}, network.best
+    row, best = dict.fromkeys(_TITLES, "-") | {"where": network.title}, network.best
     if best is None:
         return row | {"params": "no one-worker cell to compare with" if network.standings else "no valid result"}
     base = _base(network)
@@ -226,8 +225,3 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
 
 def _inaccurate(cases: Sequence[NetworkStandings]) -> list[str]:
     return sorted({s.algorithm for network in cases for s in network.standings if not s.accurate})
-
-
-def _network_name(network: NetworkStandings) -> str:
-    """The swept axes of a network and their values, or its name if nothing but the algorithm is swept."""
-    return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or network.name

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from wanbench.harness.analysis.axes import axis_value
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.drawing import Point
@@ -64,7 +63,7 @@ def _sheet(
     entries: dict[str, Artist] = {label: Line2D([], [], **point(look)) for label, look in legend.items()}
     sheet = Panels(width_in, title, about, entries, count=len(shown), across=across, panel_in=_PANEL_IN, left_in=0.56)
     for index, network in enumerate(shown):
-        axes = sheet.panel(index, _where(network) if len(shown) > 1 else "")
+        axes = sheet.panel(index, network.title if len(shown) > 1 else "")
         _panel(axes, network, looks)
         axes.set_xlim(0, 1.06)
         axes.set_ylim(low, high)
@@ -85,7 +84,7 @@ def _finding(network: NetworkStandings) -> str:
     if best is None or reference is None or best.kind == REFERENCE or best.accuracy_change is None:
         return "Speed and accuracy"
     times, name = reference.step_time_s / best.step_time_s, standing_name(best)
-    where = f"At {_where(network).removeprefix('RTT ')}, " if network.where else ""
+    where = f"At {network.title.removeprefix('RTT ')}, " if network.where else ""
     return f"{where}{name} is {times:.2g} times as fast as ssgd; accuracy {_change(best)} points"
 
 
@@ -132,7 +131,7 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
         if standing.repeats > 1:
             axes.hlines(place.y, standing.low, standing.high, color=look.colour, linewidth=0.7)
             axes.vlines(place.x, place.low, place.high, color=look.colour, linewidth=0.7)
-        text = f"{standing.algorithm}, {_where(network)}: scalability {place.x:.3f}, accuracy {place.y:+.2f} points"
+        text = f"{standing.algorithm}, {network.title}: scalability {place.x:.3f}, accuracy {place.y:+.2f} points"
         note(axes, place.x, place.y, text)
 
 
@@ -172,10 +171,6 @@ def pareto_points(networks: Sequence[NetworkStandings]) -> list[Point]:
         for front in [pareto_front(drawn)]
         for standing in drawn
     ]
-
-
-def _where(network: NetworkStandings) -> str:
-    return ", ".join(axis_value(axis, value) for axis, value in network.where.items()) or "one network"
 
 
 # Names beside points: each near its point, none over another name or point.
