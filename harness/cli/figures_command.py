@@ -8,7 +8,7 @@ import click
 
 from wanbench.harness.cli import completion_command
 from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 
 REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
@@ -59,20 +59,15 @@ def _run(
 ) -> None:
     folder, rows = read_run(run_source, out)
     shown = by_hosts(rows, across_hosts=across_hosts)
-    if not any(row["status"] == "ok" and row["workers"] > 1 for row in shown):
-        raise SpecError(f"{folder.path}: no finished repetition of more than one worker yet; nothing to draw")
-
     from wanbench.harness.analysis.summary import AnalysisError
     from wanbench.harness.results.evidence import Evidence
     from wanbench.harness.show.figures import draw_all
 
     other = None if beside is None else _beside(beside, out, across_hosts=across_hosts)
     to = to or folder.path / "figures"
-    try:
+    with as_spec_error(str(folder.path), AnalysisError):
         for path in draw_all(shown, folder.name, to, formats=formats, evidence=Evidence(folder), beside=other):
             click.echo(path)
-    except AnalysisError as error:
-        raise SpecError(f"--beside: {error}" if beside else str(error)) from None
 
 
 def _beside(source: str, out: Path, *, across_hosts: bool) -> tuple[str, list[dict[str, Any]]]:

@@ -60,7 +60,7 @@ def test_a_late_relay_makes_a_repetition_invalid_twice_and_verify_and_figures_re
     figures = bench.run("figures", "out/late")
     assert (figures.code, figures.out) == (2, "")
     assert figures.last_line == (
-        "wanbench: out/late: no finished repetition of more than one worker yet; nothing to draw"
+        "wanbench: out/late: no cell of more than one worker has a valid result yet; there is nothing to draw"
     )
     verified = bench.run("verify", "out/late")
     assert verified.code == 4

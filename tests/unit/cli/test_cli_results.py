@@ -152,7 +152,7 @@ def test_figures_refuses_an_unknown_format(tmp_path):
 def test_figures_without_comparable_cells_are_refused(tmp_path, statuses):
     finished(tmp_path, statuses=statuses)
     assert refused("figures") == (
-        "wanbench: results/smoke: no finished repetition of more than one worker yet; nothing to draw"
+        "wanbench: results/smoke: no cell of more than one worker has a valid result yet; there is nothing to draw"
     )
 
 

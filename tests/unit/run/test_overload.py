@@ -139,7 +139,7 @@ def test_where_every_repetition_was_overloaded_nothing_can_be_drawn(host, run):
     host(lambda kind, tries: LATE_MS)
     assert run().exit_code == 4
     assert refused("figures", "busy") == (
-        "wanbench: results/busy: no finished repetition of more than one worker yet; nothing to draw"
+        "wanbench: results/busy: no cell of more than one worker has a valid result yet; there is nothing to draw"
     )
 
 
