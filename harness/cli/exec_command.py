@@ -244,10 +244,6 @@ def _spec(argv: tuple[str, ...], options: dict[str, Any]) -> Spec:
     from wanbench.harness.timeline.schedule import read_timeline
 
     name = options["profile"]
-    if name == "uniform" and options["rtt"] is None:
-        raise SpecError("--profile uniform: needs --rtt, e.g. --rtt 100ms")
-    if name == "uniform" and options["rate_scale"]:
-        raise SpecError("--rate-scale: goes with a named profile; with uniform, give another --rate")
     if name != "uniform" and (options["rtt"] or options["rate"]):
         raise SpecError(f"--rtt and --rate go with --profile uniform; {name} has its own (--rate-scale scales)")
     network = {key: options[key] for key in ("profile", "rtt", "rate", "rate_scale", "mtu", "place") if options[key]}

@@ -182,10 +182,10 @@ def test_containers_get_the_mounts_of_their_group(tmp_path):
         (("--name", "../../x"), "--name ../../x: expected letters, digits, '.', '_' and '-', at most 80"),
         (("--timeout", "0s"), "--timeout 0s: expected more than zero, such as 10min"),
         (("--name", ".."), "--name ..: expected letters, digits, '.', '_' and '-', at most 80"),
-        (("--profile", "uniform"), "--profile uniform: needs --rtt, e.g. --rtt 100ms"),
+        (("--profile", "uniform"), "--rtt: the uniform profile needs an RTT; set it or sweep rtt"),
         (
             ("--profile", "uniform", "--rtt", "5ms", "--rate-scale", "0.5"),
-            "--rate-scale: goes with a named profile; with uniform, give another --rate",
+            "--rate-scale: only a named profile takes it; uniform takes rtt, rate, buffer, jitter, loss, loss_burst",
         ),
     ],
 )  # fmt: skip
