@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,8 @@ from wanbench.harness.text import plain, sent
 Place = tuple[str, Any]  # cell, and the group of hosts that its line has
 Rep = tuple[int, str | None]  # number and host
 Link = Callable[[Path], str]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the table: its text and its sort key."""
-
-    text: str
-    sort: float | str
+Entry = tuple[str, float | str]  # of the table: its text and its sort key
+_EMPTY: Entry = ("", math.inf)
 
 
 def shown_axes(table: Any) -> list[str]:
@@ -71,26 +64,24 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
 
     def number(value: Any, digits: int, scale: float = 1.0) -> Entry:
         if absent(value) or not ok:
-            return Entry("", math.inf)
-        return Entry(f"{float(value) * scale:z.{digits}f}", float(value) * scale)
+            return _EMPTY
+        return f"{float(value) * scale:z.{digits}f}", float(value) * scale
 
     megabytes = megabytes_per_step(line) if ok else None
-    entries = [
-        Entry(str(line["algorithm"]), str(line["algorithm"])),
+    entries: list[Entry] = [
+        (str(line["algorithm"]), str(line["algorithm"])),
         *(_axis(line[axis]) for axis in axes),
-        Entry(str(line["status"]), str(line["status"])),
-        Entry(str(line["repeats"]), float(line["repeats"])),
+        (str(line["status"]), str(line["status"])),
+        (str(line["repeats"]), float(line["repeats"])),
         *(number(line[f"{part}_s"], 1, 1e3) for part in ("step_time", "compute", "stall", "overhead")),
         number(line["scalability"], 3),
         number(line["scalability_min"], 3),
         number(line["scalability_max"], 3),
         number(line["predicted_scalability"], 3),
-        number(line["deviation_pct"], 1) if not alone else Entry("", math.inf),
+        number(line["deviation_pct"], 1) if not alone else _EMPTY,
         number(line["accuracy"], 2, 100),
         number(line["time_to_target_s"], 2),
-        Entry("", math.inf)
-        if megabytes is None
-        else Entry(sent(megabytes, unscaled_megabytes_per_step(line)), megabytes),
+        _EMPTY if megabytes is None else (sent(megabytes, unscaled_megabytes_per_step(line)), megabytes),
         number(line["lateness_p99_ms"], 2),
         number(line["one_way_error_ms"], 3),
     ]
@@ -99,8 +90,8 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
 
 def _axis(value: Any) -> Entry:
     if absent(value):
-        return Entry("-", -math.inf)
-    return Entry(plain(value), float(value) if isinstance(value, int | float) else str(value))
+        return "-", -math.inf
+    return plain(value), float(value) if isinstance(value, int | float) else str(value)
 
 
 def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> tuple[tuple[str, str], ...]:
