@@ -20,7 +20,6 @@ from wanbench.harness.analysis.summary import (
     cells,
     compared_by_steps,
     frame,
-    grouped,
     pivots,
     provenance,
     records,
@@ -77,7 +76,6 @@ def gallery(
     Raises:
         AnalysisError: the run beside has no algorithm on the same axis.
     """
-    rows = grouped(rows)
     table = frame(rows)
     if not any(table[table["workers"] != 1]["status"] == "ok"):
         return []
