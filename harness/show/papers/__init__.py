@@ -98,7 +98,7 @@ class Paper(_Table):
         name: as on the command line. runs: experiments, in the order of recording.
     """
 
-    schema_: int = Field(alias="schema")
+    schema_: Literal[1] = Field(alias="schema")
     name: str
     title: str
     citation: str
@@ -129,19 +129,16 @@ def parse(name: str, text: str) -> Paper:
     except ValidationError as error:
         first = error.errors()[0]
         raise SpecError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
-    if paper.schema_ != 1:
-        raise SpecError(f"{file}: schema: expected 1, got {paper.schema_}")
     for figure in paper.figures:
         where = f"{file}: figure {figure.name}"
         if figure.kind == "map" and figure.run is not None:
             raise SpecError(f"{where}: run: a map has none; remove the key")
-        if figure.kind != "map" and figure.run not in paper.runs:
-            raise SpecError(f"{where}: {figure.run!r} is none of its runs")
+        for run in () if figure.kind == "map" else (figure.run, figure.beside or figure.run):
+            if run not in paper.runs:
+                raise SpecError(f"{where}: {run!r} is none of its runs")
         for key, kinds in _KINDS_WITH.items():
             if getattr(figure, key) is not None and figure.kind not in kinds:
                 raise SpecError(f"{where}: {key}: expected in {', '.join(kinds)} only; remove the key")
-        if figure.beside is not None and figure.beside not in paper.runs:
-            raise SpecError(f"{where}: beside: {figure.beside!r} is none of its runs")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
             raise SpecError(f"{where}: x and y are of a trend, which has both")
     return paper.model_copy(update={"figures": [_with_published(figure, paper, file) for figure in paper.figures]})

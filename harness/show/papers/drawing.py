@@ -23,7 +23,7 @@ from matplotlib import ft2font
 
 from wanbench.harness.analysis.compare import lay_beside
 from wanbench.harness.analysis.summary import AnalysisError, Pivot, Row, frame, pivots
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.grouping import by_key
 from wanbench.harness.plan.cell import BASELINE
 from wanbench.harness.results import planned
@@ -248,15 +248,12 @@ def select(figure: PaperFigure, rows: Sequence[Row]) -> list[Row]:
 
 
 def _draw(figure: PaperFigure, paper: Paper, source: _Source, to: Path) -> list[Path]:
-    where = f"{source.folder.path}: figure {figure.name}"
-    try:
+    with as_spec_error(f"{source.folder.path}: figure {figure.name}", AnalysisError):
         if figure.kind in _TABLES:
             path = to / f"{figure.name}.md"
             write_text(path, _TABLES[figure.kind](figure, source.rows, source.folder.name))
             return [path]
         return write_drawing(replace(_drawing(figure, paper, source), name=figure.name), to)
-    except AnalysisError as error:
-        raise SpecError(f"{where}: {error}") from None
 
 
 def write_drawing(drawing: Drawing, to: Path) -> list[Path]:

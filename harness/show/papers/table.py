@@ -31,10 +31,11 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
         if name not in _COLUMNS:
             raise AnalysisError(f"column {name!r}: expected one of {', '.join(_COLUMNS)}")
     pivot, *more = pivots(frame(rows))
-    if more or has_choices(pivot):
-        return _of_conditions(figure, rows, run_name)
-    if len(pivot.columns) > 1 and len(figure.columns) != 1:
+    of_conditions = bool(more) or has_choices(pivot)
+    if (of_conditions or len(pivot.columns) > 1) and len(figure.columns) != 1:
         raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
+    if of_conditions:
+        return _of_conditions(figure, rows, run_name)
     reference = {column: pivot.lines.get(("ssgd", column)) for column in pivot.columns}
     axis = AXIS_TITLES.get(pivot.column_axis, pivot.column_axis)
     columns = [column for column in pivot.columns if pivot.column_axis != "mtbf_s" or not absent(column)]
@@ -58,8 +59,6 @@ def table(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
 
 def _of_conditions(figure: PaperFigure, rows: Sequence[Line], run_name: str) -> str:
     """One column at every combination of the keys that the spec sweeps."""
-    if len(figure.columns) != 1:
-        raise AnalysisError("several columns at several places; narrow it by `where`, or name one column")
     (name,) = figure.columns
     lines = [line for line in cells(frame(rows)) if line["workers"] != 1]
     swept = [key for key in lines[0]["axes"] if key != "algorithm"]

@@ -245,7 +245,7 @@ def test_a_paper_without_recordings_is_reported(reference):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("schema = 1", "schema = 2"), "papers/p.toml: schema: expected 1, got 2"),
+        (("schema = 1", "schema = 2"), "papers/p.toml: schema: input should be 1"),
         (('kind = "table"', 'kind = "pie"'), "papers/p.toml: figure.2.kind: input should be 'scalability', "),
         (('run = "t"\nkind = "timeline"', 'run = "u"\nkind = "timeline"'),
          "papers/p.toml: figure flights: 'u' is none of its runs"),
@@ -262,7 +262,7 @@ def test_a_paper_without_recordings_is_reported(reference):
         (('kind = "timeline"', 'kind = "timeline"\nbeside = "t"'),
          "papers/p.toml: figure flights: beside: expected in scalability, trend only; remove the key"),
         (('kind = "scalability"', 'kind = "scalability"\nbeside = "u"'),
-         "papers/p.toml: figure speed: beside: 'u' is none of its runs"),
+         "papers/p.toml: figure speed: 'u' is none of its runs"),
         (("columns =", "colums ="), "papers/p.toml: figure.2.colums: extra inputs are not permitted"),
         (("[[figure]]", "[[figure"), "papers/p.toml: not TOML: "),
     ],
