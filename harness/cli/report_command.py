@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
-from wanbench.harness.errors import HostError
+from wanbench.harness.errors import writing
 
 
 @click.command("report")
@@ -29,7 +29,5 @@ def command(run_source: str | None, to: Path | None, across_hosts: bool, out: Pa
     folder, rows = read_run(run_source, out)
     path = to or folder.path / "report.html"
     by_hosts(rows, across_hosts=across_hosts)
-    try:
+    with writing(path, "the page", "; choose another file with -o"):
         click.echo(write_report(folder, path, across_hosts=across_hosts))
-    except OSError as error:
-        raise HostError(f"{path}: cannot be written ({error.strerror}); choose another file with -o") from None

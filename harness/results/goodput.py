@@ -15,10 +15,8 @@ from typing import Any
 
 from wanbench.harness.grouping import by_key
 from wanbench.harness.results.hosts import by_run, hosts_of
-from wanbench.harness.results.scalability import StepTimes, host_of
+from wanbench.harness.results.scalability import Row, StepTimes, host_of
 from wanbench.workloads.loop.job import Regrouped
-
-Row = Mapping[str, Any]
 
 
 def recovered(

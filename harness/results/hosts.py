@@ -1,17 +1,15 @@
 """Whether the hosts of a run are alike: the step times of their one-worker cells. Pure."""
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from wanbench.harness.grouping import by_key
 from wanbench.harness.results.rules import MAX_HOSTS_APART_PCT
-from wanbench.harness.results.scalability import host_of, one_worker_step_times
+from wanbench.harness.results.scalability import Row, host_of, one_worker_step_times
 
 NOT_RECORDED = "not recorded"
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

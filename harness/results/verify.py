@@ -30,7 +30,7 @@ from wanbench.harness.results.rules import (
     MIN_REPS,
     MIN_STEPS,
 )  # fmt: skip
-from wanbench.harness.results.scalability import host_of
+from wanbench.harness.results.scalability import Row, host_of
 from wanbench.harness.results.steps import elapsed_per_step_s, step_time_s
 from wanbench.harness.results.store import RunFolder
 from wanbench.harness.spec.command import looks_like_a_file
@@ -41,8 +41,6 @@ _EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
 _STEPS = "steps.parquet"
 _ROUNDING = 1e-6  # of a step: values are stored unrounded
 _NAMED = 3  # cells of a problem
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
