@@ -57,7 +57,7 @@ class HostNoise:
 
     def margin(self, cell: str, limit: float) -> float:
         """The change of a cell that does not count yet: the limit, or twice its noise if that is larger."""
-        return float(margin(limit, self.cells.get(cell)))
+        return float(margin(limit, self.cells.get(cell, 0.0)))
 
     def wire_band(self, cell: str) -> float:
         """The relative change of the bytes that a program sends in a step that does not count."""
@@ -85,38 +85,33 @@ def read(path: Path, experiment: str, on: str) -> HostNoise:
     unknown = (
         f"the noise of this host is not known; measure it with `wanbench check {shlex.quote(experiment)} --aa` ({path})"
     )
-    data = _load(path)
-    if data is None:
+    stored = _load(path)
+    if stored is None:
         return HostNoise({}, unknown)
-    if data["host"] != _host():
-        return HostNoise(
-            {}, f"{path}: not used, because another machine measured it ({data['host']['cpu']}); {unknown}"
-        )
-    cells = data["experiments"].get(f"{experiment} on {on}", {})
+    if stored.host != _host():
+        return HostNoise({}, f"{path}: not used, because another machine measured it ({stored.host['cpu']}); {unknown}")
+    cells = stored.experiments.get(f"{experiment} on {on}", {})
     return HostNoise(cells, None if cells else unknown)
 
 
 def write(path: Path, experiment: str, on: str, cells: Mapping[str, float]) -> None:
     """Add or replace the cells of one experiment, and drop those of another machine. Raises: HostError."""
-    data = _load(path)
-    if data is None or data["host"] != _host():
-        data = {"schema": _SCHEMA, "host": _host(), "experiments": {}}
+    stored = _load(path)
+    experiments = stored.experiments if stored is not None and stored.host == _host() else {}
     key = f"{experiment} on {on}"
-    data["experiments"][key] = data["experiments"].get(key, {}) | dict(cells)
+    experiments[key] = experiments.get(key, {}) | dict(cells)
     with writing(path, "the noise of this host", "; use --noise FILE"):
-        write_json(path, data)
+        write_json(path, {"schema": _SCHEMA, "host": _host(), "experiments": experiments})
 
 
-def _load(path: Path) -> dict[str, Any] | None:
+def _load(path: Path) -> _File | None:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        _File.model_validate(data)
+        return _File.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
         why = in_words(error) if isinstance(error, ValidationError) else error
         raise SpecError(f"{path}: not a noise file of `check --aa`: {why}; remove it, and measure again") from None
-    return dict(data)
 
 
 def _host() -> dict[str, Any]:

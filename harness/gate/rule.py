@@ -134,8 +134,6 @@ def noise(d: Floats) -> Floats:
     return np.where(pairs > 0, np.sqrt(square.sum(axis=-1) / np.maximum(pairs, 1) / LOOKS[0]), np.nan)
 
 
-def margin(max_slowdown: float, measured_noise: Floats | float | None) -> Floats | float:
+def margin(max_slowdown: float, measured_noise: Floats | float) -> Floats | float:
     """The margin that a change must exceed: the user's limit, or twice the noise if that is larger."""
-    if measured_noise is None:
-        return max_slowdown
     return np.maximum(max_slowdown, _NOISES_PER_MARGIN * np.asarray(measured_noise))

@@ -101,7 +101,7 @@ def test_a_bias_towards_the_side_measured_second_is_noise():
 
 
 def test_the_margin_is_the_larger_of_the_users_limit_and_twice_the_noise():
-    assert margin(0.05, None) == 0.05
+    assert margin(0.05, 0.0) == 0.05
     assert margin(0.05, np.array([0.01, 0.04])) == pytest.approx([0.05, 0.08])
 
 
