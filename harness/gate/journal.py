@@ -82,7 +82,7 @@ def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
     return _present(
         schema=_SCHEMA,
         experiment=report.experiment,
-        **_commit(revision.removesuffix(_DIRTY)),
+        **commit_of(revision.removesuffix(_DIRTY)),
         dirty=revision.endswith(_DIRTY),
         verdict=str(report.findings[0].verdict) if report.findings else None,
         wanbench=manifest.get("versions", {}).get("wanbench"),
@@ -95,7 +95,7 @@ def _outcome(folder: RunFolder, report: Report) -> dict[str, Any]:
     )
 
 
-def _commit(revision: str) -> dict[str, str]:
+def commit_of(revision: str) -> dict[str, str]:
     """Hash, date (ISO 8601) and first line of a commit; empty if it is not known here, or without git."""
     if not revision or revision.startswith("-"):
         return {}

@@ -14,10 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wanbench.harness.errors import HostError, SpecError, writing
-from wanbench.harness.gate.journal import metrics_of
+from wanbench.harness.errors import SpecError, writing
+from wanbench.harness.gate.journal import commit_of, metrics_of
 from wanbench.harness.gate.verdict import by_name
-from wanbench.harness.process.git import git
 from wanbench.harness.results.columns import Row
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.hosts import hosts_of
@@ -117,11 +116,10 @@ def _commit(revision: str) -> tuple[str, int]:
         raise SpecError(
             f"asv: files a result under its commit, but {revision} has changes; commit them, and measure again"
         )
-    try:
-        commit, date = git("log", "-1", "--no-show-signature", "--format=%H%x00%cI", revision, "--").strip().split("\0")
-    except (HostError, OSError, ValueError):
+    commit = commit_of(revision)
+    if not commit:
         raise SpecError(
             f"asv: files a result under its commit, and that of this run ({revision or 'none'}) is not known here; "
             "measure in a git repository, and call this there"
-        ) from None
-    return commit, int(1e3 * datetime.fromisoformat(date).timestamp())
+        )
+    return commit["commit"], int(1e3 * datetime.fromisoformat(commit["date"]).timestamp())
