@@ -101,18 +101,17 @@ def _curve(rep: Path, row: Row) -> dict[str, list[Any]]:
     first = steps[(steps["rank"] == 0) & (steps["step"] == 0)].iloc[0]
     begin_ns = float(first["end_ns"] - first["step_time_s"] * 1e9)
     losses = steps.groupby("step")["loss"].mean()
-    curve: dict[str, list[Any]] = {"step": [], "end_s": [], "accuracy": [], "loss": []}
-    since = 0
-    for point in pd.read_parquet(rep / EVALUATIONS).to_dict("records"):
-        step = int(point["step"])
-        between = losses[(losses.index >= since) & (losses.index < step)]
-        curve["step"].append(step)
-        curve["end_s"].append(round((float(point["end_ns"]) - begin_ns) / 1e9, 4))
-        curve["accuracy"].append(round(float(point["accuracy"]), 5))
-        if "accuracy_before_drain" in point:
-            curve.setdefault("before_drain", []).append(round(float(point["accuracy_before_drain"]), 5))
-        curve["loss"].append(round(float(between.mean()), 5) if len(between) else None)
-        since = step
+    points = pd.read_parquet(rep / EVALUATIONS).astype({"step": int})
+    at = points["step"].tolist()
+    spans = [losses[(losses.index >= since) & (losses.index < step)] for since, step in zip([0, *at], at, strict=False)]
+    curve: dict[str, list[Any]] = {
+        "step": at,
+        "end_s": [round((float(end_ns) - begin_ns) / 1e9, 4) for end_ns in points["end_ns"]],
+        "accuracy": [round(float(accuracy), 5) for accuracy in points["accuracy"]],
+        "loss": [round(float(span.mean()), 5) if len(span) else None for span in spans],
+    }
+    if "accuracy_before_drain" in points:
+        curve["before_drain"] = [round(float(accuracy), 5) for accuracy in points["accuracy_before_drain"]]
     return curve
 
 
