@@ -50,13 +50,11 @@ def hosts_of(rows: Iterable[Row]) -> Hosts:
     times = _calibrations(rows)
     names = sorted({host for of_cell in times.values() for host in of_cell})
     missing = {host for of_cell in times.values() for host, seconds in of_cell.items() if seconds is None}
-    hosts = Hosts(tuple(names), tuple(sorted(missing)))
-    for of_cell in times.values():
-        measured = sorted((seconds, host) for host, seconds in of_cell.items() if seconds is not None)
-        apart_pct = 100 * (measured[-1][0] / measured[0][0] - 1) if measured else 0.0
-        if apart_pct > hosts.apart_pct:
-            hosts = Hosts(hosts.names, hosts.uncalibrated, measured[0][1], measured[-1][1], apart_pct)
-    return hosts
+    measured = [sorted((s, host) for host, s in of_cell.items() if s is not None) for of_cell in times.values()]
+    ends = [(of_cell[0], of_cell[-1]) for of_cell in measured if len(of_cell) > 1]
+    apart = [(100 * (slow / fast - 1), fastest, slowest) for (fast, fastest), (slow, slowest) in ends]
+    apart_pct, fastest, slowest = max(apart, key=lambda entry: entry[0], default=(0.0, "", ""))
+    return Hosts(tuple(names), tuple(sorted(missing)), fastest, slowest, apart_pct)
 
 
 def _calibrations(rows: Iterable[Row]) -> dict[Any, dict[str, float | None]]:
