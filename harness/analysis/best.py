@@ -15,7 +15,7 @@ from wanbench.harness.analysis.axes import (
     value_text,
 )
 from wanbench.harness.analysis.paired import MeanInterval, paired_difference, unequal_steps
-from wanbench.harness.analysis.summary import ALONE, AnalysisError, Line, cells, compared_by_steps, frame, records
+from wanbench.harness.analysis.summary import ALONE, Line, cells, compared_by_steps, frame, records
 from wanbench.harness.grouping import by_key
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.spec.axes import is_commands_own
@@ -156,15 +156,11 @@ class NetworkStandings:
 
 
 def networks(rows: Iterable[Line]) -> list[NetworkStandings]:
-    """The networks of a run, in the order of their axes.
-
-    Raises:
-        AnalysisError: no cell with more than one worker has a valid repetition.
-    """
+    """The networks of a run, in the order of their axes; none if no cell of several workers has a valid repetition."""
     table = frame(rows)
     summary = [line for line in cells(table) if line["workers"] != 1]
     if not any(line["status"] == "ok" for line in summary):
-        raise AnalysisError("no cell with more than one worker has a valid result yet, so there is nothing to compare")
+        return []
     axes = axes_of(table)
     places = ({**{axis: comparable(line[axis]) for axis in axes}, **line["conditions"]} for line in summary)
     groups = by_key(zip((tuple(where.items()) for where in places), summary, strict=True))

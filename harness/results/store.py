@@ -47,6 +47,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from wanbench.harness.errors import HostError, SpecError, in_words
+from wanbench.harness.grouping import by_key
 from wanbench.harness.plan.cell import Cell
 from wanbench.harness.process.owner import locked
 from wanbench.harness.results import digests
@@ -73,18 +74,18 @@ class Content:
         rows: of the cells of its plan. earlier: of cells from an earlier version of its spec; kept, and shown only on
             request.
         problems: a line for every file, or line of rows.jsonl, that cannot be read: its path in the folder, and why.
-        part: whether the plan is one of several that measure in this folder.
+        planned: the plan; None if it cannot be read.
     """
 
     rows: list[Row]
     earlier: list[Row]
     problems: list[str]
-    part: bool = False
+    planned: planning.Planned | None = None
 
     @property
     def note(self) -> str | None:
         """A sentence about the rows that are left out; None if there are none, or if several plans measured them."""
-        if self.part or not self.earlier:
+        if not self.earlier or (self.planned is not None and self.planned.part):
             return None
         count = "1 repetition" if len(self.earlier) == 1 else f"{len(self.earlier)} repetitions"
         verb = "is" if len(self.earlier) == 1 else "are"
@@ -267,10 +268,8 @@ class RunFolder:
         content = Content(rows, [], problems)
         with contextlib.suppress(SpecError):  # without a plan, all rows are kept
             planned = planning.read(self.path)
-            groups: dict[bool, list[Row]] = {True: [], False: []}
-            for row in rows:
-                groups[row["cell_key"] in planned.cells and row["rep"] < planned.repeats].append(row)
-            content = Content(groups[True], groups[False], problems, planned.part)
+            groups = by_key((row["cell_key"] in planned.cells and row["rep"] < planned.repeats, row) for row in rows)
+            content = Content(groups.get(True, []), groups.get(False, []), problems, planned)
             for row in content.rows:  # an axis added later can change the names of the same cells
                 cell = planned.cells[row["cell_key"]]
                 row["base_key"], row["axes"] = cell.base_key, cell.axes

@@ -8,7 +8,7 @@ from typing import Any
 
 from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, Effect, NetworkStandings, Standing, effects, networks
-from wanbench.harness.analysis.summary import ALONE, AnalysisError, provenance
+from wanbench.harness.analysis.summary import ALONE, provenance
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.names import data_set
 from wanbench.harness.show.grid import fitted, left_out, width_of_output
@@ -57,9 +57,8 @@ def best_text(rows: Iterable[Mapping[str, Any]], width: int | None = None) -> st
         rows: one per repetition. width: in characters; None: that of the terminal.
     """
     rows = list(rows)
-    try:
-        standings = networks(rows)
-    except AnalysisError:
+    standings = networks(rows)
+    if not standings:
         return ""
     width = width or width_of_output()
     best = [best_row(network, _ALSO) for network in standings]

@@ -27,10 +27,7 @@ _DPI = 110
 
 def summary(rows: Sequence[Row]) -> str:
     """Return one line: "14 cells ok, 1 failed; emulated by relay on netns"."""
-    cells: dict[str, str] = {}
-    for row in rows:
-        if cells.get(row["cell"]) != "ok":
-            cells[row["cell"]] = row["status"]
+    cells = {row["cell"]: row["status"] for row in sorted(rows, key=lambda row: row["status"] == "ok")}
     if not cells:
         return "nothing measured yet"
     (status, number), *rest = sorted(Counter(cells.values()).items(), key=lambda entry: (entry[0] != "ok", entry[0]))
@@ -65,8 +62,10 @@ class BestTable(pd.DataFrame):
 
 def best(rows: Sequence[Row]) -> BestTable:
     """The best algorithm on each network; see `Run.best`. Raises: AnalysisError: no result is valid."""
-    lines: list[dict[str, Any]] = []
-    for network in networks(rows):
+    standings, lines = networks(rows), list[dict[str, Any]]()
+    if not standings:
+        raise AnalysisError("no cell with more than one worker has a valid result yet, so there is nothing to compare")
+    for network in standings:
         values = {} if network.best is None else asdict(network.best)
         paired = values.pop("paired", None) or {}
         first = {name: values.pop(name, None) for name in _MEASURES}

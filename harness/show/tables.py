@@ -35,7 +35,6 @@ from wanbench.netprofiles.errors import did_you_mean
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Show = Callable[[Row], str]  # an entry of the table
-Changes = Mapping[tuple[str, str | None], str]  # by cell, and by host where hosts are kept apart
 TextFormat = Literal["table", "pivot", "md", "csv", "json"]
 
 # Entries of the pivot for cells that have no number.
@@ -125,7 +124,8 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     columns = [(title, show) for title, needed, show in _COLUMNS if table[needed].notna().any()]
     first = "setting" if any(table["choices"]) else "algorithm"
     header = [first, *(AXIS_TITLES.get(axis, axis) for axis in axes), *(title for title, _ in columns)]
-    changes = _changes(rows) if table["accuracy"].notna().any() else {}
+    cases = networks(rows) if table["accuracy"].notna().any() else []  # for accuracies minus that of ssgd
+    changes = {(s.cell, s.host): s.change_text for network in cases for s in network.standings}
     lines = []
     for line in _sorted(cells(table), sort):
         line["change"] = changes.get((line["cell"], line["hosts"]), "")
@@ -136,14 +136,6 @@ def as_table(rows: Sequence[Row], sort: str | None = None, width: int | None = N
     text, dropped = fitted(header, lines, _DROP, width or width_of_output())
     note = left_out(list(dict.fromkeys(dropped)), "`--format csv` has all columns.")
     return "\n".join([text, " ".join(filter(None, [f"The results are {kind}.", note]))])
-
-
-def _changes(rows: Sequence[Row]) -> Changes:
-    """Accuracy minus that of ssgd on the same network, with an interval over equal seeds."""
-    try:
-        return {(s.cell, s.host): s.change_text for network in networks(rows) for s in network.standings}
-    except AnalysisError:
-        return {}
 
 
 def _sorted(lines: list[dict[str, Any]], sort: str | None) -> list[dict[str, Any]]:
@@ -167,8 +159,7 @@ def as_pivot(rows: Sequence[Row]) -> str:
     Where scalability says little, step times with their speed-up over the slowest stand in its place.
     """
     grids, legend = _pivot_grids(rows)
-    blocks = [f"{heading}\n{aligned(*grid)}" for heading, grid in grids]
-    return f"{legend}\n\n" + "\n".join(blocks)
+    return f"{legend}\n\n" + "\n".join(f"{heading}\n{aligned(*grid)}" for heading, grid in grids)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
@@ -223,10 +214,8 @@ def _pivot_grid(pivot: Pivot, times: bool) -> _Grid:
 
 def _pivot_entry(line: Row | None, ratios: Mapping[tuple[str, Any], float] | None, key: tuple[str, Any]) -> str:
     """The entry of a cell: scalability, or, with `ratios`, the step time and the speed-up."""
-    if line is None:
-        return _ABSENT
-    if line["status"] != "ok":
-        return str(line["status"])
+    if line is None or line["status"] != "ok":
+        return _ABSENT if line is None else str(line["status"])
     if ratios is not None:
         text = milliseconds(line["step_time_s"]) + (f" ({ratios[key]:.2f}×)" if key in ratios else "")
     else:
@@ -283,9 +272,7 @@ def _column(values: list[Any]) -> Any:
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:
-        return pa.array([None if value is None else float(value) for value in values])
-    if len(kinds) > 1:
+    if len(kinds) > 1 and kinds != {int, float}:
         return pa.array([None if value is None else str(value) for value in values])
     return pa.array(values)
 

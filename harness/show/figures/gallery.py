@@ -134,7 +134,7 @@ class _Run:
             row for turn in zip_longest(*(of_kind.values() for of_kind in by_kind.values())) for row in turn if row
         ]
         alone = [row for row in self.rows if row["workers"] == 1]
-        best = next((n.best.algorithm for n in networks([*alone, *rows]) if n.best is not None), None) if rows else None
+        best = next((n.best.algorithm for n in networks([*alone, *rows]) if n.best is not None), None)
         turns.sort(key=lambda row: row["algorithm"] != best)
         return sorted(turns[:_TIMELINE_ROWS], key=_order)
 
@@ -254,8 +254,7 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     pivot = run.cells_of(rows)
     own = any("before_drain" in curve for _, reps in curves.values() for curve in reps)
     dotted = "; dotted: rank 0's own model, which lacks the averages in flight" if own else ""
-    marks = f"bands: minimum and maximum{dotted}"
-    about = caption(pivot, run.name, marks, whiskers=False)
+    about = caption(pivot, run.name, f"bands: minimum and maximum{dotted}", whiskers=False)
     learned = _data_sets(pivot.lines.values())
     draw = partial(learning, curves, learned, on_network(pivot), about)
     return [Drawing("learning", f"Learning {learned}", draw, partial(learning_points, curves))]
@@ -355,8 +354,7 @@ def _matrix_of(profile: str, run: _Run, evidence: Evidence) -> list[Drawing]:
     about = f"{run.name}: profile {profile}, longest round trip {row['rtt_max_ms']:.4g} ms; {testbed}"
     if row["payload_scale"] != 1:
         about += f"; rates × {row['payload_scale']:g}"
-    what = f"{kind} network, {delays or profile}"
-    draw = partial(network_matrix, paths, what, about)
+    draw = partial(network_matrix, paths, f"{kind} network, {delays or profile}", about)
     return [Drawing(f"network-{_safe(profile)}", f"The network {profile}", draw, partial(network_points, paths))]
 
 

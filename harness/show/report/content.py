@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.axes import AXIS_TITLES, absent
 from wanbench.harness.analysis.best import networks
-from wanbench.harness.analysis.summary import AnalysisError, Row, cells, frame, grouped, remarks
+from wanbench.harness.analysis.summary import Row, cells, frame, grouped, remarks
 from wanbench.harness.errors import SpecError
 from wanbench.harness.results import planned
 from wanbench.harness.results.columns import SHOWN
@@ -73,7 +73,7 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
     lost = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: (row["cell"], row["rep"]))
     return SimpleNamespace(
         run=folder.name,
-        description=_description(folder),
+        description=str(stored.planned.spec.get("description", "")) if stored.planned is not None else "",
         **_verdict(folder, rows, broken, why_unjudged, notes),
         counts=[(status, sum(row["status"] == status for row in rows)) for status in ("ok", "invalid", "failed")],
         facts=_facts(summary),
@@ -201,10 +201,7 @@ def _environment_of(folder: RunFolder) -> tuple[tuple[str, str], ...]:
 
 def _best(rows: Sequence[Row]) -> dict[str, Any]:
     """The first section: the best algorithm in every case."""
-    try:
-        cases = networks(rows)
-    except AnalysisError:
-        cases = []
+    cases = networks(rows)
     best = [best_row(network) for network in cases]
     titles = {column: title.replace("\n", " ") for column, title in best_titles(cases, best).items()}
     return {"headline": best_sentence(cases), "best_titles": titles, "best": best, "best_note": best_note(cases)}
@@ -247,13 +244,6 @@ def _figures(rows: Sequence[Row], folder: RunFolder) -> dict[str, Any]:
         for index, d in enumerate(kept)
     ]
     return {"figures": drawn, "figures_left": len(dropped)}
-
-
-def _description(folder: RunFolder) -> str:
-    try:
-        return str(planned.read(folder.path).spec.get("description", ""))
-    except SpecError:
-        return ""
 
 
 def _text(path: Path) -> str | None:

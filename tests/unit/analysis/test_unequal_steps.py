@@ -9,6 +9,7 @@ from wanbench.harness.analysis.best import networks
 from wanbench.harness.analysis.paired import unequal_steps
 from wanbench.harness.plan.auto import FixedHost
 from wanbench.harness.plan.plan import make
+from wanbench.harness.results.planned import Planned
 from wanbench.harness.results.store import Content
 from wanbench.harness.show.best import best_text
 from wanbench.harness.show.tables import as_table
@@ -79,4 +80,4 @@ def test_the_plan_says_before_the_run_which_number_makes_steps_equal(until, equa
 
 def test_rows_of_other_plans_are_remarked_on_only_where_they_are_an_earlier_spec():
     assert "1 repetition of an earlier spec" in Content([], [{}], []).note
-    assert Content([], [{}], [], part=True).note is None
+    assert Content([], [{}], [], planned=Planned({}, {}, {}, part=True)).note is None

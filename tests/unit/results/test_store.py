@@ -19,7 +19,7 @@ from wanbench.harness.plan.cell import Cell
 from wanbench.harness.results.claims import sweep
 from wanbench.harness.results.disk import write_json, write_text
 from wanbench.harness.results.row import describe
-from wanbench.harness.results.store import Content, RunFolder
+from wanbench.harness.results.store import RunFolder
 from wanbench.harness.run.session import pending
 from wanbench.harness.spec.experiment import Spec
 
@@ -227,7 +227,7 @@ def test_a_row_that_is_none_is_left_out_and_named_with_the_reason(folder, change
     cell = cells()[1]
     finish(folder, cell, 0)
     path = folder.cell_folder(cell) / "rep-0" / "result.json"
-    assert folder.read() == Content([row(cell, 0)], [], [])
+    assert folder.read().rows == [row(cell, 0)]
     write_json(path, {**row(cell, 0), **change})
     found = folder.read()
     (said,) = found.problems
