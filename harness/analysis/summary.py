@@ -125,13 +125,15 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _cell(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     valid = [row for row in group if row["status"] == "ok"]
-    line: dict[str, Any] = dict(group[-1])
-    line["status"] = "ok" if valid else line["status"]
-    line["reason"] = None if valid else line["reason"]
-    line["repeats"] = len(valid)
-    line["repeats_lost"] = len(group) - len(valid)
     hosts = sorted({row["host"] for row in valid or group}, key=by_value)
-    line["host"], line["on_hosts"] = hosts[0] if len(hosts) == 1 else None, tuple(hosts)
+    line: dict[str, Any] = {
+        **group[-1],
+        **({"status": "ok", "reason": None} if valid else {}),
+        "repeats": len(valid),
+        "repeats_lost": len(group) - len(valid),
+        "host": hosts[0] if len(hosts) == 1 else None,
+        "on_hosts": tuple(hosts),
+    }
     for name in MEASURES:
         values = [row[name] for row in valid if not math.isnan(row[name])]
         never = len(valid) - len(values) if name in _TO_TARGET and values else 0
