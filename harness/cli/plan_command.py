@@ -110,6 +110,7 @@ def _print(
     name: str, repeats: int, lines: list[dict[str, Any]], todo: int, seconds: float | None, notes: list[str]
 ) -> None:
     from wanbench.harness.run.progress import clock
+    from wanbench.harness.show.grid import aligned
 
     took = "as long as the command takes" if seconds is None else f"about {clock(seconds)}"
     text = [f"{name}: {len(lines)} cells x {repeats} = {len(lines) * repeats} reps; {todo} to run, {took}", *notes]
@@ -118,15 +119,17 @@ def _print(
         for timeline in dict.fromkeys(line["timeline"] for line in lines)
         if timeline is not None
     ]
-    width = max(len(line["cell"]) for line in lines)
-    text.append(f"{'cell':{width}}  {'steps':>5}  {'law s/step':>10}  {'bound by':9}  to run")
-    text.append("  ".join("-" * column for column in (width, 5, 10, 9, 6)))
-    for line in lines:
-        law = "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}"
-        text.append(
-            f"{line['cell']:{width}}  {line['steps'] or '-':>5}  {law:>10}  {line['bound'] or '-':9}  "
-            f"{line['to_run']}  {line['why']}"
-        )
+    entries = [
+        [
+            line["cell"],
+            str(line["steps"] or "-"),
+            "unknown" if line["predicted_step_time_s"] is None else f"{line['predicted_step_time_s']:.3f}",
+            line["bound"] or "-",
+            f"{line['to_run']}  {line['why']}",
+        ]
+        for line in lines
+    ]
+    text.append(aligned(["cell", "steps", "law s/step", "bound by", "to run", ""], entries).removesuffix("\n"))
     gaps = Counter(line["law_gap"] for line in lines if line["law_gap"] is not None)
     text += [f"law unknown for {count} cell{'s' * (count > 1)}: {reason}" for reason, count in gaps.items()]
     terminal.show("\n".join(text))
