@@ -8,7 +8,7 @@ import click
 
 from wanbench.harness.cli import completion_command
 from wanbench.harness.cli.options import across_hosts_option, by_hosts, read_run, run_options
-from wanbench.harness.errors import SpecError, as_spec_error
+from wanbench.harness.errors import EXIT_OK, SpecError, as_spec_error
 
 REFERENCE = Path("results/reference")
 EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
@@ -64,9 +64,8 @@ def _run(
     from wanbench.harness.show.figures import draw_all
 
     other = None if beside is None else _beside(beside, out, across_hosts=across_hosts)
-    to = to or folder.path / "figures"
     with as_spec_error(str(folder.path), AnalysisError):
-        for path in draw_all(shown, folder.name, to, formats=formats, evidence=Evidence(folder), beside=other):
+        for path in draw_all(shown, folder.name, to or folder.path / "figures", formats, Evidence(folder), other):
             click.echo(path)
 
 
@@ -84,7 +83,7 @@ def _paper(name: str, to: Path | None, *, check: bool) -> int:
 
     if not REFERENCE.is_dir():
         raise SpecError(f"{REFERENCE}: no recorded runs here; use this command in a checkout of wanbench")
-    worst = 0
+    codes = {EXIT_OK}
     for paper_name in papers.names() if name == "all" else [name]:
         paper = papers.load(paper_name)
         if not check:
@@ -93,15 +92,11 @@ def _paper(name: str, to: Path | None, *, check: bool) -> int:
             continue
         with tempfile.TemporaryDirectory() as scratch:
             differences = check_paper(paper, REFERENCE, Path(scratch))
-        for difference in differences:
-            click.echo(f"{REFERENCE / paper_name / difference.file}: {difference.why}")
-        refused = list(refusals(paper, REFERENCE))
-        for line in refused:
+        found = [(f"{REFERENCE / paper_name / other.file}: {other.why}", other.comparable) for other in differences]
+        for line, is_ours in [*found, *((line, True) for line in refusals(paper, REFERENCE))]:
             click.echo(line)
-        codes = [EXIT_DIFFERENT if difference.comparable else EXIT_NOT_COMPARABLE for difference in differences]
-        codes += [EXIT_DIFFERENT] * len(refused)
-        worst = EXIT_DIFFERENT if EXIT_DIFFERENT in {worst, *codes} else max([worst, *codes])
+            codes.add(EXIT_DIFFERENT if is_ours else EXIT_NOT_COMPARABLE)
         click.echo(
             f"{paper_name}: {len(differences) or 'no'} file{'' if len(differences) == 1 else 's'} differ", err=True
         )
-    return worst
+    return EXIT_DIFFERENT if EXIT_DIFFERENT in codes else max(codes)
