@@ -38,15 +38,11 @@ def pareto(
     standings = {s.algorithm: s for network in shown for s in network.standings}
     looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()])
     title = f"{_finding(shown[-1])}\n{data_set}: {subject}"
-    labelled = _sheet(shown, looks, {}, title, about, width_in)
-    if labelled is not None:
-        return labelled
-    # Too many points for names beside them.
-    drawn = [s for network in shown for s in drawn_points(network)]
-    entries = {standing_name(s): looks[s.algorithm] for s in drawn}
-    with_legend = _sheet(shown, looks, entries, title, about, width_in)
-    assert with_legend is not None
-    return with_legend
+    entries = {standing_name(s): looks[s.algorithm] for network in shown for s in drawn_points(network)}
+    # Where there are too many points for names beside them, there is a legend.
+    figure = _sheet(shown, looks, {}, title, about, width_in) or _sheet(shown, looks, entries, title, about, width_in)
+    assert figure is not None
+    return figure
 
 
 def _sheet(
@@ -101,8 +97,7 @@ def _place_of(standing: Standing) -> Place:
         100 * ((accuracy if end is None else end) - accuracy + change)
         for end in (standing.accuracy_low, standing.accuracy_high)
     )
-    name = standing_name(standing)
-    return Place(name, standing.scalability, 100 * change, low, high)
+    return Place(standing_name(standing), standing.scalability, 100 * change, low, high)
 
 
 def drawn_points(network: NetworkStandings) -> list[Standing]:
