@@ -23,8 +23,7 @@ def plain(value: Any) -> str:
 
 def listed(names: Sequence[str], most: int) -> str:
     """The first `most` names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def percent(share: float) -> str:

@@ -185,8 +185,7 @@ def _programs_keys(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The axes of users' own programs of which the rows have several values; no column has them."""
     programs = [row["axes"] or {} for row in rows if str(row["kind"]).startswith("command:")]
     values = {(key, str(value)) for axes in programs for key, value in axes.items() if is_commands_own(key)}
-    counts = Counter(key for key, _ in values)
-    return sorted(key for key, count in counts.items() if count > 1)
+    return sorted(key for key, count in Counter(key for key, _ in values).items() if count > 1)
 
 
 def _keys_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -291,8 +291,8 @@ def _files(options: dict[str, Any]) -> tuple[tuple[FolderMount, ...], Path]:
     if workdir is None and testbeds.adopted() is not None:
         raise SpecError("--workdir: required here: containers that already run cannot see the current folder")
     own = [mounts.current(Path.cwd())] if workdir is None else []
-    asked = [mounts.parse(text) for text in options["mounts"]]
-    folders = {mount.target: mount for mount in [*own, *asked]}  # --mount .:rw makes the current folder writable
+    # --mount .:rw makes the current folder writable.
+    folders = {mount.target: mount for mount in [*own, *map(mounts.parse, options["mounts"])]}
     return tuple(folders.values()), Path(workdir) if workdir is not None else Path.cwd()
 
 

@@ -80,10 +80,11 @@ def _documented(cls: type[parameters.Parameters], data: dict[str, Any]) -> tuple
     """The docstring, a table of the parameters, the source, and the equations of the module."""
     doc, module = (_plain(inspect.getdoc(documented) or "") for documented in (cls, inspect.getmodule(cls)))
     facts = [f"{key.replace('_', ' '):16}{_word(data[key])}" for key in data if key not in {"kind", "parameters"}]
-    rows = [("parameter", "type", "default", "in the paper")] if data["parameters"] else []
-    for name, item in data["parameters"].items():
-        default = "required" if item["required"] else _word(item["default"])
-        rows.append((name, item["type"], default, item["symbol"] or ""))
+    rows = [
+        (name, item["type"], "required" if item["required"] else _word(item["default"]), item["symbol"] or "")
+        for name, item in data["parameters"].items()
+    ]
+    rows = [("parameter", "type", "default", "in the paper"), *rows] if rows else []
     widths = [max(len(row[i]) for row in rows) for i in range(3)] if rows else []
     table = [
         "  ".join([*(f"{cell:{w}}" for cell, w in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows

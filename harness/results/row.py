@@ -126,9 +126,8 @@ def _begin_ns(measured: MeasuredTraining) -> int:
 
 def _losses(repetition: TrainingRepetition, outcomes: Sequence[Outcome], reported_steps: int) -> dict[str, Any]:
     """The columns of a repetition that loses workers."""
-    histories = [outcome.epochs for outcome in outcomes]
     columns = recovered(
-        histories,
+        [outcome.epochs for outcome in outcomes],
         repetition.workers,
         repetition.steps,
         delay=repetition.delay,

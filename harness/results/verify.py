@@ -86,8 +86,7 @@ def _complete(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
     last = {row["cell_key"]: row for row in rows if row["status"] != "ok"}
     for key, slug in expected.items():
         if key not in valid:
-            why = f"{last[key]['status']}: {last[key]['reason']}" if key in last else "was never run"
-            yield slug, why
+            yield slug, f"{last[key]['status']}: {last[key]['reason']}" if key in last else "was never run"
 
 
 def _consistent(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:

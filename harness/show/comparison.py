@@ -17,8 +17,7 @@ def as_table(comparison: Comparison, sort: str | None = None, width: int | None 
         width: in characters; None: that of the terminal. Columns that do not fit are left out and named.
     """
     table, dropped = fitted(*_grid(comparison, sort), _DROP, width or width_of_output())
-    note = left_out(dropped, "`--format json` has all numbers.")
-    return f"{table}\n{note}{summary(comparison)}\n"
+    return f"{table}\n{left_out(dropped, '`--format json` has all numbers.')}{summary(comparison)}\n"
 
 
 def as_markdown(comparison: Comparison, sort: str | None = None) -> str:

@@ -94,11 +94,9 @@ def markdown(
     """
     rule = [":--", *["--:"] * (len(header) - 1)] if numbers else ["---"] * len(header)
     written = [[entry.replace("\n", " ") if marked else as_written(entry) for entry in row] for row in (header, *lines)]
-    joined = map(" | ".join, [written[0], rule, *written[1:]])
-    return "".join(f"| {line} |\n" for line in joined)
+    return "".join(f"| {' | '.join(entries)} |\n" for entries in [written[0], rule, *written[1:]])
 
 
 def as_written(text: str) -> str:
     """Text that Markdown shows as it is, in one line."""
-    escaped = _MARKDOWN.sub(r"\\\g<0>", text.replace("&", "&amp;").replace("<", "&lt;"))
-    return escaped.replace("\n", " ")
+    return _MARKDOWN.sub(r"\\\g<0>", text.replace("&", "&amp;").replace("<", "&lt;")).replace("\n", " ")

@@ -50,13 +50,10 @@ def speed(pivot: Pivot) -> str | None:
     if pair is None:
         return None
     column, slow, fast = pair
-    kept = percent(slow["scalability"])
-    if slow is fast:
-        return f"{_where(pivot, column)}, {_name(pivot, column, slow)} keeps {kept} of its speed"
     names = [_name(pivot, column, line) for line in (slow, fast)]
     verb = " keeps" if names[1].endswith("%") else ""
-    text = f"{_where(pivot, column)}, {names[0]} keeps {kept} of its speed"
-    return f"{text}; {names[1]}{verb} {percent(fast['scalability'])}"
+    text = f"{_where(pivot, column)}, {names[0]} keeps {percent(slow['scalability'])} of its speed"
+    return text if slow is fast else f"{text}; {names[1]}{verb} {percent(fast['scalability'])}"
 
 
 def waiting(pivot: Pivot) -> str | None:
@@ -132,9 +129,7 @@ def _name(pivot: Pivot, column: Any, line: Line) -> str:
     """The family if all its settings drawn score the same in this column, else the algorithm."""
     family = [other for (_, at), other in pivot.lines.items() if at == column and other["kind"] == line["kind"]]
     name = BUILT_IN[line["kind"]].name if line["kind"] in BUILT_IN else ""
-    if name and len({percent(other["scalability"]) for other in family}) == 1:
-        return name
-    return line_name(line)
+    return name if name and len({percent(other["scalability"]) for other in family}) == 1 else line_name(line)
 
 
 def _where(pivot: Pivot, column: Any) -> str:

@@ -82,8 +82,6 @@ class Sheet:
             self._legend(entries, columns, 1 - title_in / self.height_in)
 
     def _text(self, lines: Sequence[str], y: float, va: str, **look: Any) -> None:
-        if not lines:
-            return
         self.figure.text(_MARGIN_IN / self.width_in, y, "\n".join(lines), va=va, **look)
 
     def _legend(self, entries: Mapping[str, Artist], columns: int, top: float) -> None:

@@ -93,10 +93,8 @@ def _published(figure: PaperFigure, pivot: Pivot) -> dict[tuple[str, Any], str]:
 
 
 def _entry(name: str, line: Line | None, reference: Line | None) -> str:
-    if line is None:
-        return "not run"
-    if line["status"] != "ok":
-        return str(line["status"])
+    if line is None or line["status"] != "ok":
+        return "not run" if line is None else str(line["status"])
     return _COLUMNS[name][1](line, reference)
 
 

@@ -347,9 +347,7 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
         )  # fmt: skip
         drawn += whiskers.get_children()
     # Moved after drawing: the limits of the axes stay those of the data.
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    aside = axes.transData + ScaledTranslation(aside_pt / 72, 0, figure.dpi_scale_trans)
+    aside = axes.transData + ScaledTranslation(aside_pt / 72, 0, axes.figure.dpi_scale_trans)
     for artist in drawn:
         artist.set_transform(aside)
         artist.set_clip_on(False)

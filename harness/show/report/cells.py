@@ -10,7 +10,7 @@ from wanbench.harness.analysis.best import megabytes_per_step, unscaled_megabyte
 from wanbench.harness.analysis.summary import Row, provenance
 from wanbench.harness.grouping import by_key
 from wanbench.harness.results.store import RECORDED, RunFolder, rep_folder
-from wanbench.harness.text import plain, sent
+from wanbench.harness.text import plain, sent, shown
 
 Place = tuple[str, Any]  # cell, and the group of hosts that its line has
 Rep = tuple[int, str | None]  # number and host
@@ -21,8 +21,8 @@ _EMPTY: Entry = ("", math.inf)
 
 def shown_axes(table: Any) -> list[str]:
     """The swept axes, and always the number of workers."""
-    shown = {"workers", *axes_of(table)}
-    return [axis for axis in AXES if axis in shown]
+    axes = {"workers", *axes_of(table)}
+    return [axis for axis in AXES if axis in axes]
 
 
 # (title, meaning). The swept axes come between the first and the second.
@@ -63,9 +63,7 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
     ok = line["status"] == "ok"
 
     def number(value: Any, digits: int, scale: float = 1.0) -> Entry:
-        if absent(value) or not ok:
-            return _EMPTY
-        return f"{float(value) * scale:z.{digits}f}", float(value) * scale
+        return _EMPTY if absent(value) or not ok else (f"{float(value) * scale:z.{digits}f}", float(value) * scale)
 
     megabytes = megabytes_per_step(line) if ok else None
     entries: list[Entry] = [
@@ -98,8 +96,8 @@ def _links(line: Row, reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> 
     if (folder.path / RECORDED).is_file():
         return ()
     cell = folder.path / "cells" / line["cell"]
-    shown = link_to(cell)
-    return tuple((f"{rep}", f"{shown}/{rep_folder(cell, rep, host).name}/result.json") for rep, host in reps)
+    address = link_to(cell)
+    return tuple((f"{rep}", f"{address}/{rep_folder(cell, rep, host).name}/result.json") for rep, host in reps)
 
 
 def valid_reps(rows: Sequence[Row]) -> Mapping[Place, Sequence[Rep]]:
@@ -146,7 +144,7 @@ def view_of(summary: Sequence[Row], axes: Sequence[str]) -> dict[str, Any] | Non
     def at(line: Row) -> list[int] | None:
         if line["workers"] == 1:
             return None
-        return [axis["values"].index(_value_text(line[axis["name"]])) for axis in differing]
+        return [axis["values"].index(shown(line[axis["name"]])) for axis in differing]
 
     return {
         "axes": differing,
@@ -159,16 +157,12 @@ def view_of(summary: Sequence[Row], axes: Sequence[str]) -> dict[str, Any] | Non
 
 def _chart_axis(name: str, lines: Sequence[Row]) -> dict[str, Any]:
     """An axis with its values as texts, in the order of tables, and as numbers; None if they are names."""
-    values = sorted({_value_text(line[name]): line[name] for line in lines}.items(), key=lambda item: by_value(item[1]))
+    values = sorted({shown(line[name]): line[name] for line in lines}.items(), key=lambda item: by_value(item[1]))
     numbers = [value for _, value in values]
     numeric = all(isinstance(value, int | float) and not absent(value) for value in numbers)
     title = AXIS_TITLES.get(name, name).replace("_", " ")
     texts = [text for text, _ in values]
     return {"name": name, "title": title, "values": texts, "numbers": list(map(float, numbers)) if numeric else None}
-
-
-def _value_text(value: Any) -> str:
-    return "-" if absent(value) else plain(value)
 
 
 def _values(line: Row, measure: Mapping[str, Any]) -> tuple[float | None, ...]:
