@@ -16,6 +16,7 @@ from matplotlib.transforms import ScaledTranslation
 from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, provenance
+from wanbench.harness.grouping import by_key
 from wanbench.harness.show.figures.caption import caption, titled
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole
@@ -170,20 +171,23 @@ def _published(figure: PaperFigure, series: Sequence[Series]) -> list[Series]:
 
 def _series(figure: PaperFigure, lines: Sequence[Line]) -> list[Series]:
     """Valid cells by series. A series without a place on the x axis has one cell, and is a level."""
-    groups: dict[tuple[str, str], list[tuple[float | None, Line]]] = {}
-    looks: dict[str, Mapping[str, Any]] = {}
-    x = str(figure.x)
-    for cell in (line for line in lines if line["status"] == "ok" and line["workers"] != 1):
-        x_value = _x_of(x, cell)
-        if x_value is not None or x.startswith(_PARAMETER):
-            label = _of(figure.series, cell)
-            groups.setdefault((label, cell["kind"]), []).append((x_value, cell))
-            looks[label] = {} if figure.series.startswith(_PARAMETER) else cell["params"] or {}
+    x, by_parameter = str(figure.x), figure.series.startswith(_PARAMETER)
+    placed = [(_x_of(x, line), line) for line in lines if line["status"] == "ok" and line["workers"] != 1]
+    groups = by_key(
+        ((_of(figure.series, cell), str(cell["kind"])), (x_value, cell))
+        for x_value, cell in placed
+        if x_value is not None or x.startswith(_PARAMETER)
+    )
     for (label, _), points in groups.items():
         if len(points) > 1 and any(x_value is None for x_value, _ in points):
             raise AnalysisError(f"{label}: several cells without {x}; narrow it by `where`")
     return [
-        Series(label, kind, looks[label], tuple(sorted(points, key=lambda point: (point[0] is None, point[0] or 0.0))))
+        Series(
+            label,
+            kind,
+            {} if by_parameter else points[-1][1]["params"] or {},
+            tuple(sorted(points, key=lambda point: (point[0] is None, point[0] or 0.0))),
+        )
         for (label, kind), points in groups.items()
     ]
 
