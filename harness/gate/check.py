@@ -336,9 +336,13 @@ def _measured(work: Work, base: Side, head: Side) -> Report:
 
 
 def _pair(work: Work, base: Side, head: Side) -> Pair:
-    commands = tuple(cell.inputs.command for cell in work.cells if not cell.trains)
-    excluded = tuple(work.spec.sweep.get("exclude", []))
-    order = RunRequest(work.file.resolve(), work.spec.name, excluded, work.options, commands)
+    order = RunRequest(
+        spec=work.file.resolve(),
+        name=work.spec.name,
+        excluded=tuple(work.spec.sweep.get("exclude", [])),
+        options=work.options,
+        commands=tuple(cell.inputs.command for cell in work.cells if not cell.trains),
+    )
     return Pair(work.cells, order, work.folder.resolve(), base, head)
 
 
@@ -361,5 +365,12 @@ def _recorded(work: Work, base: Side, head: Side) -> Report:
     findings += work.unmeasured(*rows)
     drift = "base and head were measured at different times, so changes of the host count as changes of the code"
     notes = tuple(filter(None, (drift, host_noise.remark))) if both.timed else ()
-    titles = {"base": base.title, "head": head.title}
-    return Report(work.spec.name, against, tuple(findings), work.claims(rows[1]), together, notes, titles)
+    return Report(
+        work.spec.name,
+        against,
+        tuple(findings),
+        work.claims(rows[1]),
+        together,
+        notes,
+        files={"base": base.title, "head": head.title},
+    )
