@@ -37,9 +37,12 @@ def entries(rows: Iterable[Row]) -> dict[str, Entry]:
         if any(map(why_failed, group)) or row["rep"] != 0:
             continue
         fields = ("steps", *COUNTS, *(TIMES if row["testbed"] == "virtual" else ()), *VALUES)
-        values[cell] = {"testbed": row["testbed"]} | {key: row[key] for key in fields if row.get(key) is not None}
         wire = [nbytes for nbytes in map(wire_bytes_per_step, group) if nbytes is not None]
-        values[cell] = {**values[cell], WIRE: statistics.median(wire)} if wire else values[cell]
+        values[cell] = {
+            "testbed": row["testbed"],
+            **{key: row[key] for key in fields if row.get(key) is not None},
+            **({WIRE: statistics.median(wire)} if wire else {}),
+        }
     return values
 
 
