@@ -90,9 +90,12 @@ def _group_of_one() -> dict[str, str]:
     """The variables that torchrun would set for a group of one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    ones = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"), "1")
-    zeros = dict.fromkeys(("RANK", "LOCAL_RANK", "GROUP_RANK"), "0")
-    return {**ones, **zeros, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return {
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"), "1"),
+        **dict.fromkeys(("RANK", "LOCAL_RANK", "GROUP_RANK"), "0"),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
 
 
 def _run(command: Sequence[str], added: Mapping[str, str]) -> int:
