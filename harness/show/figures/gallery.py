@@ -81,9 +81,12 @@ def gallery(
         return []
     run = _Run(table, run_name, beside)
     drawings = [drawing for name, draw in _OF_ROWS.items() if kind in {None, name} for drawing in draw(run)]
-    if evidence is not None:
-        of_evidence = [draw for name, draw in _OF_EVIDENCE.items() if kind in {None, name}]
-        drawings += [drawing for draw in of_evidence for drawing in draw(run, evidence)]
+    drawings += [
+        drawing
+        for name, draw in _OF_EVIDENCE.items()
+        if evidence is not None and kind in {None, name}
+        for drawing in draw(run, evidence)
+    ]
     names = [drawing.name for drawing in drawings]
     # Files of their own, also if the values in two names are written alike.
     return [

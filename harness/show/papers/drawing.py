@@ -127,9 +127,8 @@ def check_paper(paper: Paper, reference: Path, scratch: Path) -> list[Difference
     """
     committed = reference / paper.name
     indexed, other = read_index(committed, f"wanbench figures --paper {paper.name}")
-    differences = []
-    for figure in paper.figures:
-        differences += _check(figure, paper, reference, scratch, indexed, other)
+    checked = (_check(figure, paper, reference, scratch, indexed, other) for figure in paper.figures)
+    differences = [difference for of_figure in checked for difference in of_figure]
     extra = {path.name for path in committed.iterdir() if path.suffix in _DRAWN} - indexed.keys()
     return differences + [Difference(name, "is none of the paper's figures", True) for name in sorted(extra)]
 

@@ -59,7 +59,6 @@ def header(axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFolder, link_to: Link) -> dict[str, Any]:
     """One line of the table, from a line of `harness.analysis.summary.cells`; `reps` are its valid repetitions."""
-    alone = line["workers"] == 1
     ok = line["status"] == "ok"
 
     def number(value: Any, digits: int, scale: float = 1.0) -> Entry:
@@ -76,7 +75,7 @@ def cell_line(line: Row, axes: Sequence[str], reps: Sequence[Rep], folder: RunFo
         number(line["scalability_min"], 3),
         number(line["scalability_max"], 3),
         number(line["predicted_scalability"], 3),
-        number(line["deviation_pct"], 1) if not alone else _EMPTY,
+        number(line["deviation_pct"], 1) if line["workers"] != 1 else _EMPTY,
         number(line["accuracy"], 2, 100),
         number(line["time_to_target_s"], 2),
         _EMPTY if megabytes is None else (sent(megabytes, unscaled_megabytes_per_step(line)), megabytes),
