@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, Setting, at_least, between
 from wanbench.workloads.comm.base import Vector
+from wanbench.workloads.compression.averaging import Exchange
 from wanbench.workloads.state import Stateful
 
 
@@ -36,14 +38,25 @@ class Outer(Stateful):
 
 
 class OuterSteps(Algorithm):
-    """Rounds of local steps, each of which ends with an outer step that waits for its average."""
+    """Rounds of local steps, each of which ends with an outer step on an average of `staleness` rounds ago.
+
+    With staleness 0 that is the average of the round itself. `eager`: the outer step applies this worker's share of
+    the round at once, and the average that comes later without it.
+    """
 
     when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
     state = ("_outer", "_averager")
     period = 1
+    staleness = 0
+    eager = False
     outer_lr = 1.0
     momentum = 0.0
     decay = 1.0
+
+    @property
+    def delay_steps(self) -> int:
+        """D = s H, with H the period and s the staleness."""
+        return self.staleness * self.period
 
     @property
     def promises(self) -> Promises:
@@ -59,17 +72,22 @@ class OuterSteps(Algorithm):
         self._outer = Outer(replica.w, self.outer_lr, self.momentum)
         self._averager = self.averager(replica.w, decay=self.decay)
         self._delta = replica.w.clone()
+        self._rounds: deque[tuple[Exchange, Vector | None]] = deque()  # sent, and the part that was already applied
+        self._spare: list[Vector] = []
         self._steps = 0
 
     def stepped(self) -> None:
-        """After a round: take the outer step, and wait for its average.
+        """At the end of a round: send its outer gradient, wait for the average that is due, and take the outer step.
 
         Raises:
             CommError: a peer is gone.
         """
         self._steps += 1
+        for exchange, _ in self._rounds:
+            exchange.age += 1
+            exchange.proceed(self.delay_steps)
         if self._steps == self.period:
-            self.finish()
+            self._end_round()
 
     @property
     def lasting(self) -> Sequence[Vector]:
@@ -78,22 +96,48 @@ class OuterSteps(Algorithm):
 
     @property
     def evaluated(self) -> Vector:
-        """theta of the last outer step, which all replicas share; local steps since then are not in it."""
+        """theta of the last outer step; local steps since then are not in it. Workers share it unless `eager`."""
         return self._outer.theta
 
     def finish(self) -> None:
-        """Take the outer step, unless there was no step since the last one.
+        """End the round early, and apply all averages in flight, each with an outer step.
 
         Raises:
             CommError: a peer is gone.
         """
-        if not self._steps:
-            return
-        w = self.replica.w
-        exchange = self._averager.begin(self._delta.copy_(self._outer.theta).add_(w, alpha=-1.0))
-        w.copy_(self._outer.step(exchange.wait()))
-        self._averager.done(exchange)
+        if self._steps:
+            self._end_round()
+        while self._rounds:
+            self._delta.zero_()
+            self._receive()
+            self._step()
+
+    def _end_round(self) -> None:
+        w, theta = self.replica.w, self._outer.theta
+        exchange = self._averager.begin(self._delta.copy_(theta).add_(w, alpha=-1.0))
         self._steps = 0
+        self._delta.zero_()
+        applied = None
+        if self.eager and self.staleness:
+            applied = self._spare.pop() if self._spare else w.clone()
+            applied.copy_(exchange.own).mul_(1 / self.replica.comm.world_size)
+            self._delta.add_(applied)
+        self._rounds.append((exchange, applied))
+        if len(self._rounds) > self.staleness:
+            self._receive()
+        self._step()
+
+    def _receive(self) -> None:
+        """Add the oldest average in flight to Delta, without the part that was applied before."""
+        exchange, applied = self._rounds.popleft()
+        self._delta.add_(exchange.wait())
+        if applied is not None:
+            self._delta.add_(applied, alpha=-1.0)
+            self._spare.append(applied)
+        self._averager.done(exchange)
+
+    def _step(self) -> None:
+        self.replica.w.copy_(self._outer.step(self._delta))
 
 
 @dataclass

@@ -8,13 +8,10 @@ and the use of compressed own gradients are ours.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, at_least, between
+from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, at_least, between
 from wanbench.workloads.algorithms.diloco import OuterSteps
-from wanbench.workloads.comm.base import Vector
-from wanbench.workloads.compression.averaging import Exchange
 
 
 @dataclass
@@ -63,70 +60,7 @@ class EagerDiLoCo(OuterSteps):
     compression: Compression = "none"
 
     @property
-    def delay_steps(self) -> int:
-        """D = s H."""
-        return self.staleness * self.period
-
-    @property
     def promises(self) -> Promises:
         """Outer steps are linear, and without momentum what was applied early is subtracted later."""
         same = not self.eager or not self.staleness or not self.momentum
         return Promises(agrees=same, lawful=self.in_one_all_reduce)
-
-    def start(self, replica: Replica) -> None:
-        super().start(replica)
-        self._rounds: deque[tuple[Exchange, Vector | None]] = deque()  # sent, and the part that was already applied
-        self._spare: list[Vector] = []
-
-    def stepped(self) -> None:
-        """At the end of a round: send its outer gradient, wait for the average that is due, and take the outer step.
-
-        Raises:
-            CommError: a peer is gone.
-        """
-        self._steps += 1
-        for exchange, _ in self._rounds:
-            exchange.age += 1
-            exchange.proceed(self.delay_steps)
-        if self._steps == self.period:
-            self._end_round()
-
-    def finish(self) -> None:
-        """End the round early, and apply all averages in flight, each with an outer step.
-
-        Raises:
-            CommError: a peer is gone.
-        """
-        if self._steps:
-            self._end_round()
-        while self._rounds:
-            self._delta.zero_()
-            self._receive()
-            self._step()
-
-    def _end_round(self) -> None:
-        w, theta = self.replica.w, self._outer.theta
-        exchange = self._averager.begin(self._delta.copy_(theta).add_(w, alpha=-1.0))
-        self._steps = 0
-        self._delta.zero_()
-        applied = None
-        if self.eager and self.staleness:
-            applied = self._spare.pop() if self._spare else w.clone()
-            applied.copy_(exchange.own).mul_(1 / self.replica.comm.world_size)
-            self._delta.add_(applied)
-        self._rounds.append((exchange, applied))
-        if len(self._rounds) > self.staleness:
-            self._receive()
-        self._step()
-
-    def _receive(self) -> None:
-        """Add the oldest average in flight to Delta, without the part that was applied before."""
-        exchange, applied = self._rounds.popleft()
-        self._delta.add_(exchange.wait())
-        if applied is not None:
-            self._delta.add_(applied, alpha=-1.0)
-            self._spare.append(applied)
-        self._averager.done(exchange)
-
-    def _step(self) -> None:
-        self.replica.w.copy_(self._outer.step(self._delta))
