@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, ClassVar
+from operator import ge, gt, le, lt
+from typing import Any, ClassVar, NamedTuple
 
 from wanbench.netprofiles.errors import did_you_mean
 
@@ -80,66 +81,43 @@ class Parameters:
             return
         types, word = _TYPES[typename]
         right_type = isinstance(value, types) and (typename == "bool" or not isinstance(value, bool))
-        bound: Interval | Choice | None = item.metadata.get("bound") or item.metadata.get("choice")
-        if not (right_type and (bound is None or bound.holds(value))):
-            words = [*([] if isinstance(bound, Choice) else [word]), *([] if bound is None else [bound.words])]
+        bound: Bound = item.metadata.get("bound", _ANY)
+        if not (right_type and bound.holds(value)):
+            words = ([] if bound.says_type else [word]) + ([bound.words] if bound.words else [])
             self.refuse(name, value, ", ".join(words))
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Numbers from `least` (excluded if `open_below`) to `most` (excluded if `open_above`)."""
+class Bound(NamedTuple):
+    """What a value must be besides its type.
 
-    least: float
-    most: float = float("inf")
-    open_below: bool = False
-    open_above: bool = False
+    Attributes:
+        holds: whether a value is so. words: how messages say it.
+        says_type: whether these words name the type too.
+    """
 
-    def holds(self, value: Any) -> bool:
-        """True for a number in the interval."""
-        above = value > self.least if self.open_below else value >= self.least
-        return bool(
-            above and (value < self.most if self.open_above and self.most < float("inf") else value <= self.most)
-        )
-
-    @property
-    def words(self) -> str:
-        """The words for error messages."""
-        if self.most == float("inf"):
-            return f"above {self.least:g}" if self.open_below else f"{self.least:g} or more"
-        low = f"above {self.least:g}" if self.open_below else f"from {self.least:g}"
-        return f"{low} to {'below ' if self.open_above else ''}{self.most:g}"
+    holds: Callable[[Any], bool]
+    words: str
+    says_type: bool = False
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One of several words."""
-
-    allowed: tuple[str, ...]
-
-    def holds(self, value: Any) -> bool:
-        """True for one of them."""
-        return value in self.allowed
-
-    @property
-    def words(self) -> str:
-        """The words for error messages."""
-        return " or ".join(map(repr, self.allowed))
+_ANY = Bound(lambda value: True, "")
 
 
 def at_least(bound: float) -> Mapping[str, Any]:
     """Metadata for a parameter with a minimum: `delay: int = field(metadata=at_least(0))`."""
-    return {"bound": Interval(bound)}
+    return {"bound": Bound(lambda value: bool(value >= bound), f"{bound:g} or more")}
 
 
 def between(least: float, most: float, *, open_below: bool = False, open_above: bool = False) -> Mapping[str, Any]:
     """Metadata for a parameter in an interval: `ratio: float = field(metadata=between(0, 1, open_below=True))`."""
-    return {"bound": Interval(least, most, open_below, open_above)}
+    above, below = gt if open_below else ge, lt if open_above else le
+    words = f"{'above' if open_below else 'from'} {least:g} to {'below ' if open_above else ''}{most:g}"
+    return {"bound": Bound(lambda value: above(value, least) and below(value, most), words)}
 
 
 def one_of(*allowed: str) -> Mapping[str, Any]:
     """Metadata for a parameter that is one of several words: `form: str = field(metadata=one_of("a", "b"))`."""
-    return {"choice": Choice(allowed)}
+    return {"bound": Bound(lambda value: value in allowed, " or ".join(map(repr, allowed)), says_type=True)}
 
 
 def default_of(item: Field[Any]) -> object:
