@@ -52,7 +52,6 @@ def test_a_train_table_selects_the_optimiser():
 @pytest.mark.parametrize(
     ("train", "message"),
     [
-        ({"optimizer": "adam"}, "optimizer = 'adam'; expected 'sgd' or 'adamw'"),
         (
             {"optimizer": "adamw", "momentum": 0.9},
             "momentum = 0.9; 'adamw' does not take it; remove it, or set optimizer = 'sgd'",
@@ -65,5 +64,5 @@ def test_a_train_table_selects_the_optimiser():
 )
 def test_a_mistake_is_reported_in_one_line(train, message):
     with pytest.raises(OptimizerError) as caught:
-        configured(train, None)
+        configured(train, 10)
     assert str(caught.value) == message

@@ -135,21 +135,11 @@ def test_the_rate_of_a_step_is_used_until_the_next_step():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"optimizer": "adam"}, "optimizer = 'adam'; expected 'sgd'"),
         ({"lr": 0}, "lr = 0; expected a number above 0"),
         ({"lr": float("nan")}, "lr = nan; expected a number above 0"),
-        ({"lr": "0.1"}, "lr = '0.1'; expected a number above 0"),
         ({"momentum": 1.0}, "momentum = 1.0; expected a number from 0 to below 1"),
-        ({"nesterov": 1}, "nesterov = 1; expected true or false"),
         ({"nesterov": True}, "nesterov = True; expected momentum above 0 with it"),
         ({"weight_decay": -0.1}, "weight_decay = -0.1; expected a number of 0 or more"),
-        ({"schedule": "step"}, "schedule = 'step'; expected 'constant' or 'cosine'"),
-        ({"warmup_steps": 1.5}, "warmup_steps = 1.5; expected a whole number, 0 or more"),
-        ({"total_steps": -1}, "total_steps = -1; expected a whole number, 0 or more"),
-        (
-            {"schedule": "cosine", "warmup_steps": 5},
-            "total_steps = None; expected a number of steps, because schedule is 'cosine'",
-        ),
     ],
 )
 def test_a_setting_out_of_range_is_refused(settings, message):
