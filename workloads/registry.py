@@ -262,8 +262,8 @@ def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
 
 
 def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
-    params = workload_keys.positive_int("workload.params", spec["params"])
-    count = workload_keys.positive_int("workload.tensors", spec.get("tensors", 1))
+    params = workload_keys.whole_number("workload.params", spec["params"])
+    count = workload_keys.whole_number("workload.tensors", spec.get("tensors", 1))
     if count > params:
         raise WorkloadError(
             f"workload.tensors: {count} tensors cannot share {params} parameters; expected at most {params}"

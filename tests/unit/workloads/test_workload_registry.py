@@ -182,15 +182,6 @@ def test_an_unknown_name_gets_a_near_miss():
     )
 
 
-def test_an_unknown_key_gets_a_near_miss():
-    refused(
-        "workload.steptime: unknown key; did you mean 'step_time'? "
-        "(known: command, data, model, name, nproc_per_worker, params, payload_scale, rendezvous, scaling, step_cv, "
-        "step_time, step_times, tensors, timeout, warmup)",
-        {"name": "digits-cnn", "steptime": "1s"},
-    )
-
-
 @pytest.mark.parametrize(
     ("spec", "got"),
     [
@@ -256,11 +247,7 @@ def test_a_step_time_with_a_wrong_or_missing_unit_is_refused(step_time, problem)
         info({**NUMBERS, "step_time": step_time})
 
 
-def test_a_step_time_without_unit_or_length_is_refused():
-    refused(
-        'workload.step_time: expected a duration with a unit, such as "300ms", got 0.3',
-        {**NUMBERS, "step_time": 0.3},
-    )
+def test_a_step_time_without_length_is_refused():
     refused(
         "workload.step_time: expected more than zero, such as \"300ms\", got '0ms'",
         {**NUMBERS, "step_time": "0ms"},
