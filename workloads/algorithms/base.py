@@ -23,7 +23,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from wanbench.netprofiles import Delay, Size, UnitError
-from wanbench.workloads.comm.base import Comm, Vector
+from wanbench.workloads.comm.base import Comm, Vector, nbytes_of
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.compression.averaging import Averager, no_time
 from wanbench.workloads.compression.base import Compressor, CompressorError, Shapes
@@ -315,7 +315,7 @@ class Algorithm(Parameters, Stateful):
         compressor = self.compressor
         if compressor is None:
             return numel * 4
-        return sum(message.nbytes for message in compressor.messages(numel, shapes))
+        return sum(map(nbytes_of, compressor.messages(numel, shapes)))
 
     def start(self, replica: Replica) -> None:
         """Prepare. Called once before the first step, on every rank, with equal parameters."""

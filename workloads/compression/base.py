@@ -28,16 +28,8 @@ class CompressorError(ValueError):
     """A compressor or one of its parameters is wrong. The message is one line."""
 
 
-@dataclass(frozen=True)
-class Message:
-    """The size of a message: `numel` elements of `bytes_each` bytes."""
-
-    numel: int
-    bytes_each: int
-
-    @property
-    def nbytes(self) -> int:
-        return self.numel * self.bytes_each
+Message = Phantom
+"""The size of a message: so many elements of so many bytes. Where vectors have no values, it is the message itself."""
 
 
 @dataclass
@@ -87,8 +79,7 @@ class Compressor(Parameters, Stateful, ABC):
 
     def sized_rounds(self, v: Vector, comm: Comm, messages: Sequence[Message]) -> SizedRounds:
         """As `rounds`, for a vector `v` without values and messages of these sizes."""
-        for size in messages:
-            message = Phantom(size.numel, size.bytes_each)
+        for message in messages:
             if self.averages:
                 yield comm.all_reduce(message), v
             else:

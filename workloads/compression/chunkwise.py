@@ -38,9 +38,9 @@ class Chunkwise(Agreed):
 
     def pick(self, v: torch.Tensor) -> torch.Tensor:
         (message,) = self.messages(v.numel())
-        begin = min(self._turn * message.numel, v.numel() - message.numel)
+        begin = min(self._turn * message.numel(), v.numel() - message.numel())
         self._turn = (self._turn + 1) % self._chunks(v.numel())
-        return torch.arange(begin, begin + message.numel)
+        return torch.arange(begin, begin + message.numel())
 
     def _chunks(self, numel: int) -> int:
         return min(numel, max(1, round(1 / self.ratio)))

@@ -38,4 +38,4 @@ class RandomK(Agreed):
 
     def pick(self, v: torch.Tensor) -> torch.Tensor:
         (message,) = self.messages(v.numel())
-        return torch.randperm(v.numel(), generator=self._generator)[: message.numel]
+        return torch.randperm(v.numel(), generator=self._generator)[: message.numel()]

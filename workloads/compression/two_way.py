@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from wanbench.workloads.comm.base import Comm, Phantom, Vector, Work
+from wanbench.workloads.comm.base import Comm, Phantom, Vector, Work, nbytes_of
 from wanbench.workloads.compression.base import Gathered, Message, Rounds, Shapes, SizedRounds
 
 
@@ -103,7 +103,7 @@ class TwoWay(Gathered):
         return answer
 
     def _size(self, numel: int, bytes_each: int) -> int:
-        return sum(message.nbytes for message in self.inner.messages(numel, (), bytes_each)) if numel else 0
+        return sum(map(nbytes_of, self.inner.messages(numel, (), bytes_each))) if numel else 0
 
 
 def _swap(comm: Comm, sends: Sequence[Vector], receives: Sequence[Vector]) -> AllOf:

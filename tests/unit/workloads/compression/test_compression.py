@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from wanbench.workloads.comm.base import Phantom
+from wanbench.workloads.comm.base import Phantom, nbytes_of
 from wanbench.workloads.comm.clock import MonotonicClock
 from wanbench.workloads.comm.local import run_replicas
 from wanbench.workloads.comm.meter import MeteredComm
@@ -140,7 +140,7 @@ def test_the_bytes_of_a_phantom_are_those_of_a_tensor(name, dtype):
 )
 def test_values_indices_scales_and_factors_all_count(setting, nbytes):
     messages = registry.create(setting).messages(NUMEL, SHAPES)
-    assert sum(message.nbytes for message in messages) == nbytes
+    assert sum(map(nbytes_of, messages)) == nbytes
 
 
 # ---------------------------------------------------------------- one by one
