@@ -8,6 +8,7 @@ stopped, throttling, and stalls for lack of memory.
 All times are of CLOCK_MONOTONIC, which all workers of a host share.
 """
 
+import heapq
 import os
 import threading
 import time
@@ -52,21 +53,19 @@ class Losses:
     """Losses of at least `LEAST_NS`; of very many, only the longest are kept."""
 
     def __init__(self) -> None:
-        self._kept: list[Lost] = []
-        self._least_ns = LEAST_NS
+        self._kept: list[tuple[int, Lost]] = []  # a heap by length
 
     def add(self, lost: Lost) -> None:
         """Keep a loss, unless it is too short."""
-        if lost.end_ns - lost.begin_ns < self._least_ns:
-            return
-        self._kept.append(lost)
-        while len(self._kept) > _MOST:
-            self._least_ns *= 2
-            self._kept = [kept for kept in self._kept if kept.end_ns - kept.begin_ns >= self._least_ns]
+        length_ns = lost.end_ns - lost.begin_ns
+        if length_ns >= LEAST_NS:
+            heapq.heappush(self._kept, (length_ns, lost))
+        if len(self._kept) > _MOST:
+            heapq.heappop(self._kept)
 
     def all(self) -> list[Lost]:
         """Return them in the order in which they began."""
-        return sorted(self._kept, key=lambda lost: lost.begin_ns)
+        return sorted((lost for _, lost in self._kept), key=lambda lost: lost.begin_ns)
 
 
 class Heartbeat:
