@@ -20,7 +20,7 @@ from wanbench.workloads.compute.buckets import FLOAT32_BYTES, Bucket, plan_bucke
 from wanbench.workloads.compute.emulated import EmulatedCompute, Slowdowns, StepTime, ready_share
 from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import Portion
-from wanbench.workloads.models.builtins import BUILTINS
+from wanbench.workloads.models.builtins import BUILTINS, DATA_SETS, DataSet
 from wanbench.workloads.models.tensors import ParameterTensor
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from wanbench.workloads.models.learner import Learner
 
 
+_NO_DATA = DataSet(list)
 _buckets = lru_cache(maxsize=32)(plan_buckets)  # a thousand simulated workers need the same ones
 
 
@@ -133,12 +134,12 @@ def check_data(spec: Mapping[str, object]) -> None:
     Raises:
         WorkloadError: it is missing or in the wrong format, or a folder was given to a workload that needs none.
     """
-    check, folder = _of_data_set(spec, "check"), data_folder(spec)
-    if check is not None:
-        check(folder)
-    elif folder is not None:
+    folder, data = data_folder(spec), _data_set(spec)
+    if folder is not None and data.folder is None:
         raise WorkloadError(f"workload.data: {spec.get('name')} takes no folder; remove the key")
-    data_digest(spec)
+    if folder is not None:
+        data.check(folder)
+    data.digest()
 
 
 def data_folder(spec: Mapping[str, object]) -> Path | None:
@@ -148,7 +149,7 @@ def data_folder(spec: Mapping[str, object]) -> Path | None:
         if not isinstance(folder, str) or not folder:
             raise WorkloadError(f"workload.data: expected a folder, got {folder!r}")
         return Path(folder).expanduser()
-    default = _of_data_set(spec, "FOLDER")
+    default = _data_set(spec).folder
     return None if default is None else Path(os.environ.get("WANBENCH_DATA") or "data") / default
 
 
@@ -158,14 +159,13 @@ def data_digest(spec: Mapping[str, object]) -> str | None:
     Raises:
         WorkloadError: this machine does not provide them.
     """
-    digest = _of_data_set(spec, "digest")
-    return None if digest is None else digest()
+    return _data_set(spec).digest()
 
 
-def _of_data_set(spec: Mapping[str, object], name: str) -> Any:
-    """What the module of a built-in workload's data set has under this name; None without either."""
+def _data_set(spec: Mapping[str, object]) -> DataSet:
+    """The data set of a built-in workload; of others, one without data."""
     builtin = BUILTINS.get(str(spec.get("name")))
-    return None if builtin is None else getattr(builtin.data, name, None)
+    return _NO_DATA if builtin is None or builtin.dataset is None else DATA_SETS[builtin.dataset]
 
 
 def make_task(
@@ -223,7 +223,7 @@ def _with_learner(
     check_data(spec)
     batch_size, shards, folds = workload_keys.batch_size(train), workload_keys.shards(train), workload_keys.folds(train)
     portion = Portion(rank, world_size, seed, batch_size, shards, folds, data_folder(spec))
-    return workload, learn(portion, workload.name, builtin.network, builtin.data)
+    return workload, learn(portion, workload.name, builtin.network, _data_set(spec))
 
 
 def _users_learner(
@@ -239,7 +239,7 @@ def _check_division(spec: Mapping[str, object], train: Mapping[str, object]) -> 
     sharded = [name for name, builtin in BUILTINS.items() if builtin.network is not None]
     if "shards" in train and spec.get("name") not in sharded:
         raise WorkloadError(f"train.shards: only {', '.join(sharded)} take it; other workloads divide their own data")
-    cut = [name for name, builtin in BUILTINS.items() if builtin.folds]
+    cut = [name for name in BUILTINS if _data_set({"name": name}).folds]
     if "folds" in train and spec.get("name") not in cut:
         raise WorkloadError(f"train.folds: only {', '.join(cut)} takes it")
 
@@ -248,7 +248,11 @@ def _described(spec: Mapping[str, object], learner: Learner | None) -> WorkloadI
     """Describe a workload; a `model` with its learner."""
     if "name" in spec:
         return _by_name(spec)
-    return _by_numbers(spec) if learner is None else _by_model(spec, learner)
+    if learner is None:
+        return _by_numbers(spec)
+    from wanbench.workloads.models.learner import parameter_tensors
+
+    return _info(spec, str(spec["model"]), parameter_tensors(learner.module), learns=True)
 
 
 def _by_name(spec: Mapping[str, object]) -> WorkloadInfo:
@@ -273,12 +277,6 @@ def _by_numbers(spec: Mapping[str, object]) -> WorkloadInfo:
     sizes = [params // count + (1 if index < params % count else 0) for index in range(count)]
     tensors = tuple(ParameterTensor(f"tensor{i}", (size,), float(size)) for i, size in enumerate(sizes))
     return _info(spec, f"by-numbers-{params}", tensors, learns=False)
-
-
-def _by_model(spec: Mapping[str, object], learner: Learner) -> WorkloadInfo:
-    from wanbench.workloads.models.learner import parameter_tensors
-
-    return _info(spec, str(spec["model"]), parameter_tensors(learner.module), learns=True)
 
 
 def _info(

@@ -15,7 +15,6 @@ from wanbench.workloads.data.datasets import WorkloadError, accuracy_of
 if TYPE_CHECKING:
     import torch
 
-FOLDER = "imagenet"
 CLASSES = 1000
 SIDE = 224
 PARTS = ("train", "val")

@@ -9,7 +9,6 @@ from typing import Any
 
 from wanbench.workloads.data.datasets import Images, WorkloadError
 
-FOLDER = "mnist"
 PARTS = ("train", "t10k")
 SIDE = 28
 CLASSES = 10

@@ -12,7 +12,6 @@ from typing import Any
 
 from wanbench.workloads.data.datasets import Images
 
-FOLDER = None  # no file is read
 TRAIN, TEST = 500, 5000
 LENGTH = 40
 _STROKES = (

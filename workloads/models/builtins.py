@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, digits, imagenet, mnist, mnist1d, stdlib
@@ -18,6 +18,34 @@ if TYPE_CHECKING:
     import torch
 
 
+class DataSet(NamedTuple):
+    """What built-in workloads train on.
+
+    Attributes:
+        read: returns the data, from their folder if they have one (`learner.learn`).
+        folder: its default, below $WANBENCH_DATA, or below `data` beside the spec; None if no files are read.
+        check: refuses a folder that holds something else; quick.
+        digest: hash of data that this machine provides, and others may have differently; None elsewhere.
+        folds: whether `train.folds` can cut them.
+    """
+
+    read: Callable[..., Any]
+    folder: str | None = None
+    check: Callable[[Path], None] = lambda folder: None
+    digest: Callable[[], str | None] = lambda: None
+    folds: bool = False
+
+
+DATA_SETS: Mapping[str, DataSet] = {
+    "digits": DataSet(digits.read, folds=True),
+    "MNIST": DataSet(mnist.read, "mnist", mnist.check),
+    "MNIST-1D": DataSet(mnist1d.read),
+    "CIFAR-10": DataSet(cifar10.read, cifar10.FOLDER, cifar10.check),
+    "ImageNet": DataSet(imagenet.read, "imagenet", imagenet.check),
+    "Python's standard library": DataSet(stdlib.read, digest=stdlib.digest),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Builtin:
     """A workload with a name.
@@ -26,12 +54,8 @@ class Builtin:
         description: one line with the sources of its numbers.
         tensors: returns its parameter tensors, in registration order.
         step_time_s: mean duration of a step in seconds, emulated unless the spec asks for real compute.
-        dataset: the data set it trains on; None if it trains no model.
+        dataset: the one of `DATA_SETS` that it trains on; None if it trains no model.
         network: builds and initialises the model; None if it trains none.
-        data: the module of the data set, with `read`; None without a model. One that needs a folder has `check`, and
-            FOLDER: its default, below $WANBENCH_DATA, or below `data` beside the spec. One that this machine provides,
-            and others may have differently, has `digest`.
-        folds: whether `train.folds` can cut its data.
         step_cv: coefficient of variation of the duration.
         site: how fast a site of several GPUs trains it, which is then one worker; None if a worker is one device.
     """
@@ -41,8 +65,6 @@ class Builtin:
     step_time_s: float
     dataset: str | None = None
     network: Callable[[torch.Generator], torch.nn.Module] | None = None
-    data: ModuleType | None = None
-    folds: bool = False
     step_cv: float = workload_keys.ASSUMED_STEP_CV
     site: gpt.Throughput | None = None
 
@@ -69,15 +91,14 @@ def _small(data: str, image: tuple[int, int, int], *, stride: int = 2, norm: Nor
     name = f"{data.lower().replace('-', '')}-resnet8{suffix}"
     resnet = ThinResNet(image, stride=stride, norm=norm)
     norms = {"batch": "with batch norm", "group": "with group norm", "none": "without normalisation"}[norm]
-    module = {"MNIST": mnist, "MNIST-1D": mnist1d, "CIFAR-10": cifar10}[data]
-    where = f"in the folder workload.data (default: data/{module.FOLDER})" if module.FOLDER else "generated here"
+    folder = DATA_SETS[data].folder
+    where = f"in the folder workload.data (default: data/{folder})" if folder else "generated here"
     return name, Builtin(
         f"a residual network of 8 layers {norms} that really trains on {data}, {where}; 100 ms per step (assumed)",
         resnet.tensors,
         0.1,  # more than ten times what a batch of 32 takes on one core (5 ms on MNIST-1D, 7 ms on MNIST)
         data,
         resnet.network,
-        module,
     )
 
 
@@ -115,8 +136,6 @@ BUILTINS: Mapping[str, Builtin] = {
         0.02,  # ten times what a batch of 32 takes on one core (2 ms), so many workers can share a core
         "digits",
         DIGITS_CNN.network,
-        digits,
-        folds=True,
     ),
     "mnist-cnn": Builtin(
         "a small CNN (28 874 parameters) that really trains on MNIST, in the folder workload.data (default: "
@@ -125,7 +144,6 @@ BUILTINS: Mapping[str, Builtin] = {
         0.02,  # more than ten times what a batch of 32 takes on one core
         "MNIST",
         MNIST_CNN.network,
-        mnist,
     ),
     "mnist-gru": Builtin(
         "a recurrent network (6 282 parameters) that really trains on the rows of MNIST's images, in the folder "
@@ -134,7 +152,6 @@ BUILTINS: Mapping[str, Builtin] = {
         0.05,  # more than ten times what a batch of 32 takes on one core (4 ms)
         "MNIST",
         mnist_gru.module_of,
-        mnist,
     ),
     "gpt-stdlib": Builtin(
         "a small transformer (136 960 parameters) that really trains on the source of Python's standard library, byte "
@@ -143,7 +160,6 @@ BUILTINS: Mapping[str, Builtin] = {
         0.08,  # ten times what a batch of 8 takes on one core (8 ms)
         "Python's standard library",
         gpt_stdlib.module_of,
-        stdlib,
     ),
     "resnet110-cifar10": Builtin(
         "ResNet-110 (1 727 962 parameters, He et al. 2016) that really trains on CIFAR-10, in the folder "
@@ -152,7 +168,6 @@ BUILTINS: Mapping[str, Builtin] = {
         0.1,  # the order of magnitude of a batch on a GPU of 2016; for your own hardware, set step_time
         "CIFAR-10",
         _RESNET110.network,
-        cifar10,
     ),
     "resnet50-imagenet": Builtin(
         "ResNet-50 (25 557 032 parameters, He et al. 2016) that really trains on ImageNet, in the folder "
@@ -161,7 +176,6 @@ BUILTINS: Mapping[str, Builtin] = {
         0.3,
         "ImageNet",
         resnet50.network,
-        imagenet,
     ),
     **dict(
         [

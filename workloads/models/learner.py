@@ -55,7 +55,7 @@ def learn(portion: Portion, name: str, network: Callable[[torch.Generator], torc
 
     Args:
         name: of the workload; its initial weights derive from it. network: builds and initialises the module.
-        data_set: a module of `workloads.data`.
+        data_set: its `read` returns the data; see `models.builtins.DataSet`.
 
     Raises:
         WorkloadError: the folder does not hold the data set, or this machine does not have it.
