@@ -150,6 +150,7 @@ class Algorithm(Parameters, Stateful):
         buckets: True if the engine hands over gradients bucket by bucket during the backward pass.
         datagrams: True if it needs `workloads.comm.base.LossyComm.exchange`.
         server: True if a server runs beside a worker, which needs `workloads.comm.base.BackgroundComm`.
+        local_steps: True if the optimiser applies each worker's own gradients, so a compressor has no momentum.
     """
 
     noun: ClassVar[str] = "algorithm"
@@ -166,6 +167,7 @@ class Algorithm(Parameters, Stateful):
     )
     datagrams: ClassVar[bool] = False
     server: ClassVar[bool] = False
+    local_steps: ClassVar[bool] = False
 
     replica: Replica = field(init=False, repr=False, compare=False)
 
@@ -268,11 +270,8 @@ class Algorithm(Parameters, Stateful):
                 f"{with_it} needs the matrices of a model; a workload by numbers has none, "
                 "and a payload_scale below 1 cuts them up"
             )
-
-    def refuse_own_momentum(self) -> None:
-        """Refuse a compressor with momentum, which local steps would lose. Raises: AlgorithmError."""
-        momentum = getattr(self.compressor, "momentum", 0.0)
-        if momentum:
+        momentum = getattr(compressor, "momentum", 0.0)
+        if momentum and self.local_steps:
             raise AlgorithmError(
                 f"algorithm '{self.kind}': compression: momentum = {momentum:g}; expected 0, because local steps use "
                 "the optimiser's momentum; set train.momentum instead"

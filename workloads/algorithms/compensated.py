@@ -36,6 +36,7 @@ class Compensated(Algorithm):
     symbols = {"delay": "t (D = t - 1 in Eq. 3)", "period": "p"}  # noqa: RUF012
 
     state = ("_averagers",)
+    local_steps = True
 
     @property
     def promises(self) -> Promises:
@@ -66,7 +67,6 @@ class Compensated(Algorithm):
                 f"algorithm '{self.kind}': exact compensation needs optimizer 'sgd', not '{setting.optimizer}'; "
                 'dts with form = "model" works with any'
             )
-        self.refuse_own_momentum()
 
     def tensors_per_message(self, momentum: float) -> int:
         """Two with momentum and p > 1, because w and m respond differently to each gradient of the block."""

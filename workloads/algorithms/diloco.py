@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, Setting, at_least, between
+from wanbench.workloads.algorithms.base import Algorithm, Compression, Promises, Replica, at_least, between
 from wanbench.workloads.comm.base import Vector
 from wanbench.workloads.compression.averaging import Exchange
 from wanbench.workloads.state import Stateful
@@ -46,6 +46,7 @@ class OuterSteps(Algorithm):
 
     when_lost = f"{Algorithm.when_lost}. The outer model and its momentum are kept"
     state = ("_outer", "_averager")
+    local_steps = True
     period = 1
     staleness = 0
     eager = False
@@ -62,10 +63,6 @@ class OuterSteps(Algorithm):
     def promises(self) -> Promises:
         """All replicas continue from theta."""
         return Promises(agrees=True, lawful=self.in_one_all_reduce)
-
-    def check(self, setting: Setting) -> None:
-        super().check(setting)
-        self.refuse_own_momentum()
 
     def start(self, replica: Replica) -> None:
         super().start(replica)

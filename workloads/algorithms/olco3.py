@@ -30,7 +30,6 @@ from wanbench.workloads.algorithms.base import (
     Compression,
     Promises,
     Replica,
-    Setting,
     at_least,
 )
 from wanbench.workloads.compression.averaging import Exchange
@@ -60,6 +59,7 @@ class OLCO3(Algorithm):
         {"staleness": 1, "period": 2, "compression": "signsgd", "two_way": True},
     )
     state = ("_anchor", "_begin", "_averager")
+    local_steps = True
 
     staleness: int = field(metadata=at_least(0))
     period: int = field(metadata=at_least(1))
@@ -104,10 +104,6 @@ class OLCO3(Algorithm):
     def operations(self, world_size: int) -> int:
         """Two-way: a message to and from each peer."""
         return 2 * (world_size - 1) if self.two_way else 1
-
-    def check(self, setting: Setting) -> None:
-        super().check(setting)
-        self.refuse_own_momentum()
 
     def start(self, replica: Replica) -> None:
         super().start(replica)

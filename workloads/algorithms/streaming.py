@@ -57,6 +57,7 @@ class StreamingDiLoCo(Algorithm):
         {"period": 4, "fragments": 2, "compression": "qsgd"},
     )
     state = ("_outers", "_averagers", "_steps")
+    local_steps = True
 
     period: int = field(metadata=at_least(1))
     fragments: int = field(metadata=at_least(1))
@@ -86,7 +87,6 @@ class StreamingDiLoCo(Algorithm):
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; a fragment holds no whole matrices."""
         super().check(setting)
-        self.refuse_own_momentum()
         compressor = self.compressor
         if compressor is not None and compressor.needs_shapes:
             raise AlgorithmError(
