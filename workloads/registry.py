@@ -122,8 +122,6 @@ def info(spec: Mapping[str, object], train: Mapping[str, object] | None = None) 
     """
     train = train or {}
     kind = workload_keys.kind_of(spec, train)
-    if kind == "command":
-        raise WorkloadError("workload.command: the compute of a program is not known before it runs")
     _check_division(spec, train)
     return _described(spec, _users_learner(spec, 0, 1, 0, train) if kind == "model" else None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
-from typing import Any
+from typing import Any, cast
 
 from wanbench.netprofiles import Delay, Size
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Promises, Replica, Setting
@@ -127,11 +127,8 @@ class Unreliable(Algorithm):
             self.refuse("deadline", self.deadline, f"more than {one_way_ms:g} ms, the one-way delay of a datagram")
 
     def start(self, replica: Replica) -> None:
-        """Prepare. Raises: AlgorithmError: `replica.comm` has no datagrams."""
         super().start(replica)
-        if not isinstance(replica.comm, LossyComm):
-            raise AlgorithmError(f"algorithm '{self.kind}' needs datagrams, which {type(replica.comm).__name__} lacks")
-        self._mean = Mean(replica.comm, replica.w, self.terms)
+        self._mean = Mean(cast(LossyComm, replica.comm), replica.w, self.terms)  # of `datagrams`
 
 
 @dataclass

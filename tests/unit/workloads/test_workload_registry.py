@@ -194,10 +194,6 @@ def test_a_workload_is_exactly_one_thing(spec, got):
     refused(f"workload: expected exactly one of name, params, model or command, got {got}", spec)
 
 
-def test_of_a_command_nothing_is_known_before_it_runs():
-    refused("workload.command: the compute of a program is not known before it runs", {"command": ["train.py"]})
-
-
 def test_what_goes_with_a_command_goes_with_nothing_else():
     refused(
         "workload.warmup: not allowed with name; only command takes it", {"name": "digits-cnn", "warmup": "3 steps"}

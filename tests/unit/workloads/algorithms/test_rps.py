@@ -10,11 +10,10 @@ import torch
 from trained import NUMEL, OPTIMIZERS, PLAIN, START, Replicas, assert_equal, gradient, trained
 
 from wanbench.testing import check, simulate
-from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Replica, Setting
+from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Setting
 from wanbench.workloads.algorithms.localsgd import LocalSGD
 from wanbench.workloads.algorithms.rps import RPS, GradientSharing
 from wanbench.workloads.algorithms.ssgd import SSGD
-from wanbench.workloads.comm.gloo import GlooComm
 from wanbench.workloads.compute.optim import SGDConfig
 
 WORKERS = 3
@@ -187,12 +186,3 @@ def test_an_impossible_parameter_is_named(params, line):
 def test_an_unsupported_setting_is_refused(setting, line):
     assert refusal(lambda: RPS().check(setting)) == line
     RPS().check(Setting(workers=2, rtt_s=1.9))
-
-
-def test_a_comm_without_datagrams_is_refused():
-    class Deaf:
-        rank, world_size = 0, 2
-        all_reduce = all_gather = send = recv = close = GlooComm.close
-
-    replica = Replica(w=START.clone(), m=START.clone(), optimizer=None, comm=Deaf())
-    assert refusal(lambda: RPS().start(replica)) == "algorithm 'rps' needs datagrams, which Deaf lacks"
