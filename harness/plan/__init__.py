@@ -8,7 +8,7 @@ Layout
     registry.py    algorithms and workloads as a plan knows them; asks users' code in a process of its own
     checks.py      refuses cells whose parts do not fit together
     auto.py        Host: chooses the values of `auto`; the largest payload scale at which it keeps up
-    law.py         the step-time law; staleness.py: what stragglers cost delayed methods
+    law.py         the step-time law, and what stragglers cost delayed methods
     conditions.py  the one round trip and one rate by which the law knows a network, and where it does not hold
     ring_order.py  the order of the workers in `ring`
     collective.py  the fastest collective of a network; pacing.py: how fast its connections send

@@ -16,13 +16,13 @@ from wanbench.harness.plan.conditions import effective_conditions
 from wanbench.harness.plan.law import (
     PredictError,
     PredictInputs,
+    expected_maximum,
     fill_steps,
     gloo_rounds,
     predict,
     rep_duration_s,
     window_steps,
 )
-from wanbench.harness.plan.staleness import expected_maximum
 from wanbench.netprofiles.path import Path, Site
 from wanbench.netprofiles.profile import Profile, uniform
 from wanbench.netprofiles.units import Delay, Rate

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from wanbench.harness.plan.law import PredictInputs, predict
-from wanbench.harness.plan.staleness import expected_maximum, mean_step_s
+from wanbench.harness.plan.law import PredictInputs, expected_maximum, mean_step_s, predict
 from wanbench.workloads.compute.emulated import StepTime
 
 STEPS, FILL = 600, 60

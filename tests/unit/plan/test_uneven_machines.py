@@ -12,8 +12,14 @@ import pytest
 from small_spec import cells, edited, refusal, swept
 
 from wanbench.harness.analysis.summary import law_curve, predicted_scalability
-from wanbench.harness.plan.law import PredictError, PredictInputs, one_shot_bytes, predict
-from wanbench.harness.plan.staleness import expected_maximum, mean_step_s
+from wanbench.harness.plan.law import (
+    PredictError,
+    PredictInputs,
+    expected_maximum,
+    mean_step_s,
+    one_shot_bytes,
+    predict,
+)
 from wanbench.harness.results.row import describe
 
 FOUR = ("workers = [2]\nrtt", "workers = [4]\nrtt")
