@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attentio
 from wanbench.workloads.comm.local import run_replicas  # noqa: E402
 from wanbench.workloads.compression import registry  # noqa: E402
 from wanbench.workloads.compression.averaging import Averager  # noqa: E402
-from wanbench.workloads.models import resnet50  # noqa: E402
+from wanbench.workloads.models.resnet import resnet50  # noqa: E402
 
 GPT = {"gpt-124m": (12, 768, 12), "gpt-350m": (24, 1024, 16)}  # blocks, width, heads (Radford et al. 2019)
 SYMBOLS, CONTEXT = 50_304, 1024
@@ -113,7 +113,7 @@ def steps(device: torch.device, toy: bool) -> Iterator[dict[str, Any]]:
     """ResNet-50 by batch and precision, and transformers in bf16."""
     for precision in ("fp32",) if toy else PRECISIONS:
         for batch in (2,) if toy else (32, 64, 128, 256):
-            module = resnet50.network(torch.Generator().manual_seed(1))
+            module = resnet50(torch.Generator().manual_seed(1))
             side = 64 if toy else 224
             inputs, targets = torch.randn(batch, 3, side, side), torch.randint(1000, (batch,))
             yield {"model": "resnet50", "precision": precision, "batch": batch} | stepped(

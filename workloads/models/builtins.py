@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wanbench.workloads import workload_keys
 from wanbench.workloads.data import cifar10, digits, imagenet, mnist, mnist1d, stdlib
-from wanbench.workloads.models import gpt, gpt_stdlib, mnist_gru, resnet50
+from wanbench.workloads.models import gpt, gpt_stdlib, mnist_gru
+from wanbench.workloads.models.resnet import Norm, ThinResNet, resnet50, resnet50_tensors
 from wanbench.workloads.models.small_cnn import DIGITS_CNN, MNIST_CNN
 from wanbench.workloads.models.tensors import ParameterTensor
-from wanbench.workloads.models.thin_resnet import Norm, ThinResNet
 
 if TYPE_CHECKING:
     import torch
@@ -108,25 +108,25 @@ BUILTINS: Mapping[str, Builtin] = {
     "resnet50-v100": Builtin(
         "ResNet-50 on one V100, timing only: 25 557 032 parameters in 161 tensors (He et al. 2016), 300 ms per step "
         "(published: Zhu, Lu, Lin, Han 2019)",
-        resnet50.tensors,
+        resnet50_tensors,
         0.3,
     ),
     "resnet50-a100": Builtin(
         "ResNet-50 on one A100 with 80 GB, timing only: 104 ms per step of 256 images in mixed precision (published: "
         "2470 images per second, NVIDIA DeepLearningExamples, ResNet50 v1.5 for PyTorch, March 2021)",
-        resnet50.tensors,
+        resnet50_tensors,
         256 / 2470,
     ),
     "resnet50-a100-tf32": Builtin(
         "ResNet-50 on one A100 with 80 GB, timing only: 273 ms per step of 256 images in TF32 (published: 938 images "
         "per second, as for resnet50-a100)",
-        resnet50.tensors,
+        resnet50_tensors,
         256 / 938,
     ),
     "resnet50-sgp-poster": Builtin(
         "ResNet-50 on a node of 8 V100, timing only: 311 ms per step, varying by 83 %; fitted, with the profile "
         "sgp-poster, to the all-reduce times on 4 and 32 nodes of Assran et al. 2019 (SGP, ICML poster)",
-        resnet50.tensors,
+        resnet50_tensors,
         0.3113,
         step_cv=0.8275,
     ),
@@ -172,10 +172,10 @@ BUILTINS: Mapping[str, Builtin] = {
     "resnet50-imagenet": Builtin(
         "ResNet-50 (25 557 032 parameters, He et al. 2016) that really trains on ImageNet, in the folder "
         "workload.data (default: data/imagenet); 300 ms per step (published for a V100: Zhu, Lu, Lin, Han 2019)",
-        resnet50.tensors,
+        resnet50_tensors,
         0.3,
         "ImageNet",
-        resnet50.network,
+        resnet50,
     ),
     **dict(
         [

@@ -1,6 +1,6 @@
 """Residual networks as modules, written from He et al., "Deep Residual Learning for Image Recognition" (CVPR 2016).
 
-The names and order of their parameters are those of the tables in `resnet50` and `thin_resnet`.
+The names and order of their parameters are those of the tables in `resnet`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

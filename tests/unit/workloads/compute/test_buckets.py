@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanbench.workloads.compute.buckets import plan_buckets, scaled_numel
-from wanbench.workloads.models import resnet50
+from wanbench.workloads.models.resnet import resnet50_tensors
 from wanbench.workloads.models.tensors import ParameterTensor
 
 MIB = 1 << 20
@@ -37,7 +37,7 @@ def test_a_large_cap_makes_a_single_bucket():
 
 @pytest.mark.parametrize("cap_mib", [1, 5, 25, 1000])
 def test_buckets_equal_those_of_distributed_data_parallel_with_an_explicit_cap(cap_mib):
-    model = resnet50.tensors()
+    model = resnet50_tensors()
     meta = [torch.empty(t.shape, device="meta") for t in reversed(model)]
     theirs, _ = dist._compute_bucket_assignment_by_size(meta, [cap_mib * MIB])
     ours = plan_buckets(model, cap_mib * MIB)
@@ -55,8 +55,8 @@ def test_a_bucket_is_ready_when_the_work_of_its_tensors_is_done():
 
 
 def test_scaling_changes_the_size_of_messages_but_not_their_number_or_schedule():
-    full = plan_buckets(resnet50.tensors(), 25 * MIB)
-    scaled = plan_buckets(resnet50.tensors(), 25 * MIB, payload_scale=0.01)
+    full = plan_buckets(resnet50_tensors(), 25 * MIB)
+    scaled = plan_buckets(resnet50_tensors(), 25 * MIB, payload_scale=0.01)
     assert [b.ready for b in scaled] == [b.ready for b in full]
     for small, large in zip(scaled, full, strict=True):
         assert small.nbytes == pytest.approx(large.nbytes / 100, abs=8)

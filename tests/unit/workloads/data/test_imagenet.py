@@ -9,7 +9,7 @@ from training_alone import FakeClock, one_thread  # noqa: F401  # all tests use 
 
 from wanbench.workloads.data.datasets import WorkloadError, batches
 from wanbench.workloads.data.imagenet import SIDE, check, read
-from wanbench.workloads.models import resnet50
+from wanbench.workloads.models.resnet import resnet50, resnet50_tensors
 from wanbench.workloads.registry import make_task
 from wanbench.workloads.seeding import stream
 
@@ -25,9 +25,9 @@ def refused(path, message):
 
 
 def test_the_module_has_the_tensors_and_the_25_557_032_parameters_of_the_table():
-    module = resnet50.network(torch.Generator())
+    module = resnet50(torch.Generator())
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
-    assert [(t.name, t.shape) for t in resnet50.tensors()] == expected
+    assert [(t.name, t.shape) for t in resnet50_tensors()] == expected
     assert sum(p.numel() for p in module.parameters()) == 25_557_032
 
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from wanbench.workloads.compute.buckets import plan_buckets
-from wanbench.workloads.models import resnet50
+from wanbench.workloads.models.resnet import resnet50_tensors
 
 
 class Bottleneck(nn.Module):
@@ -54,37 +54,37 @@ def module():
 
 
 def test_there_are_25_557_032_parameters_in_161_tensors():
-    tensors = resnet50.tensors()
+    tensors = resnet50_tensors()
     assert len(tensors) == 161
     assert sum(tensor.numel for tensor in tensors) == 25_557_032
 
 
 def test_names_shapes_and_order_are_those_of_the_module(module):
     expected = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
-    assert [(t.name, t.shape) for t in resnet50.tensors()] == expected
+    assert [(t.name, t.shape) for t in resnet50_tensors()] == expected
 
 
 def test_the_work_of_products_equals_torchs_count_for_the_backward_pass(module):
     output = module(torch.empty(1, 3, 224, 224, device="meta"))
     with FlopCounterMode(display=False) as counter:
         output.sum().backward()
-    products = [t.backward_work for t in resnet50.tensors() if len(t.shape) > 1]
+    products = [t.backward_work for t in resnet50_tensors() if len(t.shape) > 1]
     assert 2 * sum(products) == counter.get_total_flops()
 
 
 def test_the_forward_pass_has_the_published_4_09_billion_multiply_adds():
-    products = {t.name: t.backward_work for t in resnet50.tensors() if len(t.shape) > 1}
+    products = {t.name: t.backward_work for t in resnet50_tensors() if len(t.shape) > 1}
     stem = products.pop("conv1.weight")
     assert stem + sum(products.values()) / 2 == pytest.approx(4.09e9, rel=0.001)
 
 
 def test_batch_norm_is_a_small_part_of_the_work():
-    tensors = resnet50.tensors()
+    tensors = resnet50_tensors()
     norms = sum(t.backward_work for t in tensors if ".bn" in t.name or t.name.startswith("bn"))
     assert 0 < norms / sum(t.backward_work for t in tensors) < 0.02
 
 
 def test_the_last_layers_have_most_parameters_but_take_little_time():
-    first, *_ = plan_buckets(resnet50.tensors(), 25 << 20)
+    first, *_ = plan_buckets(resnet50_tensors(), 25 << 20)
     assert first.nbytes / (25_557_032 * 4) > 0.25
     assert first.ready < 0.1

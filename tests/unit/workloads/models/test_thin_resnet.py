@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from wanbench.workloads.models.thin_resnet import ThinResNet
+from wanbench.workloads.models.resnet import ThinResNet
 
 IMAGES = [(1, 28, 28), (1, 1, 40), (3, 32, 32)]
 

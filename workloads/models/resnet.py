@@ -1,8 +1,12 @@
-"""ResNet-50 as a list of tensors (sizes of its gradients, and when the backward pass completes them).
+"""Residual networks as lists of tensors (sizes of their gradients, and when the backward pass completes them).
 
-The architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3), for 224x224 images and 1000 classes,
-with the stride of a block in its 3x3 convolution as PyTorch users train it ("v1.5"). Tensors are in torchvision's
-registration order.
+**ResNet-50**: the architecture is that of He et al. 2016 (table 1, bottleneck blocks 3-4-6-3), for 224x224 images and
+1000 classes, with the stride of a block in its 3x3 convolution as PyTorch users train it ("v1.5"). Tensors are in
+torchvision's registration order.
+
+**Thin ones** have 6n + 2 layers, for small images (section 4.2): three stages of n blocks, whose shortcuts have no
+parameters (option A). ResNet-110 for CIFAR-10 has n = 18. The networks with n = 1 and fewer channels train on MNIST in
+a minute on one core.
 
 The work of a tensor is its layer's multiply-adds in the backward pass, for one image:
 
@@ -18,8 +22,9 @@ the time. As it is spread over all layers, the schedule changes little.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wanbench.workloads.models.tensors import ParameterTensor
 
@@ -30,13 +35,14 @@ if TYPE_CHECKING:
 
 BLOCKS = (3, 4, 6, 3)
 EXPANSION = 4
-CLASSES = 1000
+CLASSES, FEW_CLASSES = 1000, 10
 IMAGE = 224
 BATCH_NORM_OPERATIONS = 5
+Norm = Literal["batch", "group", "none"]
 
 
 @lru_cache(maxsize=1)
-def tensors() -> tuple[ParameterTensor, ...]:
+def resnet50_tensors() -> tuple[ParameterTensor, ...]:
     """All 161 parameter tensors (25 557 032 elements), in registration order."""
     stem = conv("conv1", "bn1", 64, 3, 7, (IMAGE // 2) ** 2, products=1)
     return (*stem, *_stages(), *classifier(512 * EXPANSION, CLASSES))
@@ -81,9 +87,59 @@ def classifier(features: int, classes: int) -> tuple[ParameterTensor, ...]:
     return weight, ParameterTensor("fc.bias", (classes,), 0.0)
 
 
-def network(generator: torch.Generator) -> ResNet:
-    """The network: images of shape (batch, 3, 224, 224) to scores of shape (batch, 1000)."""
+def resnet50(generator: torch.Generator) -> ResNet:
+    """ResNet-50: images of shape (batch, 3, 224, 224) to scores of shape (batch, 1000)."""
     from wanbench.workloads.models.residual import Bottleneck, ResNet
 
     stages = [(64 * 2**stage, count) for stage, count in enumerate(BLOCKS)]
     return ResNet(Bottleneck, stages, CLASSES, generator, stem=7, stride=2)
+
+
+@dataclass(frozen=True)
+class ThinResNet:
+    """A network for one data set.
+
+    Attributes:
+        image: the shape of its images, (channels, height, width).
+        widths: channels of the stages. blocks: n, of each stage. stride: of the first convolution.
+        norm: what follows each convolution; with "none", convolutions have a bias instead.
+    """
+
+    image: tuple[int, int, int]
+    widths: tuple[int, ...] = (8, 16, 32)
+    blocks: int = 1
+    stride: int = 1
+    norm: Norm = "batch"
+
+    def tensors(self) -> tuple[ParameterTensor, ...]:
+        """Its parameter tensors, in registration order."""
+        return (*self._convolutions(), *classifier(self.widths[-1], FEW_CLASSES))
+
+    def network(self, generator: torch.Generator) -> ResNet:
+        """The network: images of shape (batch, *image) to scores of shape (batch, 10)."""
+        from wanbench.workloads.models.residual import BasicBlock, ResNet
+
+        stages = [(width, self.blocks) for width in self.widths]
+        channels = self.image[0]
+        return ResNet(BasicBlock, stages, FEW_CLASSES, generator, channels=channels, stride=self.stride, norm=self.norm)
+
+    def _convolutions(self) -> Iterator[ParameterTensor]:
+        channels, *sides = self.image
+        sides = [-(-side // self.stride) for side in sides]
+        yield from self._conv("conv1", "bn1", self.widths[0], channels, sides, products=1)
+        inputs = self.widths[0]
+        for stage, width in enumerate(self.widths):
+            if stage:
+                sides = [-(-side // 2) for side in sides]
+            for block in range(self.blocks):
+                name = f"layer{stage + 1}.{block}"
+                yield from self._conv(f"{name}.conv1", f"{name}.bn1", width, inputs, sides)
+                yield from self._conv(f"{name}.conv2", f"{name}.bn2", width, width, sides)
+                inputs = width
+
+    def _conv(
+        self, name: str, norm: str, outputs: int, inputs: int, sides: list[int], products: int = 2
+    ) -> Iterator[ParameterTensor]:
+        weight, *normalised = conv(name, norm, outputs, inputs, 3, sides[0] * sides[1], products)
+        bias = [ParameterTensor(f"{name}.bias", (outputs,), 0.0)]
+        yield from [weight, *(bias if self.norm == "none" else normalised)]
