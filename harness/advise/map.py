@@ -208,19 +208,18 @@ def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
 
     A candidate is left out if another on the same collective sends no more, no sooner and no more often.
     """
-    front: list[tuple[tuple[int, int, int, str], _Scaled]] = []
+    by_costs: dict[tuple[str, int, int, int], _Scaled] = {}
     for scaled in unknown:
         law = scaled.law
         assert law is not None
-        costs = law.message_bytes * law.messages, -law.delay, -law.period, law.collective
-        if not any(_dominates(other, costs) for other, _ in front):
-            front = [(other, member) for other, member in front if not _dominates(costs, other)]
-            front.append((costs, scaled))
-    return [scaled for _, scaled in front]
+        costs = law.collective, law.message_bytes * law.messages, -law.delay, -law.period
+        by_costs.setdefault(costs, scaled)
 
+    def dominated(costs: tuple[str, int, int, int]) -> bool:
+        alike = (other for other in by_costs if other[0] == costs[0] and other != costs)
+        return any(all(a <= b for a, b in zip(other[1:], costs[1:], strict=True)) for other in alike)
 
-def _dominates(costs: tuple[int, int, int, str], other: tuple[int, int, int, str]) -> bool:
-    return costs[3] == other[3] and all(a <= b for a, b in zip(costs[:3], other[:3], strict=True))
+    return [scaled for costs, scaled in by_costs.items() if not dominated(costs)]
 
 
 def _simulate(

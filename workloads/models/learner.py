@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -113,8 +113,7 @@ def _load(path: str) -> Callable[[int, int, int, int], object]:
     make = getattr(module, name, None)
     if not callable(make):
         raise LearnerError(f"workload.model: {module_name!r} has no function {name!r}")
-    result: Callable[[int, int, int, int], object] = make
-    return result
+    return cast(Callable[[int, int, int, int], object], make)
 
 
 def _checked(path: str, made: object) -> Learner:
