@@ -8,11 +8,10 @@ from typing import Any
 from wanbench.harness.advise.question import REFERENCE, Question
 from wanbench.harness.plan import registry as plan_registry
 from wanbench.harness.plan.cell import TrainingCell
-from wanbench.harness.plan.checks import setting_of
+from wanbench.harness.plan.checks import refusal
 from wanbench.harness.plan.collective import alternatives
 from wanbench.workloads.algorithms import registry
 from wanbench.workloads.algorithms.base import AlgorithmError
-from wanbench.workloads.compute.optim import OptimizerError
 
 _DELAYS = (1, 2, 4, 8, 16, 20, 32)
 _PERIODS = (2, 4, 8, 10, 20, 50, 100)
@@ -91,7 +90,7 @@ def candidates(question: Question, of: Iterable[Setting]) -> tuple[list[Training
     left_out: list[LeftOut] = []
     for setting in of:
         cell = with_setting(question.reference, setting)
-        reason = "excluded" if setting.kind in question.limits.excluded else _refusal(cell)
+        reason = "excluded" if setting.kind in question.limits.excluded else refusal(cell)
         variants = [] if reason else list(_with_collectives(cell, question.where))
         if not variants:
             left_out.append(LeftOut(setting.label, "", reason or "no collective carries it"))
@@ -130,12 +129,3 @@ def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
         # With one worker on each site, hierarchical is direct.
         if several or alternative.collective != "hierarchical":
             yield with_collective(alternative)
-
-
-def _refusal(cell: TrainingCell) -> str | None:
-    """Why an algorithm cannot train this workload; None if it can."""
-    try:
-        cell.algorithm().check(setting_of(cell))
-    except (AlgorithmError, OptimizerError) as error:
-        return str(error)
-    return None

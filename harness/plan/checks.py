@@ -63,6 +63,15 @@ def setting_of(cell: TrainingCell) -> Setting:
     )
 
 
+def refusal(cell: TrainingCell) -> str | None:
+    """Why an algorithm cannot train a cell; None if it can."""
+    try:
+        cell.algorithm().check(setting_of(cell))
+    except (AlgorithmError, OptimizerError) as error:
+        return str(error)
+    return None
+
+
 def _check_timeline(cell: TrainingCell, where: str) -> None:
     """Check that each change names an existing place and happens while this cell runs."""
     if not cell.changes:

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 from wanbench.harness.errors import as_spec_error
 from wanbench.harness.plan.cell import TrainingCell
-from wanbench.harness.plan.checks import setting_of
+from wanbench.harness.plan.checks import refusal
 from wanbench.harness.plan.law import COLLECTIVES, GLOO_OPERATIONS_PER_CHANNEL, Collective, predict
 from wanbench.harness.plan.registry import workload_of
-from wanbench.workloads.algorithms.base import AlgorithmError
-from wanbench.workloads.compute.optim import OptimizerError
 
 
 def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
@@ -34,11 +32,8 @@ def alternatives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
     """Yield the cell with each collective that its testbed and its algorithm can use."""
     for name in COLLECTIVES:
         other = _with(cell, name, where)
-        try:
-            other.algorithm().check(setting_of(other))
-        except (AlgorithmError, OptimizerError):
-            continue
-        yield other
+        if refusal(other) is None:
+            yield other
 
 
 def all_reduce_s(cell: TrainingCell) -> float:
