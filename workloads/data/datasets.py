@@ -51,14 +51,14 @@ class Images:
 
 
 def accuracy_of(
-    module: torch.nn.Module, images: Callable[[slice], torch.Tensor], labels: torch.Tensor, *, at_once: int
+    module: torch.nn.Module, inputs: Callable[[slice], torch.Tensor], labels: torch.Tensor, *, at_once: int
 ) -> float:
-    """Return the share of test images with the right predicted class. `images` loads `at_once` images at a time."""
+    """Return the share of test samples with the right predicted class. `inputs` loads `at_once` samples at a time."""
     right = 0
     for start in range(0, len(labels), at_once):
         part = slice(start, start + at_once)
-        right += int((module(images(part)).argmax(dim=1) == labels[part]).sum())
-    return right / len(labels)
+        right += int((module(inputs(part)).argmax(dim=-1) == labels[part]).sum())
+    return right / labels.numel()
 
 
 def batches(

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from wanbench.workloads.data.datasets import WorkloadError
+from wanbench.workloads.data.datasets import WorkloadError, accuracy_of
 
 if TYPE_CHECKING:
     import torch
@@ -58,11 +58,7 @@ class Text:
 
     def accuracy(self, module: torch.nn.Module) -> float:
         """Return the share of next bytes of the test sample that are predicted correctly."""
-        right = 0
-        for start in range(0, len(self.test), _EVALUATED_AT_ONCE):
-            windows = self.test[start : start + _EVALUATED_AT_ONCE]
-            right += int((module(windows[:, :-1]).argmax(dim=2) == windows[:, 1:]).sum())
-        return right / self.test[:, 1:].numel()
+        return accuracy_of(module, lambda part: self.test[part, :-1], self.test[:, 1:], at_once=_EVALUATED_AT_ONCE)
 
 
 @lru_cache(maxsize=1)
