@@ -11,7 +11,6 @@ from wanbench.netprofiles.units import Delay
 from wanbench.workloads.data.datasets import WorkloadError
 from wanbench.workloads.data.shards import DEFAULT_BATCH_SIZE, Shards
 
-KINDS = ("name", "params", "model", "command")
 REAL = "real"
 ASSUMED_STEP_CV = 0.02
 """Assumption: steps of one machine vary by 2 %. Without variation, methods that wait for the slowest look too good."""
@@ -26,18 +25,18 @@ _KEYS = {
 
 
 def kind_of(spec: Mapping[str, object], train: Mapping[str, object]) -> str:
-    """Return which of `KINDS` a workload is. Raises: WorkloadError: two keys exclude each other."""
+    """Return what a workload is: name, params, model or command. Raises: WorkloadError: two keys exclude each other."""
     batch_size(train)
     shards(train)
     folds(train)
-    kinds = [kind for kind in KINDS if kind in spec]
+    kinds = [kind for kind in _KEYS if kind in spec]
     if len(kinds) != 1:
         got = " and ".join(kinds) if kinds else "none"
         raise WorkloadError(f"workload: expected exactly one of name, params, model or command, got {got}")
     kind = kinds[0]
     for key in spec:
         if key not in _KEYS[kind]:
-            takers = " or ".join(other for other in KINDS if key in _KEYS[other])
+            takers = " or ".join(other for other, keys in _KEYS.items() if key in keys)
             raise WorkloadError(f"workload.{key}: not allowed with {kind}; only {takers} takes it")
     return kind
 

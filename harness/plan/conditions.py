@@ -245,11 +245,6 @@ def _faster(inputs: PredictInputs, factor: float) -> PredictInputs:
     return inputs if rate is None else replace(inputs, rate_bytes_per_s=rate * factor)
 
 
-def _piece_bytes(inputs: PredictInputs) -> float:
-    """The largest part of a vector, or of a bucket of it, that a connection carries at a time."""
-    return max(_pieces(inputs))
-
-
 def _pieces(inputs: PredictInputs) -> Iterator[float]:
     """The part of each bucket of a vector that a connection carries."""
     for nbytes in [size for size, _ in inputs.buckets or ()] or [inputs.message_bytes]:
@@ -261,7 +256,7 @@ def _pieces(inputs: PredictInputs) -> Iterator[float]:
 
 def _flying_bytes(inputs: PredictInputs, ranks: Sequence[str]) -> float:
     """The bytes of the messages that are on a connection at a time. gloo sends one after another."""
-    piece = _piece_bytes(inputs) if inputs.collective == "gloo" else sum(_pieces(inputs))
+    piece = max(_pieces(inputs)) if inputs.collective == "gloo" else sum(_pieces(inputs))
     if inputs.collective == "hierarchical":
         piece *= inputs.workers / len(set(ranks))
     return piece * (inputs.delay // inputs.period + 1)
@@ -284,7 +279,7 @@ def _from_slow_start(inputs: PredictInputs, packet_bytes: int, window_bytes: flo
     """With windows that double from what a pause between messages has left."""
     law = predict(inputs)
     pause_s = max(0.0, law.step_time_s * inputs.period * inputs.channels - law.wire_s)  # each channel has its own
-    most = min(_piece_bytes(inputs), window_bytes)
+    most = min(max(_pieces(inputs)), window_bytes)
     window = 2 * most / 2 ** min(60, pause_s // (inputs.rtt_s + _TIMEOUT_S))
     short = math.ceil(max(0.0, math.log2(most / max(window, _INITIAL_WINDOW * packet_bytes))))
     if inputs.windows_bytes is None:
@@ -301,7 +296,7 @@ def _farther(inputs: PredictInputs, factor: float) -> PredictInputs:
 
 def _with_losses(inputs: PredictInputs, ranks: Sequence[str], loss: float, packet_bytes: int) -> PredictInputs:
     """With a retransmission in every round that loses a packet, and the window of Mathis et al. (1997)."""
-    pieces = max(1.0, _piece_bytes(inputs) / packet_bytes)
+    pieces = max(1.0, max(_pieces(inputs)) / packet_bytes)
     rounds = 2 * round_trips(inputs.collective, inputs.workers, inputs.message_bytes)
     sent = max(connections_of(inputs, ranks), sent_bytes(inputs, inputs.message_bytes) / packet_bytes / rounds)
     notes = 1 if inputs.collective == "gloo" else 0  # the receiver's, in packets of their own
