@@ -111,14 +111,10 @@ def _hierarchical_conditions(profile: Profile, ranks: Sequence[str]) -> tuple[fl
     return inside_s + rtt_s, None if rate is None else rate * ((n - 1) / n) / ((s - 1) / s)
 
 
-def _shared(profile: Profile, hops: Mapping[tuple[str, str], int]) -> list[tuple[Rate | None, float]]:
+def _shared(profile: Profile, hops: Counter[tuple[str, str]]) -> list[tuple[Rate | None, float]]:
     """Every rate limit, with the number of hops that share it."""
-    across = {pair: carried for pair, carried in hops.items() if pair[0] != pair[1]}
-    leaving: Counter[str] = Counter()
-    entering: Counter[str] = Counter()
-    for (src, dst), carried in across.items():
-        leaving[src] += carried
-        entering[dst] += carried
+    across = Counter(hop for hop in hops.elements() if hop[0] != hop[1])
+    leaving, entering = Counter(src for src, _ in across.elements()), Counter(dst for _, dst in across.elements())
     return [
         *((profile.path(src, dst).rate, carried) for (src, dst), carried in across.items()),
         *((profile.site(name).up, carried) for name, carried in leaving.items()),
