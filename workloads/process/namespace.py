@@ -282,7 +282,8 @@ def drop_privileges() -> None:
     Raises:
         NamespaceError: the kernel refuses.
     """
-    dropped = [number for name, number in _DROPPED.items() if name != "NET_ADMIN" or _is_host_user_namespace()]
+    of_host = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    dropped = [number for name, number in _DROPPED.items() if name != "NET_ADMIN" or of_host]
     kept = ~sum(1 << number for number in dropped)
     sets = [capabilities & kept for capabilities in _capabilities()]
     for number in dropped:
@@ -325,10 +326,6 @@ def _capable_threads() -> list[str]:
             if any(int(mask, 16) for mask in sets):
                 capable.append(f"{task.name} ({' '.join(sets)})")
     return capable
-
-
-def _is_host_user_namespace() -> bool:
-    return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
 
 
 def _capabilities() -> tuple[int, int, int]:

@@ -239,7 +239,9 @@ def _services(request: dict[str, Any]) -> list[_Service]:
     """
     services: list[_Service] = []
     if request["door"] is not None:
-        services.append((_open_door(request), partial(_join, request)))
+        at = ("127.0.0.1", request["port"])  # of the program, on all workers but that with the rendezvous
+        door = listen(Path(request["door"])) if request["host"] else socket.create_server(at, backlog=1024)
+        services.append((door, partial(_join, request)))
     if request.get("agent"):
         sock, environment = listen(Path(request["agent"])), _environment(request, request["agent_env"])
         services.append((sock, partial(agent.serve, environment, request["cwd"])))
@@ -251,13 +253,6 @@ def _close(services: Iterable[_Service]) -> None:
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)  # otherwise the accepting thread keeps the port forever
         listener.close()
-
-
-def _open_door(request: dict[str, Any]) -> socket.socket:
-    """Open the Unix socket on the worker with the rendezvous; on other workers, open the port for the program."""
-    if request["host"]:
-        return listen(Path(request["door"]))
-    return socket.create_server(("127.0.0.1", request["port"]), backlog=1024)
 
 
 def _join(request: dict[str, Any], near: socket.socket) -> None:
