@@ -19,7 +19,7 @@ from wanbench.harness.advise import question
 from wanbench.harness.emulators import plan as emulators
 from wanbench.harness.errors import EXIT_REGRESSION
 from wanbench.harness.gate.rule import NOISE_LIMIT
-from wanbench.harness.plan import ring_order, staleness
+from wanbench.harness.plan import law, ring_order
 from wanbench.harness.plan.conditions import _CLOSE
 from wanbench.harness.plan.host_tcp import KERNELS
 from wanbench.harness.plan.law import GLOO_SEGMENT_BYTES, gloo_rounds
@@ -117,7 +117,7 @@ def of_code():
     yield f"({1e3 * poster.step_time_s:.0f} ms per step, varying by {100 * poster.step_cv:.0f} %)"
     fitted = [one.at for figure in papers.load("sgp").figures for one in figure.published if one.mark == "fitted"]
     yield f"all-reduce times on {' and '.join(dict.fromkeys(fitted))} nodes"
-    yield f"a simulation of {f'{staleness._DRAWS:,}'.replace(',', ' ')} draws"
+    yield f"a simulation of {f'{law._DRAWS:,}'.replace(',', ' ')} draws"
     yield f"change a step by more than {100 * (_CLOSE - 1):.0f} %"
     yield f"from {stdlib.TEST_WINDOWS} windows of {stdlib.CONTEXT} bytes"
     yield "codes of 2, 4 or 8 bits"
