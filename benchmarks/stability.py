@@ -232,7 +232,7 @@ def stability(
 def _mark_limits(axes: Axes, limits: Sequence[Limit], look: Style) -> None:
     for limit in limits:
         if limit.trained is not None:
-            axes.plot([limit.delay], [limit.trained], zorder=4, **point(look))
+            axes.plot([limit.delay], [limit.trained], **point(look))
             note(
                 axes, limit.delay, limit.trained, f"momentum {limit.momentum:g}, D = {limit.delay}: {limit.trained:.4f}"
             )

@@ -230,6 +230,11 @@ class Pivot:
     published: Mapping[tuple[str, Any], float] = field(default_factory=dict)
     beside: Beside | None = None
 
+    @property
+    def network(self) -> str:
+        """Emulated, simulated or both."""
+        return provenance(line["testbed"] for line in self.lines.values())
+
 
 MOST_SERIES = 12
 """More curves or bars cannot be told apart, so a choice then makes one pivot per value."""

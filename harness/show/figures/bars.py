@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from wanbench.harness.analysis.axes import axis_value
-from wanbench.harness.analysis.summary import Line, Pivot, speed_ups
+from wanbench.harness.analysis.summary import Beside, Line, Pivot, provenance, speed_ups
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import (
     caption,
@@ -25,7 +25,16 @@ from wanbench.harness.show.figures.caption import (
 )
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels, fitting, text_in
-from wanbench.harness.show.figures.style import COLUMN_IN, INK, PAGE_IN, PUBLISHED, Style, looks_of, wanbench_style
+from wanbench.harness.show.figures.style import (
+    COLUMN_IN,
+    INK,
+    PAGE_IN,
+    PUBLISHED,
+    SIMULATED,
+    Style,
+    looks_of,
+    wanbench_style,
+)
 
 _BAR_IN = 0.165
 _FONT_PT, _NAME_PT = 6.0, 6.5
@@ -82,12 +91,12 @@ def step_time(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> Figure:
     parts = _WHOLE if all(math.isnan(line["compute_s"]) for line in valid) else PARTS
     longest_s = max((line["step_time_s"] for line in valid), default=0.0)
     entries = {
-        label: filled(colour, hatch)
+        label: Patch(**bar_look(colour, hatch, pivot.network))
         for name, label, colour, hatch in parts
         if any(line[name] > _SEEN * longest_s for line in valid)
     }
     colours = _by_choice(pivot) if parts is _WHOLE else {}
-    entries = {text: filled(colour, "") for text, colour in colours.items()} or entries
+    entries = {text: Patch(**bar_look(colour, "", pivot.network)) for text, colour in colours.items()} or entries
     ratios = speed_ups(pivot)
     over = "×: how many times as fast as the slowest of its panel" if has_choices(pivot) else None
     about = caption(pivot, run_name, "; ".join(filter(None, [_MARKS[parts], over])), whiskers=False)
@@ -119,9 +128,11 @@ def first_choice(line: Line) -> str:
     return next((line["words"][axis] for axis in line["choices"]), "")
 
 
-def filled(colour: str, hatch: str) -> Artist:
-    """The legend handle of a part of a step."""
-    return Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0)
+def bar_look(colour: str | list[str], hatch: str | list[str], network: str) -> dict[str, Any]:
+    """A bar, or a part of one: filled if it is emulated, open and dashed if all of it is simulated."""
+    if network == "simulated":
+        return {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.9, "linestyle": SIMULATED}
+    return {"facecolor": colour, "edgecolor": "white", "hatch": hatch, "linewidth": 0}
 
 
 def _chart(
@@ -169,11 +180,16 @@ def _entries_beside(pivot: Pivot) -> dict[str, Artist]:
     if has_law(pivot):
         entries["step-time law"] = Line2D([], [], color=INK, linestyle="", marker="|", markersize=7)
     if pivot.beside:
-        dashed: dict[str, Any] = {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": (0, (3, 2))}
-        entries[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**dashed)
+        entries[f"{pivot.beside.run}, {pivot.beside.network}"] = Patch(**_outline(pivot.beside))
     if pivot.published:
         entries["published"] = Line2D([], [], **PUBLISHED)
     return entries
+
+
+def _outline(run: Beside) -> dict[str, Any]:
+    """The look of another run's bar."""
+    dashes = SIMULATED if run.network == "simulated" else "-"
+    return {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": dashes}
 
 
 def _panels(pivot: Pivot) -> list[tuple[str, Bars]]:
@@ -256,7 +272,7 @@ def _scalability_bar(axes: Axes, pivot: Pivot, key: Key, name: str, row: int, lo
     line = pivot.lines.get(key)
     if line is not None and not math.isnan(line["scalability"]):
         height, law = line["scalability"], line["predicted_scalability"]
-        axes.barh(row, height, 0.7, color=look.colour, linewidth=0, zorder=2)
+        axes.barh(row, height, 0.7, zorder=2, **bar_look(look.colour, "", provenance([line["testbed"]])))
         text = f"{name}: scalability {height:.3f}"
         note(axes, height, row, text + ("" if math.isnan(law) else f", law {law:.3f}"))
         if line["repeats"] > 1:
@@ -265,7 +281,7 @@ def _scalability_bar(axes: Axes, pivot: Pivot, key: Key, name: str, row: int, lo
             axes.vlines(law, row - 0.42, row + 0.42, color=INK, linewidth=1.0, zorder=3)
     if (other := _scalability_beside(pivot, key)) is not None and pivot.beside is not None:
         axes.barh(row, other, 0.7, fill=False, edgecolor="white", linewidth=1.4, zorder=4)  # on a dark bar
-        axes.barh(row, other, 0.7, fill=False, edgecolor=INK, linewidth=0.7, linestyle=(0, (3, 2)), zorder=4)
+        axes.barh(row, other, 0.7, zorder=4, **_outline(pivot.beside))
         note(axes, other, row, f"{name}, {pivot.beside.run}: scalability {other:.3f}")
 
 
@@ -279,20 +295,22 @@ def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
 
 
 def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts, colours: Mapping[str, str]) -> None:
-    """All bars of a panel, in one call, because matplotlib takes milliseconds for each. `colours`: of first choices."""
-    pieces: list[tuple[int, float, float, str, str]] = []
+    """All bars of a panel, in a call for each network, because matplotlib takes milliseconds for each. `colours`: of
+    first choices."""
+    pieces: dict[str, list[tuple[int, float, float, str, str]]] = {}
     for row, line in enumerate(lines):
         if line is None or line["status"] != "ok":
             continue
         left_s = 0.0
         for column, _, colour, hatch in parts:
             width_s = 0.0 if math.isnan(line[column]) else max(0.0, line[column])
-            pieces.append((row, width_s, left_s, colours.get(first_choice(line), colour), hatch))
+            if width_s:
+                piece = (row, width_s, left_s, colours.get(first_choice(line), colour), hatch)
+                pieces.setdefault(provenance([line["testbed"]]), []).append(piece)
             left_s += width_s
-    if pieces:
-        rows, widths_s, lefts_s, fills, hatches = map(list, zip(*pieces, strict=True))
-        look: Any = {"color": fills, "hatch": hatches, "edgecolor": "white", "linewidth": 0, "zorder": 2}
-        axes.barh(rows, widths_s, 0.7, lefts_s, **look)
+    for network, of_network in pieces.items():
+        rows, widths_s, lefts_s, fills, hatches = map(list, zip(*of_network, strict=True))
+        axes.barh(rows, widths_s, 0.7, lefts_s, zorder=2, **bar_look(fills, hatches, network))
 
 
 def _mark_step(axes: Axes, line: Line | None, name: str, row: int) -> None:

@@ -9,13 +9,19 @@ from typing import Any
 
 from wanbench.harness.analysis.axes import absent, axis_value
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
-from wanbench.harness.analysis.summary import Line, Pivot, law_inputs, provenance, speed_ups
+from wanbench.harness.analysis.summary import Line, Pivot, law_inputs, speed_ups
 from wanbench.harness.show.figures.names import line_name
 from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
 
 _FAR_MS = 500.0  # about the longest round trip on the Internet
-_DASHED = {True: "dashed, without markers", False: "dashed outlines"}  # of curves, of bars
+# Another run is drawn so, by whether it is drawn as curves and whether it is simulated.
+_BESIDE = {
+    (True, True): "dashed, without markers",
+    (True, False): "thin, with points",
+    (False, True): "dashed outlines",
+    (False, False): "outlines",
+}
 _UNIT = re.compile(r"(\d) (%|ms|s|kB|MB|GB|Mbit/s|Gbit/s)(?!\w)")  # a number and its unit stay in one line
 
 
@@ -40,8 +46,7 @@ def titled(pivot: Pivot, finding: str | None) -> str:
 
 def on_network(pivot: Pivot) -> str:
     """The subject, and whether its network is emulated or simulated."""
-    network = provenance(line["testbed"] for line in pivot.lines.values())
-    return f"{pivot.heading or subject(pivot)}; {network} network"
+    return f"{pivot.heading or subject(pivot)}; {pivot.network} network"
 
 
 def speed(pivot: Pivot) -> str | None:
@@ -169,7 +174,7 @@ def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = 
     """
     lines = list(pivot.lines.values())
     valid = [line for line in lines if line["status"] == "ok"]
-    lost = len(lines) - len(valid)
+    lost, run = len(lines) - len(valid), pivot.beside
     lost_reps = sum(int(line["repeats_lost"]) for line in valid)
     parts = [
         _testbed(lines),
@@ -183,7 +188,7 @@ def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = 
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         f"left out: {lost_reps} failed or invalid repetition{'s' if lost_reps > 1 else ''}" if lost_reps else None,
         marks,
-        f"{_DASHED[pivot.column_axis == 'rtt_ms']}: {pivot.beside.mark}" if pivot.beside else None,
+        f"{_BESIDE[pivot.column_axis == 'rtt_ms', run.network == 'simulated']}: {run.mark}" if run else None,
         pivot.note,
     ]
     return f"{run_name}: " + "; ".join(part for part in parts if part) + "."

@@ -12,19 +12,28 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.axes import absent
-from wanbench.harness.analysis.summary import Beside, Line, Pivot, law_curve, provenance
+from wanbench.harness.analysis.summary import Beside, Line, Pivot, law_curve
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Sheet, label_ends, least_in, marked, strip_in
-from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, INK, PAGE_IN, Style, as_line, looks_of, wanbench_style
+from wanbench.harness.show.figures.style import (
+    COLUMN_IN,
+    FAINT,
+    INK,
+    PAGE_IN,
+    SIMULATED,
+    Style,
+    as_line,
+    looks_of,
+    wanbench_style,
+)
 from wanbench.harness.text import percent
 
 _LAW_POINTS = 240
 _COLUMN: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (1, 2)), "zorder": 1}
 _LABEL_GAP_IN = 0.27
 _APART = 0.03  # of two runs of an algorithm, about the size of a marker
-_DASHED: dict[str, Any] = {"linewidth": 0.8, "linestyle": (0, (3, 2)), "marker": ""}
 _MARGIN = 1.25  # of the logarithmic axis of failures, on both sides
 
 
@@ -125,7 +134,7 @@ def _curve(
         np.array([cell.get(name, math.nan) for cell in cells], dtype=float)
         for name in (measure, f"{measure}_min", f"{measure}_max")
     )
-    axes.plot(columns, middle, clip_on=False, zorder=4 if look.fill == "full" else 5, **as_line(look))
+    axes.plot(columns, middle, clip_on=False, **as_line(look))
     if any(cell.get("repeats", 0) > 1 for cell in cells):
         axes.errorbar(
             columns, middle, yerr=[middle - low, high - middle], fmt="none", ecolor=look.colour,
@@ -141,38 +150,42 @@ def _ends(pivot: Pivot, measure: str, looks: Mapping[str, Style], names: Mapping
         own = _points(pivot.lines, label, measure)
         if own:
             ends.append(End(names[label], as_line(look), *own[-1], f"{own[-1][1]:.2f}"))
-        other = _points(pivot.beside.lines, label, measure) if pivot.beside else []
+        if pivot.beside is None:
+            continue
+        other = _points(pivot.beside.lines, label, measure)
         if other and not (own and own[-1][0] == other[-1][0] and abs(own[-1][1] - other[-1][1]) < _APART):
-            ends.append(End(_other(names[label], pivot), _thin(look), *other[-1], f"{other[-1][1]:.2f}"))
+            thin = _thin(look.colour, pivot.beside)
+            ends.append(End(_other(names[label], pivot), thin, *other[-1], f"{other[-1][1]:.2f}"))
     return ends
 
 
 def _other(name: str, pivot: Pivot) -> str:
     """The name of a curve of the other run: "ssgd, simulated"; beside the same kind of network, "ssgd, my-run"."""
     assert pivot.beside is not None
-    own = provenance(line["testbed"] for line in pivot.lines.values())
-    return f"{name}, {pivot.beside.run if pivot.beside.network == own else pivot.beside.network}"
+    return f"{name}, {pivot.beside.run if pivot.beside.network == pivot.network else pivot.beside.network}"
 
 
 def _entries(pivot: Pivot) -> dict[str, Artist]:
     """A legend that tells the two runs apart; nothing for a single run."""
-    if pivot.beside is None:
+    other = pivot.beside
+    if other is None:
         return {}
-    own: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 3.8}
-    network = provenance(line["testbed"] for line in pivot.lines.values())
-    name = f"{pivot.beside.run}, {pivot.beside.network}"
-    return {network: Line2D([], [], **own), name: Line2D([], [], color=INK, **_DASHED)}
+    own = as_line(Style(INK, "o", True, pivot.network == "simulated"))
+    looks = {pivot.network: own, f"{other.run}, {other.network}": _thin(INK, other)}
+    return {name: Line2D([], [], **look) for name, look in looks.items()}
 
 
-def _thin(look: Style) -> dict[str, Any]:
-    return {"color": look.colour, **_DASHED}
+def _thin(colour: str, run: Beside) -> dict[str, Any]:
+    """A curve of the other run."""
+    look: dict[str, Any] = {"color": colour, "linewidth": 0.8}
+    return look | ({"linestyle": SIMULATED, "marker": ""} if run.network == "simulated" else {"marker": "."})
 
 
 def _beside(axes: Axes, run: Beside, label: str, look: Style) -> None:
     """The curve of the other run, if it has one."""
     points = _points(run.lines, label, "scalability")
     if points:
-        axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look))
+        axes.plot(*zip(*points, strict=True), clip_on=False, zorder=6, **_thin(look.colour, run))
     for rtt, value in points:
         note(axes, rtt, value, f"{label}, {run.run}, RTT {rtt:g} ms: scalability {value:.3f}")
 

@@ -242,7 +242,7 @@ def _trade_off(run: _Run) -> list[Drawing]:
         Drawing(
             "pareto",
             "Speed and accuracy",
-            partial(pareto, standings, learned, what, about),
+            partial(pareto, standings, learned, what, about, pivot.network),
             partial(pareto_points, standings),
         )
     ]
@@ -259,7 +259,7 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     dotted = "; dotted: rank 0's own model, which lacks the averages in flight" if own else ""
     about = caption(pivot, run.name, f"bands: minimum and maximum{dotted}", whiskers=False)
     learned = _data_sets(pivot.lines.values())
-    draw = partial(learning, curves, learned, on_network(pivot), about)
+    draw = partial(learning, curves, learned, on_network(pivot), about, pivot.network)
     return [Drawing("learning", f"Learning {learned}", draw, partial(learning_points, curves))]
 
 
@@ -288,7 +288,7 @@ def _learning_time(run: _Run, evidence: Evidence) -> list[Drawing]:
     marks = "accuracy: their mean, and as a band its 95 % interval (from three repetitions on)"
     about = caption(pivot, run.name, marks, whiskers=False)
     learned = _data_sets(pivot.lines.values())
-    draw = partial(learning_time, curves, learned, on_network(pivot), about)
+    draw = partial(learning_time, curves, learned, on_network(pivot), about, pivot.network)
     title = f"Learning {learned}, by time on each network"
     return [Drawing("learning-time", title, draw, partial(learning_time_points, curves))]
 

@@ -89,16 +89,17 @@ def means(curves: Sequence[Curve]) -> Course:
 
 
 @wanbench_style()
-def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: float = PAGE_IN) -> Figure:
+def learning(
+    curves: Curves, data_set: str, subject: str, about: str, provenance: str, width_in: float = PAGE_IN
+) -> Figure:
     """One curve per algorithm against steps, and against time if that shows more.
 
     Args:
         curves: (label, kind) -> (params, one curve per repetition, as `results.evidence.Evidence.curve` gives them).
-        data_set: of the accuracy; the axis names it. subject: below the title. about: the caption.
+        data_set: of the accuracy; the axis names it. subject, about, provenance: as for `learning_time`.
     """
     courses = {key: medians(reps) for key, (_, reps) in curves.items()}
-    looks = _looks(curves)
-    names = {key: human(*key, curves[key][0]) for key in courses}
+    looks, names = _looks(curves, provenance), {key: human(*key, curves[key][0]) for key in courses}
     apart = _paces_differ(courses, 1)
     # Where workers make steps at their own pace, only the ends are at the same time.
     racing = not apart and _paces_differ(courses, 2)
@@ -116,9 +117,8 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
     for key, course in courses.items():
         _draw(steps, course, "step", looks[key], key[0], "step {:g}")
-    steps.set_xlim(left=0)
+    steps.set(xlim=(0, None), xlabel="step")
     _limit(steps, min(course.accuracy[-1] for course in courses.values()))
-    steps.set_xlabel("step")
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
@@ -126,8 +126,7 @@ def learning(curves: Curves, data_set: str, subject: str, about: str, width_in: 
         for key, course in courses.items():
             _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
         logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
-        by_time.set_xlabel("seconds, logarithmic")
-        by_time.set_ylim(steps.get_ylim())
+        by_time.set(xlabel="seconds, logarithmic", ylim=steps.get_ylim())
     return sheet.figure
 
 
@@ -176,17 +175,22 @@ def learning_points(curves: Curves) -> list[Point]:
 
 @wanbench_style()
 def learning_time(
-    networks: Mapping[str, Curves], data_set: str, subject: str, about: str, width_in: float = PAGE_IN
+    networks: Mapping[str, Curves],
+    data_set: str,
+    subject: str,
+    about: str,
+    provenance: str,
+    width_in: float = PAGE_IN,
 ) -> Figure:
     """Means over repetitions against one logarithmic time axis, one panel per network, the fastest first.
 
     Args:
         networks: name -> curves, as for `learning`. data_set: of the accuracy. subject: below the title.
-        about: the caption.
+        about: the caption. provenance: "emulated", "simulated" or both.
     """
     by_network = by_speed(networks)
     merged = {key: entry for curves in networks.values() for key, entry in curves.items()}
-    looks = _looks(merged)
+    looks = _looks(merged, provenance)
     names = {key: human(*key, params).replace(", ", ",\n") for key, (params, _) in merged.items()}
     beside = width_in > COLUMN_IN
     panel_in, strip = max(1.7, least_in(list(names.values()))), strip_in(list(names.values()))
@@ -237,8 +241,8 @@ def learning_time_points(networks: Mapping[str, Curves]) -> list[Point]:
     ]
 
 
-def _looks(curves: Curves) -> dict[Key, Style]:
-    looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()])
+def _looks(curves: Curves, provenance: str) -> dict[Key, Style]:
+    looks = styles([(label, kind, params) for (label, kind), (params, _) in curves.items()], provenance)
     return {key: looks[key[0]] for key in curves}
 
 

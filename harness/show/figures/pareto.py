@@ -26,17 +26,23 @@ _FRONT: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (2,
 
 @wanbench_style()
 def pareto(
-    networks: Sequence[NetworkStandings], data_set: str, subject: str, about: str, width_in: float = PAGE_IN
+    networks: Sequence[NetworkStandings],
+    data_set: str,
+    subject: str,
+    about: str,
+    provenance: str,
+    width_in: float = PAGE_IN,
 ) -> Figure:
     """Every network of a run that trains a model.
 
     Args:
         networks: from `harness.analysis.best.networks`. data_set: of the accuracy.
         subject: below the title. about: the caption: workload, testbed, repetitions.
+        provenance: "emulated", "simulated" or both.
     """
     shown = [network for network in networks if drawn_points(network)]
     standings = {s.algorithm: s for network in shown for s in network.standings}
-    looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()])
+    looks = styles([(s.algorithm, s.kind, s.params) for s in standings.values()], provenance)
     title = f"{_finding(shown[-1])}\n{data_set}: {subject}"
     entries = {standing_name(s): looks[s.algorithm] for network in shown for s in drawn_points(network)}
     # Where there are too many points for names beside them, there is a legend.
@@ -122,7 +128,7 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
     )  # fmt: skip
     for standing in drawn:
         place, look = _place_of(standing), looks[standing.algorithm]
-        axes.plot([place.x], [place.y], clip_on=False, zorder=3 if look.fill == "full" else 4, **point(look))
+        axes.plot([place.x], [place.y], clip_on=False, **point(look))
         if standing.repeats > 1:
             axes.hlines(place.y, standing.low, standing.high, color=look.colour, linewidth=0.7)
             axes.vlines(place.x, place.low, place.high, color=look.colour, linewidth=0.7)

@@ -1,7 +1,8 @@
 """One table of looks: which colour, marker and line an algorithm has, in every figure of every run.
 
-A family keeps one colour and one marker, those of its line in the registry of algorithms. Its
-parameters choose the dashes and the filled part of the marker, so a greyscale print still shows both.
+A family keeps the colour of its line in the registry of algorithms, in shades, and with its smallest parameters the
+marker of that line. What is emulated is filled and solid, what is simulated is open and dashed, and only a published
+value is a diamond. So a greyscale print shows which is which.
 """
 
 import warnings
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from matplotlib.typing import FillStyleType
+from matplotlib.colors import to_hex, to_rgb
 
 from wanbench.harness.analysis.summary import Pivot
 from wanbench.workloads.algorithms.registry import BUILT_IN
@@ -35,15 +36,11 @@ _OTHERS = (
     ("#4477AA", (7, 0, 0)),
 )
 
-# (dash pattern, filled part of the marker), by delay and period.
-_VARIANTS: tuple[tuple[Any, FillStyleType], ...] = (
-    ("-", "full"),
-    ((0, (4, 1.5)), "none"),
-    ((0, (1, 1.2)), "left"),
-    ((0, (5, 1.5, 1, 1.5)), "top"),
-    ((0, (2.5, 1)), "right"),
-    ((0, (6, 1.5, 1, 1.5, 1, 1.5)), "bottom"),
-)
+SIMULATED = (0, (4, 1.5))
+"""The dashes of what is simulated."""
+
+# Markers of further parameters of a family.
+_SHAPES: tuple[Any, ...] = ("v", "8", "X", "P", "h", "*", "<", ">", "p", "^", "s")
 # The sizes that papers use come first and never share a look.
 _KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
 
@@ -53,48 +50,49 @@ class Style:
     """The look of one algorithm.
 
     Attributes:
-        colour: of line, marker and bar. marker: its shape. dashes: the line's pattern.
-        fill: the part of the marker that is filled.
+        colour: of line, marker and bar. marker: its shape. above: whether it is small, and drawn above others.
+        simulated: open and dashed.
     """
 
     colour: str
     marker: Any
-    dashes: Any
-    fill: FillStyleType
+    above: bool
+    simulated: bool
+
+    @property
+    def dashes(self) -> Any:
+        """The pattern of a line."""
+        return SIMULATED if self.simulated else "-"
 
 
-def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]]) -> dict[str, Style]:
-    """The look of every (label, kind, params).
+def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]], network: str = "emulated") -> dict[str, Style]:
+    """The look of every (label, kind, params), on a network that is "emulated", "simulated" or both (`provenance`).
 
-    A look depends on kind and parameters alone. If two of one family would look the same, the later one takes
-    the family's next free look.
+    A look depends on kind and parameters alone. If two would have the same marker, the later one takes the next that
+    is free.
     """
     chosen: dict[str, Style] = {}
-    taken: set[tuple[str, Any, int]] = set()
+    taken: set[Any] = set()
     for label, kind, params in algorithms:
         built_in = BUILT_IN.get(kind)
         colour, marker = built_in[2:4] if built_in else _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
-        preferred = _variant(params)
-        for step in range(len(_VARIANTS)):
-            variant = (preferred + step) % len(_VARIANTS)
-            if (colour, marker, variant) not in taken:
-                break
-        taken.add((colour, marker, variant))
-        chosen[label] = Style(colour, marker, *_VARIANTS[variant])
+        variant = _variant(params)
+        colour = _shade(colour, variant)
+        begin = (variant + (list(BUILT_IN).index(kind) if built_in else 0)) % len(_SHAPES)
+        shapes = [*([] if variant else [marker]), *_SHAPES[begin:], *_SHAPES[:begin]]
+        shape = next((shape for shape in shapes if shape not in taken), shapes[0])
+        taken.add(shape)
+        chosen[label] = Style(colour, shape, variant == 0, network == "simulated")
     return chosen
 
 
 def as_line(look: Style) -> dict[str, Any]:
     """The look as a curve."""
-    # Hollow markers are larger: they show around the marker of a curve that coincides, as several do at 1.
-    size = {"full": 3.8, "none": 6.2}.get(look.fill, 5.0)
-    return {
-        "color": look.colour,
+    # Those below are larger: they show around the marker of a curve that coincides, as several do at 1.
+    return point(look) | {
         "linestyle": look.dashes,
-        "marker": look.marker,
-        "fillstyle": look.fill,
-        "markersize": size,
-        "markeredgewidth": 0.5 if look.fill == "full" else 0.9,
+        "markersize": 3.8 if look.above else 5.6,
+        "zorder": 5 if look.above else 4,
     }
 
 
@@ -104,24 +102,33 @@ def point(look: Style) -> dict[str, Any]:
         "linestyle": "",
         "marker": look.marker,
         "color": look.colour,
-        "fillstyle": look.fill,
+        "fillstyle": "none" if look.simulated else "full",
         "markersize": 4.5,
-        "markeredgewidth": 0.8,
+        "markeredgewidth": 0.8 if look.simulated else 0.4,
+        "zorder": 4,
     }
 
 
 def looks_of(pivot: Pivot) -> dict[str, Style]:
     """The look of every algorithm of a pivot, in the order of tables."""
     lines = {label: line for (label, _), line in pivot.lines.items()}
-    return styles([(label, lines[label]["kind"], lines[label]["params"] or {}) for label in pivot.algorithms])
+    algorithms = [(label, lines[label]["kind"], lines[label]["params"] or {}) for label in pivot.algorithms]
+    return styles(algorithms, pivot.network)
+
+
+def _shade(colour: str, variant: int) -> str:
+    """The colour itself, darker or lighter."""
+    other, share = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.35))[variant % 3]
+    red, green, blue = ((1 - share) * part + share * other for part in to_rgb(colour))
+    return to_hex((red, green, blue)).upper()
 
 
 def _variant(params: Mapping[str, Any]) -> int:
     delay, period = params.get("delay", params.get("staleness")), params.get("period")
     sizes = [_KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else int(size) for size in (delay, period) if size]
     if not sizes:
-        return 0 if not params else zlib.crc32(repr(sorted(params.items())).encode()) % len(_VARIANTS)
-    return sum(weight * size for weight, size in enumerate(sizes, start=1)) % len(_VARIANTS)
+        return 0 if not params else zlib.crc32(repr(sorted(params.items())).encode()) % len(_SHAPES)
+    return sum(weight * size for weight, size in enumerate(sizes, start=1)) % len(_SHAPES)
 
 
 @contextmanager

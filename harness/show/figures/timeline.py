@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.textpath import TextPath
 
 from wanbench.harness.analysis.summary import records
-from wanbench.harness.show.figures.bars import PARTS, filled
+from wanbench.harness.show.figures.bars import PARTS, bar_look
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import Panels
@@ -60,7 +60,7 @@ def timeline(traces: Sequence[Trace], title: str, about: str, width_in: float = 
     """
     shown, span_s = views(traces)
     lanes = min(_MOST_LANES, max([2, *(len(view.lanes) for view in shown)]))
-    entries = {label: filled(colour, hatch) for _, label, colour, hatch in (_COMPUTE, _STALL)}
+    entries = {label: Patch(**bar_look(colour, hatch, "emulated")) for _, label, colour, hatch in (_COMPUTE, _STALL)}
     entries["in flight"] = Patch(facecolor=_FLYING, linewidth=0)
     entries["arrived, not yet used"] = Patch(facecolor=_WAITING, linewidth=0)
     panel_in = _LANE_IN * (lanes + _STEP_LANES)

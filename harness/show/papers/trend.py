@@ -23,7 +23,7 @@ from wanbench.harness.show.figures.gallery import whole
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
 from wanbench.harness.show.figures.names import compressed, data_set, human
-from wanbench.harness.show.figures.style import COLUMN_IN, as_line, styles, wanbench_style
+from wanbench.harness.show.figures.style import COLUMN_IN, SIMULATED, as_line, styles, wanbench_style
 from wanbench.harness.show.papers import PaperFigure
 
 Looks = Mapping[str, Any]
@@ -37,7 +37,7 @@ _APART_PT = 2.4  # between the markers of two series at one place, so that whisk
 _BESIDE: Mapping[str, Looks] = {
     "": {},
     "published": {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "none", "markersize": 4.0},
-    "simulated": {"linestyle": (0, (4, 2)), "linewidth": 0.7, "marker": ""},
+    "simulated": {"linestyle": SIMULATED, "linewidth": 0.7, "marker": ""},
 }
 
 
@@ -280,8 +280,10 @@ def _least(measure: Measure) -> float:
 
 
 def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
-    looks = styles([(line.label, line.kind, line.params) for line in series if not line.beside])
-    families = {line.kind: looks[line.label] for line in series if not line.beside}
+    own = [line for line in series if not line.beside]
+    network = provenance(str(cell["testbed"]) for line in own for _, cell in line.points)
+    looks = styles([(line.label, line.kind, line.params) for line in own], network)
+    families = {line.kind: looks[line.label] for line in own}
     of_label = {}
     for line in series:
         look = {**as_line(families[line.kind] if line.beside else looks[line.label]), **_BESIDE[line.beside]}
@@ -339,10 +341,10 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
     names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
     middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in shown]) for name in names)
     if _level(series):
-        axes.axhline(float(middle[0]), zorder=2, **look)
+        axes.axhline(float(middle[0]), **{**look, "zorder": 2})
         return
     at = [float(x_value) for x_value, _ in shown if x_value is not None]
-    drawn: list[Artist] = [*axes.plot(at, middle, zorder=4 if look["fillstyle"] == "full" else 5, **look)]
+    drawn: list[Artist] = [*axes.plot(at, middle, **look)]
     if not series.beside and any(cell["repeats"] > 1 for _, cell in shown):
         high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
         whiskers = axes.errorbar(

@@ -26,15 +26,15 @@ from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.store import open_run
 from wanbench.harness.show.figures import draw_all
-from wanbench.harness.show.figures.bars import scalability_bars, step_time
+from wanbench.harness.show.figures.bars import bar_look, scalability_bars, step_time
 from wanbench.harness.show.figures.caption import caption, subject, titled
 from wanbench.harness.show.figures.curves import scalability_by_rtt
 from wanbench.harness.show.figures.drawing import save
 from wanbench.harness.show.figures.gallery import gallery, whole
 from wanbench.harness.show.figures.hover import inline_svg
 from wanbench.harness.show.figures.layout import fitting, text_in
-from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, styles
-from wanbench.workloads.algorithms.registry import BUILT_IN
+from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, PUBLISHED, SIMULATED, as_line, styles
+from wanbench.workloads.algorithms.registry import BUILT_IN, kinds
 
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
 
@@ -58,14 +58,25 @@ def only(rows, algorithm):
 def test_the_main_algorithms_look_different_from_each_other():
     looks = styles(LABELS)
     assert len(set(looks.values())) == len(looks)
-    # Without colour, shape, fill and dashes still distinguish them.
-    assert len({(look.marker, look.fill, str(look.dashes)) for look in looks.values()}) == len(looks)
+    assert len({str(look.marker) for look in looks.values()}) == len(looks)  # without colour, shapes distinguish them
 
 
-def test_families_keep_their_colour_and_algorithms_their_look_in_every_run():
+def test_what_is_emulated_is_filled_and_solid_what_is_simulated_open_and_dashed_and_what_is_published_a_diamond():
+    assert {(look["fillstyle"], look["linestyle"]) for look in map(as_line, styles(LABELS).values())} == {("full", "-")}
+    for look in map(as_line, styles(LABELS, "simulated").values()):
+        assert (look["fillstyle"], look["linestyle"]) == ("none", SIMULATED)
+    markers = {str(look.marker) for look in styles([(kind, kind, {}) for kind in kinds()]).values()}
+    assert PUBLISHED["marker"] == "D"
+    assert not markers & {"D", "d"}
+    filled, open_bar = (bar_look("red", "", network) for network in ("emulated", "simulated"))
+    assert (filled["facecolor"], filled["linewidth"]) == ("red", 0)
+    assert (open_bar["facecolor"], open_bar["edgecolor"], open_bar["linestyle"]) == ("white", "red", SIMULATED)
+
+
+def test_a_family_has_its_colour_and_an_algorithm_its_look_in_every_run():
     alone = styles([("dts-d20-p4", "dts", {"delay": 20, "period": 4})])
     assert alone["dts-d20-p4"] == styles(LABELS)["dts-d20-p4"]
-    assert styles(LABELS)["dts-d4-p4"].colour == alone["dts-d20-p4"].colour
+    assert styles(LABELS)["dts-d4-p4"].colour == BUILT_IN["dts"].colour
 
 
 def test_algorithms_of_one_family_and_size_still_differ():

@@ -39,7 +39,9 @@ def networks(repetitions=5):
 
 
 def draw(width_in=PAGE_IN, repetitions=5):
-    return learning_time(networks(repetitions), "digits", "digits-cnn; simulated network", "r: about.", width_in)
+    return learning_time(
+        networks(repetitions), "digits", "digits-cnn; simulated network", "r: about.", "simulated", width_in
+    )
 
 
 def test_panels_are_networks_the_fastest_first_on_one_logarithmic_axis():
@@ -65,7 +67,7 @@ def test_an_evaluation_before_the_first_step_is_left_out():
     drawn = means([begun, begun])
     assert (drawn.step, drawn.end_s, drawn.accuracy) == ([20.0], [2.0], [0.7])
     curves = {("ssgd", "ssgd"): ({}, [begun]), ("dts-d4-p4", "dts"): ({}, [{**begun, "end_s": [0.0, 0.2]}])}
-    by_step, by_time = learning(curves, "digits", "subject", "about").axes
+    by_step, by_time = learning(curves, "digits", "subject", "about", "simulated").axes
     assert [0.0, 20.0] in [list(line.get_xdata()) for line in by_step.lines]
     assert all(x > 0 for line in by_time.lines for x in line.get_xdata())
 
