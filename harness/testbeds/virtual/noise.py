@@ -6,6 +6,7 @@ from random import Random
 from statistics import NormalDist
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from wanbench.harness.emulators.impairments import Losses, in_bursts
@@ -14,6 +15,7 @@ from wanbench.harness.testbeds.virtual import Bools, Floats, Ints, streams
 from wanbench.harness.testbeds.virtual.queues import in_turn, lasts, segments
 
 _PLAUSIBLE_SIGMAS = 6
+_BELOW_1 = 1 - 2**-53  # the largest chance with a finite quantile
 _LEAST_LOG = 600.0  # of a chance that is computed; a double has at least exp(-708)
 
 
@@ -143,7 +145,8 @@ class MessageNoise:
         """
         jitter = losses = None
         if self._jitters:
-            largest = streams.normal(self._uniform() ** self._one_over_close)
+            chance = np.minimum(self._uniform() ** self._one_over_close, _BELOW_1)
+            largest = torch.special.ndtri(torch.from_numpy(chance)).numpy()  # quantiles of the normal distribution
             jitter = np.maximum(np.rint(largest * self._sigma).astype(np.int64), -self._delay)
         if self._loses:
             uniform = self._uniform()
