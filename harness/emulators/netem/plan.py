@@ -16,7 +16,7 @@ import hashlib
 import math
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -176,21 +176,20 @@ Step = Router | Worker | Veth | Address | Route | Root | From
 Shape = Class | Fifo | Netem
 
 
+_DESCRIBED: Mapping[type[Step], str] = {
+    Router: "{.namespace}",
+    Worker: "{.namespace}",
+    Veth: "{0.a} to {0.b}",
+    Address: "{0.at}: address {0.address}",
+    Route: "{0.namespace}: route to {0.to}",
+    Root: "{.at}: htb",
+    From: "{0.at}: u32 filter for {0.address}",
+}
+
+
 def described(step: Step) -> str:
     """A step as readable text, for messages."""
-    match step:
-        case Router(namespace) | Worker(namespace):
-            return namespace
-        case Veth(_, a, b):
-            return f"{a} to {b}"
-        case Address(at, address):
-            return f"{at}: address {address}"
-        case Route(namespace, to):
-            return f"{namespace}: route to {to}"
-        case Root(at):
-            return f"{at}: htb"
-        case From(at, address):
-            return f"{at}: u32 filter for {address}"
+    return _DESCRIBED[type(step)].format(step)
 
 
 def steps_of(network: EmulatedNetwork) -> tuple[Step, ...]:
