@@ -6,27 +6,35 @@ index of the commit that the hook belongs to.
 
 import os
 import subprocess
-from functools import lru_cache
 from pathlib import Path
 
 from wanbench.harness.errors import HostError
 
-
-@lru_cache(maxsize=1)
-def _local_variables() -> frozenset[str]:
-    """The variables that belong to one repository, as git names them; none without git."""
-    try:
-        bare = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # a wrong one stops git
-        done = subprocess.run(["git", "rev-parse", "--local-env-vars"], env=bare, capture_output=True, text=True)
-    except OSError:
-        return frozenset()
-    return frozenset(done.stdout.split())
+# Those of one repository, as `git rev-parse --local-env-vars` names them; GIT_INTERNAL_SUPER_PREFIX until 2.41.
+_LOCAL = {
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+}
 
 
 def environment() -> dict[str, str]:
     """This process's environment for git, and for programs that may run it in another folder."""
     return {
-        **{key: value for key, value in os.environ.items() if key not in _local_variables()},
+        **{key: value for key, value in os.environ.items() if key not in _LOCAL},
         "GIT_OPTIONAL_LOCKS": "0",  # else `git status` writes the index to save time later
     }
 
