@@ -7,7 +7,6 @@ of the control socket, and together with the thread that started it.
 """
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
@@ -79,10 +78,6 @@ class EmulatorStats:
     cpu_s: float | None = None
     pauses: Sequence[tuple[int, int]] = ()
     changed: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 class Emulator:
@@ -164,13 +159,6 @@ class Emulator:
     def stats(self, *, reset: bool = False) -> EmulatorStats:
         """Return the statistics since the last reset."""
         return EmulatorStats(**self._ask({"do": "stats", "reset": reset}))
-
-    def hung_up(self) -> bool:
-        """Whether the process has ended. Waits until a command in progress has its answer."""
-        poll = select.poll()
-        with self._lock:
-            poll.register(self._control, select.POLLIN)
-            return bool(poll.poll(0))
 
     def has_ended(self) -> bool:
         """Whether the process has ended; known at once."""

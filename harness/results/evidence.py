@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -207,7 +208,7 @@ def write_network(
     values = {"configured": network.to_json(), "probe": report, "tcp": measured.tcp}
     if stats is not None:
         counters = {str(rank): vars(message.counters_after) for rank, message in measured.finished.items()}
-        values |= {"emulator": stats.to_json(), "workers": counters, "host": host}
+        values |= {"emulator": asdict(stats), "workers": counters, "host": host}
     write_json(folder / "network.json", values)
 
 

@@ -175,7 +175,7 @@ class WorkerSlot:
                     # The emulator comes first, because workers report errors too when they lose their network.
                     for worker in sorted((key.data for key, _ in ready), key=lambda w: w is not None):
                         if worker is None:
-                            if self.emulator.hung_up():  # rather than answered another thread
+                            if self.emulator.has_ended():  # rather than answered another thread
                                 raise self.emulator.failure()
                             continue
                         yield worker.rank, worker.receive(silence_s)

@@ -100,7 +100,7 @@ class Silent:
     attach = apply = update = image = lambda self, *values, **more: None
     serves = lambda self, running, wanted: True  # noqa: E731
     stats = lambda self, *, reset=False: SimpleNamespace(changed=None)  # noqa: E731
-    hung_up = has_ended = is_stopped = lambda self: False
+    has_ended = is_stopped = lambda self: False
 
     def close(self):
         for each in (self.ours, self.theirs, self.peer):
