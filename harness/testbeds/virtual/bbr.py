@@ -28,7 +28,7 @@ import numpy as np
 from wanbench.harness.testbeds.virtual import Bools, Floats, Ints
 from wanbench.harness.testbeds.virtual.congestion import BURST_NS, SEGMENT_BYTES
 from wanbench.harness.testbeds.virtual.streams import Stream, key
-from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Stall, Tcp
+from wanbench.harness.testbeds.virtual.tcp import INITIAL_WINDOW, Connections, Load, Tcp
 
 _STARTUP_GAIN = 2 / math.log(2)
 _PROBE_GAIN = 1.25
@@ -57,7 +57,7 @@ class BbrConnections(Connections):
         self._busy: dict[int, list[tuple[float, float]]] = {}  # when those that a window limits send
         self._round_trips = RoundTrips(count, self._seed, self._name)
 
-    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> tuple[Ints, Ints]:
         load = self._at_pace(load)
         path = np.where(load.drain_ns > 0, load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)  # in bytes/ns
         begin, wait_ns, held_ns = self._last.behind(index, ready)
@@ -77,7 +77,7 @@ class BbrConnections(Connections):
         last = self._round_trips.last_ns(index, first, drained + stall, silent, load)
         stall = np.rint(last - drained).astype(np.int64) + again
         self._last.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
-        return Stall(again, np.rint(drained + stall).astype(np.int64))
+        return again, np.rint(drained + stall).astype(np.int64)
 
     def _start(self, connection: int, message: Sent, rtt_ns: float, fastest: float, path: float) -> int:
         """Send a message faster and faster. Return how much longer it takes than at the rate of the path.

@@ -301,12 +301,14 @@ class Route:
         if not len(begin):
             return Flying(begin, end, near, stalled=False)
         losses, jitter = self._noise.draw()
-        stall = None
-        if connections is not None and (self._network.tcp.ramp or losses is not None):
-            stall = connections.stall(self._index, begin, self._load, losses)
+        again = left = np.zeros_like(begin)
+        stalling = connections if self._network.tcp.ramp or losses is not None else None
+        if stalling is not None:
+            again, left = stalling.stall(self._index, begin, self._load, losses)
         begin, end = self._up.serve(begin, end)
         begin, end = self._path.serve(begin, end)
-        end = np.maximum(end if stall is None else stall.behind(end), last)
+        # TCP's windows wait while the queues serve other messages.
+        end = np.maximum(np.maximum(end, left - again) + again, last)
         late = None
         if connections is not None and self._network.outages:
             late = self._network.outages.late_ns(
@@ -317,7 +319,7 @@ class Route:
             end = self._network.paths.in_order(self._link, end, jitter)
             begin = np.minimum(begin, end)
         end = self._network.in_order(self._link, end)
-        return Flying(begin, end, near, stall is not None or bool(self._network.outages), late)
+        return Flying(begin, end, near, stalling is not None or bool(self._network.outages), late)
 
     @property
     def shares_down(self) -> bool:

@@ -113,24 +113,6 @@ class Load:
     loss: Floats
 
 
-@dataclass(frozen=True)
-class Stall:
-    """How TCP delays messages, in nanoseconds. Arrays have the shape (messages,).
-
-    Attributes:
-        again_ns: how long lost packets are sent again, which begins when they have been in the queues.
-        left_ns: when the last byte of each would leave, were the queues empty.
-    """
-
-    again_ns: Ints
-    left_ns: Ints
-
-    def behind(self, end: Ints) -> Ints:
-        """When the messages leave that the queues let go at `end`: TCP's windows wait at the same time."""
-        left_ns: Ints = np.maximum(end, self.left_ns - self.again_ns) + self.again_ns
-        return left_ns
-
-
 class Connections:
     """The windows of connections that carry messages of one kind.
 
@@ -166,8 +148,11 @@ class Connections:
         self._last = LastMessages(count, paced=paced)
         self._resumes: dict[int, int] = {}  # when a connection held by an outage gets through again
 
-    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> Stall:
-        """How much longer messages take than their bytes at the rate of their path.
+    def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> tuple[Ints, Ints]:
+        """How TCP delays messages: (again_ns, left_ns), each of the shape (messages,).
+
+        `again_ns` is how long lost packets are sent again, which begins when they have been in the queues; `left_ns` is
+        when the last byte of each message would leave, were the queues empty.
 
         Args:
             index: the connection of each message, all different.
@@ -202,7 +187,7 @@ class Connections:
         left_ns = np.rint(drained + stall).astype(np.int64)
         sent = self._follow(groups, index, ready, load, losses, left_ns)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
-        return Stall(np.zeros(len(index), np.int64), left_ns)
+        return np.zeros(len(index), np.int64), left_ns
 
     def _at_pace(self, load: Load) -> Load:
         """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
@@ -241,11 +226,11 @@ class Connections:
         sent_ns = (before_last - np.minimum(before_last, burst) / 2) * pace + (load.flow_bytes - before_last) * share
         return np.where(limited, np.maximum(sent_ns - load.drain_ns, 0.0), 0.0)
 
-    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None) -> Stall:
+    def _without_windows(self, ready: Ints, load: Load, losses: Ints | None) -> tuple[Ints, Ints]:
         again = np.zeros(len(ready), np.int64)
         if losses is not None:
             again = (losses[0] > 0) * load.rtt_ns + losses[1] * self.probe_ns(load)
-        return Stall(again, ready + load.drain_ns + again)
+        return again, ready + load.drain_ns + again
 
     def _told_apart(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> list[NDArray[Any]]:
         """What tells the messages of a round apart. One that draws random numbers is like no other."""

@@ -33,7 +33,7 @@ def stalls(connections, sizes, *, begin_s=0.0, rtt_ms=100.0, rate=None, buffer=N
         load = Load(np.array([float(size)]), np.array([round(rtt_ms * MS)]), np.array([drain]), room, np.zeros(1))
         ready = np.array([round((begin_s + number * apart_s) * 1e9)])
         lost = np.array([[losses], [0]]) if losses else None
-        left = connections.stall(np.zeros(1, np.int64), ready, load, lost).left_ns
+        _, left = connections.stall(np.zeros(1, np.int64), ready, load, lost)
         paced_ns = round(drain / ROOM) if connections.paced else drain
         found.append(float((left - ready - paced_ns)[0]) / MS)
     return found
@@ -189,7 +189,7 @@ def left_ms(connections, at_ms, segments, *, losses=0, rate=1e6, loss=None):
     path = np.array([np.inf]), np.array([loss or 0.0])
     load = Load(np.array([size]), np.array([100 * MS]), np.array([round(size / rate * 1e9)]), *path)
     lost = np.array([[losses], [0]]) if losses else None
-    return float(connections.stall(np.zeros(1, np.int64), ready, load, lost).left_ns[0]) / MS
+    return float(connections.stall(np.zeros(1, np.int64), ready, load, lost)[1][0]) / MS
 
 
 @pytest.mark.parametrize("paced", [True, False])

@@ -33,7 +33,7 @@ def left_ns(connections, index, ready, sizes, losses, loss, ns_per_byte=80):
     full = np.ones(len(index))
     drain = np.rint(sizes * ns_per_byte).astype(np.int64)
     load = Load(sizes, np.full(len(index), 80 * MS), drain, full * 150_000, full * loss)
-    return connections.stall(index, ready, load, np.stack([losses, np.zeros_like(losses)])).left_ns
+    return connections.stall(index, ready, load, np.stack([losses, np.zeros_like(losses)]))[1]
 
 
 @pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.long)])

@@ -30,7 +30,7 @@ def stalls(sizes, *, tcp=None, rate=None, at=None, losses=None, tail=None):
         )
         ready = np.array([i * 1000 * MS if at is None else round(at[i] * 1e9)])
         lost = None if losses is None else np.array([[losses[i]], [0 if tail is None else tail[i]]])
-        left = connection.stall(index, ready, load, lost).left_ns
+        _, left = connection.stall(index, ready, load, lost)
         found.append(float((left - ready - (drain / ROOM if tcp is None or tcp.ramp else drain))[0]) / MS)
     return found
 
