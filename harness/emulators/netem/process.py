@@ -117,58 +117,6 @@ _NONE = Count(0, 0, 0)
 _Counts = dict[tuple[End, int], Count]
 
 
-class Meter:
-    """Counters of all queues since the last reset."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._network = NO_NETWORK
-        self._since = time.monotonic()
-        self._base: _Counts = {}
-
-    def placed(self, network: EmulatedNetwork) -> None:
-        """Note that all devices are new and count from zero."""
-        self._network, self._base = network, {}
-
-    def report(self, *, reset: bool) -> dict[str, Any]:
-        """Return the fields of `emulator.EmulatorStats`. The kernel does not report when a packet should have left."""
-        seconds, network = time.monotonic() - self._since, self._network
-        now = self._counts(network)
-        counts: _Counts = defaultdict(lambda: _NONE)
-        counts.update({key: count - self._base.get(key, _NONE) for key, count in now.items()})
-        if reset:
-            self._since, self._base = time.monotonic(), now
-        paths, sites = _paths(network, counts), _sites(network, counts)
-        last = [worker_device(network, rank) for rank in range(network.workers)]
-        delivered = [counts[device, minor] for device in last for minor in (ONLY, LOCAL)]
-        devices = [count for (_, minor), count in counts.items() if minor == _LINK]
-        return {
-            "emulator": "netem",
-            "seconds": seconds,
-            "packets": sum(count.packets for count in delivered),
-            "bytes": sum(count.bytes for count in delivered),
-            "drops": {
-                "up": sum(site["up_dropped"] for site in sites),
-                "path": sum(path["dropped"] for path in paths),
-                "down": sum(site["down_dropped"] for site in sites),
-                "loss": sum(path["lost"] for path in paths),
-                "refused": sum(count.dropped for count in (*delivered, *devices)),
-            },
-            "paths": [path for path in paths if path["packets"] or path["dropped"] or path["lost"]],
-            "sites": sites,
-        }
-
-    def _counts(self, network: EmulatedNetwork) -> _Counts:
-        counts: _Counts = {}
-        for at in _devices(network):
-            for message in self._kernel.qdiscs(at):
-                if message["parent"] >> 16 == _ROOT >> 16:
-                    counts[at, message["parent"] & 0xFFFF] = _count(message)
-            link = self._kernel.link(at).get_attr("IFLA_STATS64")
-            counts[at, _LINK] = Count(0, 0, link["tx_dropped"] + link["rx_dropped"])
-        return counts
-
-
 def _devices(network: EmulatedNetwork) -> list[End]:
     sites = range(len(network.sites))
     of_sites = [
@@ -219,16 +167,51 @@ class NetemProcess:
     def __init__(self, parent: int) -> None:
         self._parent = parent
         self._kernel = Kernel()
-        self._meter = Meter(self._kernel)
         self._network = NO_NETWORK  # as placed and shaped
+        self._since, self._base = time.monotonic(), _Counts()  # of the counters: their last reset
         self._seed = 0
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._routers: list[Thing] = []
 
     def report(self, *, reset: bool) -> dict[str, Any]:
-        """Return the fields of `emulator.EmulatorStats`."""
-        # At a reset the workers are measuring, and to compare takes a processor.
-        return {**self._meter.report(reset=reset), "changed": None if reset else self._changed()}
+        """Return the fields of `emulator.EmulatorStats`. The kernel does not report when a packet should have left."""
+        seconds, network = time.monotonic() - self._since, self._network
+        now = self._counts(network)
+        counts: _Counts = defaultdict(lambda: _NONE)
+        counts.update({key: count - self._base.get(key, _NONE) for key, count in now.items()})
+        if reset:
+            self._since, self._base = time.monotonic(), now
+        paths, sites = _paths(network, counts), _sites(network, counts)
+        last = [worker_device(network, rank) for rank in range(network.workers)]
+        delivered = [counts[device, minor] for device in last for minor in (ONLY, LOCAL)]
+        devices = [count for (_, minor), count in counts.items() if minor == _LINK]
+        return {
+            "emulator": "netem",
+            "seconds": seconds,
+            "packets": sum(count.packets for count in delivered),
+            "bytes": sum(count.bytes for count in delivered),
+            "drops": {
+                "up": sum(site["up_dropped"] for site in sites),
+                "path": sum(path["dropped"] for path in paths),
+                "down": sum(site["down_dropped"] for site in sites),
+                "loss": sum(path["lost"] for path in paths),
+                "refused": sum(count.dropped for count in (*delivered, *devices)),
+            },
+            "paths": [path for path in paths if path["packets"] or path["dropped"] or path["lost"]],
+            "sites": sites,
+            # At a reset the workers are measuring, and to compare takes a processor.
+            "changed": None if reset else self._changed(),
+        }
+
+    def _counts(self, network: EmulatedNetwork) -> _Counts:
+        counts: _Counts = {}
+        for at in _devices(network):
+            for message in self._kernel.qdiscs(at):
+                if message["parent"] >> 16 == _ROOT >> 16:
+                    counts[at, message["parent"] & 0xFFFF] = _count(message)
+            link = self._kernel.link(at).get_attr("IFLA_STATS64")
+            counts[at, _LINK] = Count(0, 0, link["tx_dropped"] + link["rx_dropped"])
+        return counts
 
     def _changed(self) -> str | None:
         """Say what differs first from the values of the network, which a timeline can change, or from its routers."""
@@ -250,7 +233,6 @@ class NetemProcess:
         if not network.same_places(self._network):
             self._forget()
             self._kernel.build(steps_of(network))
-            self._meter.placed(network)
         self._shape(network, seed)
         self._routers = self._routers or self._kernel.routers()
 
@@ -275,10 +257,9 @@ class NetemProcess:
         self._network, self._seed, self._shapes = network, seed, expected
 
     def _forget(self) -> None:
-        """Remove the network. The next one is built from scratch."""
-        self._network, self._shapes, self._routers = NO_NETWORK, {}, []
+        """Remove the network. The next one is built from scratch, and its devices count from zero."""
+        self._network, self._shapes, self._routers, self._base = NO_NETWORK, {}, [], {}
         self._kernel.tear_down()
-        self._meter.placed(NO_NETWORK)
 
 
 def _serve(control_fd: int, parent: int) -> None:
