@@ -134,10 +134,9 @@ def run(
         failure = _failure(ended, folder, limit)
         if failure is not None and attended is None:
             raise failure
-        reports = _reports(program, repetition.warmup, can_be_short=attended is not None)
-    ended.idle_s = reports.idle_s
+        steps, ended.idle_s, ended.messages = _reported(program, repetition.warmup, can_be_short=attended is not None)
     ran, void = sources.used(repetition.inputs, before, ended.finished.values())
-    row, changed = _row(repetition, ended, reports, stats, meter, folder, report, void)
+    row, changed = _row(repetition, ended, steps, stats, meter, folder, report, void)
     if changed:
         slot.discard()
     row["image"], row["sources"] = slot.image, ran
@@ -149,7 +148,7 @@ def run(
 def _row(
     repetition: CommandRepetition,
     ended: Ended,
-    reports: _Reports,
+    reported: ReportedSteps,
     stats: EmulatorStats,
     meter: HostMeter,
     folder: Path,
@@ -161,9 +160,9 @@ def _row(
     Args:
         void: reasons why it is invalid anyway.
     """
-    columns = step_time(repetition, reports.steps, ended.lasted)
-    columns["messages_sent"] = reports.messages if reports.steps else None
-    window = window_of(repetition, reports.steps, ended.lasted, meter.begin_ns)
+    columns = step_time(repetition, reported, ended.lasted)
+    columns["messages_sent"] = ended.messages if reported else None
+    window = window_of(repetition, reported, ended.lasted, meter.begin_ns)
     stopped = pauses.gathered(ended.finished, stats, meter.lost)
     host = meter.load() | pauses.described(stopped, window)
     host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
@@ -176,7 +175,7 @@ def _row(
         *pauses.judge(stopped, [window]),
     ]
     steps, measured = Steps(), Measured(ended.finished, ended.tcp)
-    steps.extend(_step_rows(reports.steps))
+    steps.extend(_step_rows(reported))
     steps.write(folder / "steps.parquet")
     write_network(folder, repetition.network, measured, report, stats, host)
     row = measured_row(repetition, columns, measured, stats, host, report, verdict)
@@ -256,22 +255,11 @@ def program_of(repetition: CommandRepetition, stem: Path) -> Program:
     )
 
 
-@dataclass(frozen=True)
-class _Reports:
-    """What the processes reported of their steps.
+def _reported(program: Program, warmup: int, *, can_be_short: bool) -> tuple[ReportedSteps, float | None, int | None]:
+    """What the processes reported: their steps, and `idle_s` and `messages` of `Ended`.
 
-    Attributes:
-        steps: by rank. idle_s: seconds of a step without a processor, median over the processes; None if unknown.
-        messages: that all of them have begun to send; None if one does not count them.
+    A program that `can_be_short` is not timed by steps if one of its processes made too few.
     """
-
-    steps: ReportedSteps
-    idle_s: float | None
-    messages: int | None
-
-
-def _reports(program: Program, warmup: int, *, can_be_short: bool) -> _Reports:
-    """Read them. A program that `can_be_short` is not timed by steps if one of its processes made too few."""
     paths = {rank: program.steps_file(rank) for rank in program.ranks()}
     by = {rank: source for rank, path in paths.items() if (source := reporter(path)) is not None}
     idle_s = [seconds for rank in by if (seconds := read_idle_s(paths[rank], warmup)) is not None]
@@ -279,7 +267,7 @@ def _reports(program: Program, warmup: int, *, can_be_short: bool) -> _Reports:
     counted = [number for number in sent if number is not None]
     steps = {rank: (source, read_steps(paths[rank])) for rank, source in by.items()}
     short = can_be_short and any(len(ends) <= warmup for _, ends in steps.values())
-    return _Reports(
+    return (
         {} if short else steps,
         statistics.median(idle_s) if idle_s else None,
         sum(counted) if len(counted) == len(sent) else None,

@@ -6,7 +6,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
@@ -119,7 +119,7 @@ def _row(
         events = straggler_events(repetition, slowed_ns, done.timeline)
         if repetition.at_random:  # drawn for a longer time than training takes
             events = [event for event in events if event.actual_s is not None]
-        row["events"] = write_events(folder, [event.to_json() for event in events])
+        row["events"] = write_events(folder, [asdict(event) for event in events])
     return row
 
 

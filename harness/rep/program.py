@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,7 @@ class Ended:
         late: ranks that were killed because they reached the time limit.
         silence: what to say if workers exchanged next to nothing (`rep.command.silence`).
         idle_s: seconds of a step in which a process used no processor, median over the processes; None if unknown.
+        messages: number that all processes have begun to send; None if one does not count them.
         finished: counters of each worker's device and TCP, before and after.
         tcp: TCP settings in force.
         events: changes of the timeline.
@@ -176,6 +177,7 @@ class Ended:
     late: tuple[int, ...] = ()
     silence: str | None = None
     idle_s: float | None = None
+    messages: int | None = None
     finished: dict[int, FinishedProgram] = field(default_factory=dict)
     tcp: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -214,7 +216,7 @@ def play_timeline(
     try:
         yield lambda: player.begin(time.monotonic_ns())
     finally:
-        ended.events = [event.to_json() for event in player.stop()]
+        ended.events = [asdict(event) for event in player.stop()]
     player.check()
 
 

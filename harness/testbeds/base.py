@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,10 +111,6 @@ class Event:
     actual_s: float | None
     at_ns: int | None
     with_step: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        return asdict(self)
 
 
 def pending_events(schedule: ResolvedSchedule, done_ns: int) -> Iterator[Event]:
