@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.measure.iperf3 import Report, as_report, read_report, received
 from wanbench.harness.measure.ping import Pings, each_way, read_pings
 from wanbench.netprofiles import Rate, toml_text
@@ -59,14 +59,12 @@ def read(text: str, name: str, day: date) -> list[Reading]:
         SpecError: the text is neither, or has no measurement of one run.
     """
     about = f"{name}, {day}"
-    try:
+    with as_spec_error(name, ValueError):
         if (report := read_report(text)) is not None:
             return list(_of_iperf3(report, about))
         if (pings := read_pings(text)) is None:
             raise ValueError("expected output of ping (with `time=... ms`) or the JSON of `iperf3 -J`, got neither")
         return [_of_ping(pings, about)]
-    except ValueError as error:
-        raise SpecError(f"{name}: {error}") from None
 
 
 def _of_ping(pings: Pings, about: str) -> Reading:

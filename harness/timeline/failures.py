@@ -39,7 +39,9 @@ def failures(
         down = {rank for rank, repaired in until.items() if repaired + settled_s > begin}
         if workers - down - set(machines[machine]):
             until.update(dict.fromkeys(machines[machine], end))
-            kills.append(_kill(machine, begin, end))
+            at_ns = round(begin * _NS)
+            for_ns = max(1, round(end * _NS) - at_ns)
+            kills.append(Change("kill", True, machine, at_ns, at_step=None, for_ns=for_ns, every_ns=None, times=1))
     return tuple(kills)
 
 
@@ -53,17 +55,3 @@ def _failures_of(
         end = now + drawing.expovariate(1 / mttr_s)
         yield now, end, str(machine), machine
         now = end + drawing.expovariate(1 / mtbf_s)
-
-
-def _kill(machine: Machine, begin_s: float, end_s: float) -> Change:
-    begin_ns = round(begin_s * _NS)
-    return Change(
-        kind="kill",
-        value=True,
-        where=machine,
-        at_ns=begin_ns,
-        at_step=None,
-        for_ns=max(1, round(end_s * _NS) - begin_ns),
-        every_ns=None,
-        times=1,
-    )

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from wanbench.harness.emulators.plan import EmulatedNetwork
-from wanbench.harness.errors import SpecError
+from wanbench.harness.errors import SpecError, as_spec_error
 from wanbench.harness.spec.refusals import validated
 from wanbench.harness.spec.tables import Table
 from wanbench.harness.spec.timeline import ChangeTable
@@ -237,7 +237,7 @@ class ResolvedSchedule:
 
     def __init__(self, schedule: Schedule, spans: Mapping[int, Sequence[_TimedSpan]]) -> None:
         self._schedule, self._spans_of = schedule, spans
-        bounds = (time_ns for span in self._spans() for time_ns in (span.begin_ns, span.end_ns))
+        bounds = (time_ns for of in spans.values() for span in of for time_ns in (span.begin_ns, span.end_ns))
         self.times = tuple(sorted({time_ns for time_ns in bounds if time_ns is not None}))
 
     def after(self, time_ns: int) -> int | None:
@@ -255,9 +255,6 @@ class ResolvedSchedule:
     def what(self, time_ns: int) -> tuple[str, ...]:
         """The changes that begin or end at a time, as readable text. The network is not computed and can be invalid."""
         return tuple(self._texts.get(time_ns, ()))
-
-    def _spans(self) -> Iterator[_TimedSpan]:
-        return (span for spans in self._spans_of.values() for span in spans)
 
     def _holding(self, time_ns: int) -> Iterator[_TimedSpan]:
         for spans in self._spans_of.values():
@@ -362,10 +359,8 @@ class _File(Table):
 
 def read_timeline(path: Path) -> list[dict[str, Any]]:
     """Read the changes that a TOML file lists, as part of a cell. Raises: SpecError."""
-    try:
+    with as_spec_error(str(path), FileError):
         data = parse_toml(read_text(path, "TOML"))
-    except FileError as error:
-        raise SpecError(f"{path}: {error}") from None
     return resolve(validated(_File, data, str(path)).timeline, str(path))
 
 
@@ -380,9 +375,7 @@ def schedule_for_program(
             )
         if change.kind == "slow":
             raise SpecError(f"{where}: timeline.{index}.slow: a program's compute time cannot be changed; leave it out")
-    try:
+    with as_spec_error(where, TimelineError):
         schedule = Schedule(changes, network, profile)
         schedule.check()
-    except TimelineError as error:
-        raise SpecError(f"{where}: {error}") from None
     return schedule
