@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -206,9 +206,8 @@ def _module(name: str, option: str) -> str | None:
 
 
 def _distribution() -> str:
-    for line in (content("/etc/os-release") or "").splitlines():
-        if line.startswith("ID="):
-            return line.removeprefix("ID=").strip('"')
+    with suppress(OSError):
+        return platform.freedesktop_os_release()["ID"]
     return ""
 
 
