@@ -48,17 +48,16 @@ class Janitor:
         with suppress(OSError):
             os.write(self._write_end, f"{container}\n".encode())
 
-    def close(self) -> bool:
-        """Remove all remaining containers of the run. Return whether this succeeded."""
+    def close(self) -> None:
+        """Remove all remaining containers of the run. The process says if it could not."""
         if self._write_end >= 0:
             os.close(self._write_end)
             self._write_end = -1
         try:
-            return self._process.wait(_EXIT_TIMEOUT_S) == 0
+            self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            return False
 
 
 def main() -> None:
