@@ -10,7 +10,6 @@ from wanbench.harness.emulators.plan import (
     UNLIMITED,
     EmulatedNetwork,
     Link,
-    PlanError,
     Queue,
     build,
     worker_address,
@@ -81,11 +80,6 @@ def test_an_unknown_site_is_refused():
         build(load("world4"), ["atlantis"])
 
 
-def test_a_network_without_workers_is_refused():
-    with pytest.raises(PlanError, match=r"^placement: a network needs at least one worker$"):
-        build(load("world4"), [])
-
-
 def test_json_round_trips_and_equal_networks_have_equal_keys():
     network = build(load("world4").scaled(0.01), ["oregon", "london", "london"])
     again = EmulatedNetwork.from_json(network.to_json())
@@ -121,12 +115,6 @@ def test_addresses_skip_zero_and_broadcast():
         "10.99.1.1",
         "10.99.255.250",
     ]
-
-
-@pytest.mark.parametrize("rank", [-1, 64_000])
-def test_a_rank_outside_the_address_plan_is_refused(rank):
-    with pytest.raises(PlanError, match=f"^rank {rank}: the address plan holds ranks 0 to 63999$"):
-        worker_address(rank)
 
 
 @pytest.mark.parametrize(
