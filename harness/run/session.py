@@ -7,14 +7,12 @@ started it, so threads live as long as the engine.
 
 from __future__ import annotations
 
-import queue
 import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -416,56 +414,38 @@ class LocalEngine:
     """
 
     def __init__(self, open_testbed: Callable[[str], Testbed], slots: int) -> None:
-        self._open_testbed = open_testbed
+        self._open_testbed, self._slots = open_testbed, slots
         self._opening = threading.Lock()
         self._testbeds: dict[str, Testbed] = {}
-        self._slots, self._opened = slots, Counter[Kind]()
+        self._opened = Counter[Kind]()
         self._idle: dict[Kind, list[Slot]] = {}
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._serve, name=f"slot-{i}", daemon=True) for i in range(slots)]
-        for thread in self._threads:
-            thread.start()
+        self._threads = ThreadPoolExecutor(slots, "slot")
+        self._tasks: set[Future[Any]] = set()  # that have not ended
 
     def submit(self, kind: Kind, task: Callable[[Slot], T], *, in_new: bool = False) -> Future[T]:
         """Run `task` in a free slot of this kind, or `in_new` in one that is opened for it, while there may be more."""
-        future: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                with self._slot(kind, in_new) as slot:
-                    result = task(slot)
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self._tasks.put(run)
+        future = self._threads.submit(self._run, kind, task, in_new)
+        self._tasks.add(future)
+        future.add_done_callback(self._tasks.discard)
         return future
 
     def close(self) -> None:
         """Kill running tasks and remove everything. Their errors are not reported."""
         for testbed in self._testbeds.values():
             testbed.kill()
-        for _ in self._threads:
-            self._tasks.put(None)
-        for thread in self._threads:
-            thread.join(timeout=_END_S)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        wait(self._tasks, _END_S)
         for testbed in self._testbeds.values():
             testbed.close()
 
-    def _serve(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-
-    @contextmanager
-    def _slot(self, kind: Kind, in_new: bool) -> Iterator[Slot]:
+    def _run(self, kind: Kind, task: Callable[[Slot], T], in_new: bool) -> T:
         with self._opening:
             idle = self._idle.setdefault(kind, [])
             slot = idle.pop() if idle and not (in_new and self._opened[kind] < self._slots) else None
             self._opened[kind] += slot is None
         slot = slot or self._testbed(kind.testbed).open_slot(kind.emulator or "")
         try:
-            yield slot
+            return task(slot)
         finally:
             idle.append(slot)
 
