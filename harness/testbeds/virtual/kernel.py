@@ -9,19 +9,12 @@ from heapq import heappop, heappush
 import torch
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import CommError
 
 _WORKER, _NETWORK, _BESIDE = 0, 1, 2
 Key = tuple[int, ...]
-
-
-class SimulationError(RuntimeError):
-    """The worker `rank` failed. The cause is chained."""
-
-    def __init__(self, rank: int, message: str) -> None:
-        super().__init__(message)
-        self.rank = rank
 
 
 class Simulation:
@@ -100,7 +93,7 @@ class Simulation:
         """Run until all workers have ended.
 
         Raises:
-            SimulationError: a worker raised an error, or waits forever for a message.
+            WorkerDied: a worker raised an error, which is chained, or waits forever for a message.
             Stopped: the simulation was stopped.
         """
         self._hub = getcurrent()
@@ -119,7 +112,7 @@ class Simulation:
                     action()
             for _, rank in self._workers.values():
                 error = CommError(f"rank {rank} waits for a peer that does not take part")
-                raise SimulationError(rank, str(error)) from error
+                raise WorkerDied(rank, f": {error}") from error
         finally:
             self._end()
 
@@ -134,9 +127,9 @@ class Simulation:
         except Stopped:
             raise
         except SystemExit as end:
-            raise SimulationError(rank, f"sys.exit({end.code!r}) was called") from end
+            raise WorkerDied(rank, f": sys.exit({end.code!r}) was called") from end
         except Exception as error:
-            raise SimulationError(rank, str(error) or type(error).__name__) from error
+            raise WorkerDied(rank, f": {str(error) or type(error).__name__}") from error
 
     def _end(self) -> None:
         """Unwind workers that have not ended."""

@@ -21,9 +21,9 @@ from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.pacing import paces
 from wanbench.harness.results.steps import Steps
-from wanbench.harness.testbeds.base import Event, TimelineRecord, Trained, pending_events
+from wanbench.harness.testbeds.base import Event, TimelineRecord, Trained, WorkerDied, pending_events
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped
+from wanbench.harness.testbeds.virtual.kernel import Simulation, Stopped
 from wanbench.harness.testbeds.virtual.membership import EpochFabric, Epochs, VirtualMembership
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.harness.testbeds.virtual.tcp import Tcp
@@ -61,9 +61,9 @@ def simulated(
     changing = ChangingNetwork(schedule) if schedule is not None else None
     try:
         done = simulate(jobs, network, tcp, stopped=stopped, changing=changing)
-    except SimulationError as error:
+    except WorkerDied as error:
         lines = "".join(traceback.format_exception(error.__cause__ or error)).splitlines()
-        reason = "; ".join(filter(None, [f"worker {error.rank}: {error}", changing.cut_off() if changing else ""]))
+        reason = "; ".join(filter(None, [str(error), changing.cut_off() if changing else ""]))
         raise RepFailed(reason, tuple(lines[-_LOG_TAIL_LINES:])) from error
     except TimelineError as error:
         raise RepFailed(str(error)) from None
@@ -111,7 +111,7 @@ def simulate(
         changing: changes of the network during training.
 
     Raises:
-        SimulationError: a worker raised an error.
+        WorkerDied: a worker raised an error.
         Stopped: `stopped` was set.
     """
     random_states = _RandomStates(jobs[0].seed)
@@ -131,7 +131,7 @@ def simulate(
         torch.set_num_threads(threads)
         random_states.restore()
     if not workers.outcomes:
-        raise SimulationError(0, "no worker with a model was left")
+        raise WorkerDied(0, ": no worker with a model was left")
     workers.outcomes = dict(sorted(workers.outcomes.items()))
     return workers
 

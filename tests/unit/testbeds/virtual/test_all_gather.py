@@ -10,8 +10,9 @@ import torch
 from torch.distributed import HashStore, ProcessGroupGloo
 from virtual_world import NO_RAMP, on_the_wire, star
 
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError
+from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.workloads.comm import mesh
 from wanbench.workloads.comm.base import CommError, Phantom
@@ -144,10 +145,10 @@ def test_on_the_simulated_clock_different_sizes_and_operations_are_refused():
         (comm.all_reduce(mine) if comm.rank else comm.all_gather(mine, [mine, mine])).wait()
 
     for body, message in [
-        (sizes, "ranks disagree on the size of all_gather 0: rank 1 gave 8 bytes, others 4"),
-        (kinds, "ranks disagree on operation 0: rank 1 issued all_reduce, others did not"),
+        (sizes, "worker 1: ranks disagree on the size of all_gather 0: rank 1 gave 8 bytes, others 4"),
+        (kinds, "worker 1: ranks disagree on operation 0: rank 1 issued all_reduce, others did not"),
     ]:
-        with pytest.raises(SimulationError) as caught:
+        with pytest.raises(WorkerDied) as caught:
             on_virtual(2, body)
         assert str(caught.value) == message
 

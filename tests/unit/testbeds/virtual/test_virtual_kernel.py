@@ -10,8 +10,9 @@ from virtual_world import star
 
 from wanbench.harness.emulators.plan import payload_share
 from wanbench.harness.plan.pacing import paces, room
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.virtual.fabric import SimulatedFabric
-from wanbench.harness.testbeds.virtual.kernel import Simulation, SimulationError, Stopped, SwitchError
+from wanbench.harness.testbeds.virtual.kernel import Simulation, Stopped, SwitchError
 from wanbench.harness.testbeds.virtual.network import VirtualNetwork
 from wanbench.workloads.comm.clock import VirtualClock
 from wanbench.workloads.comm.memory import MemoryComm, MemoryGroup
@@ -32,7 +33,7 @@ def world(workers, body, shuffle=None, stopped=None, rtt_ms=10.0, rate=None, col
 
 
 def refused(body, workers=1):
-    with pytest.raises(SimulationError) as caught:
+    with pytest.raises(WorkerDied) as caught:
         world(workers, body)
     return caught.value
 
@@ -153,7 +154,7 @@ def test_a_worker_must_not_wait_inside_no_grad():
 
     error = refused(body, workers=2)
     assert isinstance(error.__cause__, SwitchError)
-    assert str(error) == "virtual: a worker waits inside no_grad; wait before or after it"
+    assert str(error) == "worker 0: virtual: a worker waits inside no_grad; wait before or after it"
 
 
 def test_a_worker_must_not_sleep_inside_a_backward_pass_or_its_hooks():
@@ -163,7 +164,7 @@ def test_a_worker_must_not_sleep_inside_a_backward_pass_or_its_hooks():
         (w * w).sum().backward()
 
     error = refused(body)
-    assert str(error) == "virtual: a worker waits inside a backward pass or its hooks; wait after it"
+    assert str(error) == "worker 0: virtual: a worker waits inside a backward pass or its hooks; wait after it"
 
 
 def test_switching_inside_a_forward_pass_is_exact():
@@ -180,7 +181,7 @@ def test_switching_inside_a_forward_pass_is_exact():
 @pytest.mark.parametrize("seconds", [-0.001, float("nan")])
 def test_a_negative_duration_is_refused(seconds):
     error = refused(lambda comm, clock: clock.sleep(seconds))
-    assert str(error) == f"virtual: a worker cannot sleep for {seconds} s; expected 0 or more"
+    assert str(error) == f"worker 0: virtual: a worker cannot sleep for {seconds} s; expected 0 or more"
 
 
 def test_a_worker_that_waits_for_a_missing_peer_is_an_error():
@@ -189,12 +190,12 @@ def test_a_worker_that_waits_for_a_missing_peer_is_an_error():
             comm.all_reduce(torch.zeros(1)).wait()
 
     error = refused(body, workers=3)
-    assert (error.rank, str(error)) == (1, "rank 1 waits for a peer that does not take part")
+    assert str(error) == "worker 1: rank 1 waits for a peer that does not take part"
 
 
 def test_different_sizes_are_an_error():
     error = refused(lambda comm, clock: comm.all_reduce(torch.zeros(comm.rank + 1)).wait(), workers=2)
-    assert str(error) == "ranks disagree on the size of all_reduce 0: rank 1 gave 8 bytes, others 4"
+    assert str(error) == "worker 1: ranks disagree on the size of all_reduce 0: rank 1 gave 8 bytes, others 4"
 
 
 def test_the_error_of_a_worker_names_it_and_unwinds_the_others():

@@ -15,7 +15,7 @@ from small_spec import GOOD, edited
 from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.rep.measure import measure
 from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.testbeds.virtual.kernel import SimulationError
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.harness.testbeds.virtual.simulate import simulate
 from wanbench.harness.testbeds.virtual.tcp import Tcp
 from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
@@ -127,10 +127,9 @@ def test_the_error_of_a_users_model_names_its_worker():
     cell = cell_of(("params = 1000\ntensors = 2\n", 'model = "test_virtual_training:make_dropout"\n'))
     first, second = cell.repetition(0).jobs
     broken = [first, replace(second, kind="ssgd", params={"delay": 1})]
-    with pytest.raises(SimulationError) as caught:
+    with pytest.raises(WorkerDied) as caught:
         simulate(broken, cell.emulated_network, Tcp())
-    assert caught.value.rank == 1
-    assert str(caught.value).startswith("algorithm 'ssgd' has no parameter 'delay'")
+    assert str(caught.value).startswith("worker 1: algorithm 'ssgd' has no parameter 'delay'")
 
 
 def test_a_single_worker_needs_no_network():

@@ -9,7 +9,7 @@ import torch
 from clock_replicas import on_the_clock, pull
 from trained import PLAIN, START, assert_equal
 
-from wanbench.harness.testbeds.virtual.kernel import SimulationError
+from wanbench.harness.testbeds.base import WorkerDied
 from wanbench.workloads.algorithms.async_local_sgd import AsyncLocalSGD, DelayedNesterov
 from wanbench.workloads.algorithms.base import AlgorithmError, Setting
 from wanbench.workloads.algorithms.diloco import DiLoCo, Outer
@@ -119,7 +119,7 @@ def test_an_error_in_the_server_reaches_the_workers(monkeypatch):
         raise ArithmeticError("no step today")
 
     monkeypatch.setattr(DelayedNesterov, "step", broken)
-    with pytest.raises(SimulationError, match="no step today"):
+    with pytest.raises(WorkerDied, match="no step today"):
         on_the_clock(lambda: AsyncLocalSGD(period=2), [0.1, 0.1], steps=4)
 
 
