@@ -19,6 +19,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ class DockerTestbed(SlotTestbed):
         self.janitor = Janitor(self.run)
         self.numbers = itertools.count()
         self.starts = Starts()
-        self._images: dict[str, str] = {}
+        self._digest = cache(self.daemon.image_id)
         super().__init__()
         self._starters: list[DockerStarter] = []
 
@@ -121,10 +122,7 @@ class DockerTestbed(SlotTestbed):
 
     def image_id(self, group: Group) -> str:
         """Return the digest of the image that the group's containers run during the whole run. Raises: HostError."""
-        name = image_name(group.image)
-        if name not in self._images:
-            self._images[name] = self.daemon.image_id(name)
-        return self._images[name]
+        return self._digest(image_name(group.image))
 
     def kill(self) -> None:
         """End every worker, even those that are still starting."""
@@ -286,6 +284,7 @@ def options(folder: Path, name: str, rank: int, attachment: str, group: Group) -
 def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict[str, Any]:
     """Return the options for a container's environment, with the fewest privileges that its worker needs."""
     tun = attachment == "tun"
+    gpus = group.gpus[rank % len(group.gpus)].split(",") if group.gpus else []
     # A worker that makes its device sets the congestion control of the route. The kernel refuses some in a sysctl.
     settings = {key: value for key, value in group.tcp if not (tun and group.congestion and key == "congestion")}
     sysctls = {f"net.ipv4.{name}": text for name, text in tcp_sysctls(settings).items()}
@@ -305,20 +304,13 @@ def host_options(folder: Path, rank: int, attachment: str, group: Group) -> dict
             Mount(target=str(folder), source=str(folder), type="bind"),
             *mounts(),
         ],
-        "device_requests": _gpus(rank, group),
+        # As `docker run --gpus` would.
+        "device_requests": [DeviceRequest(driver="", device_ids=gpus, capabilities=[["gpu"]])] if gpus else [],
         "mem_limit": group.memory_bytes,
         "memswap_limit": group.memory_bytes,  # memory and swap together, so nothing is swapped out
         "cpuset_cpus": group.cpuset[rank % len(group.cpuset)] if group.cpuset else None,
         "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m"}),
     }
-
-
-def _gpus(rank: int, group: Group) -> list[DeviceRequest]:
-    """Return the request that `docker run --gpus` would make."""
-    if not group.gpus:
-        return []
-    numbers = group.gpus[rank % len(group.gpus)].split(",")
-    return [DeviceRequest(driver="", device_ids=numbers, capabilities=[["gpu"]])]
 
 
 def _why_not_started(reason: str, group: Group, folder: Path) -> str:
@@ -349,14 +341,11 @@ _START = (
 ENTRYPOINT = ("python3", "-c", _START)  # the image's own modules come first
 
 
-def mounts() -> Iterator[Mount]:
-    """Yield the mounts of the package and, in a checkout, of the folders to which its links lead."""
+def mounts() -> list[Mount]:
+    """The mounts of the package and, in a checkout, of the folders to which its links lead."""
     package = Path(wanbench.__file__).resolve().parent
-    yield _mount(package, _THERE / "wanbench")
-    for name in ("workloads", "netprofiles"):
-        if (package / name).is_symlink():
-            yield _mount((package / name).resolve(), _THERE / name)
-
-
-def _mount(source: Path, target: Path) -> Mount:
-    return Mount(target=str(target), source=str(source), type="bind", read_only=True)
+    linked = [package / name for name in ("workloads", "netprofiles") if (package / name).is_symlink()]
+    return [
+        Mount(target=str(_THERE / folder.name), source=str(folder.resolve()), type="bind", read_only=True)
+        for folder in (package, *linked)
+    ]
