@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from wanbench.harness.emulators.impairments import Losses, in_bursts
-from wanbench.harness.emulators.plan import EmulatedNetwork, Link
+from wanbench.harness.emulators.plan import EmulatedNetwork
 from wanbench.harness.testbeds.virtual import Bools, Floats, Ints, streams
 from wanbench.harness.testbeds.virtual.queues import in_turn, lasts, segments
 
@@ -49,14 +49,11 @@ class PathStreams:
             self.jitter_ns[index], self.loss[index] = link.jitter_ns, link.loss if alone else 0.0
             if (link.jitter_ns or link.loss) and not self._keys[index]:
                 self._keys[index] = streams.key(self._seed, network.sites[src], network.sites[dst])
-            self._take_bursts(index, link)
-
-    def _take_bursts(self, index: int, link: Link) -> None:
-        if not in_bursts(link):
-            self.bursts.pop(index, None)
-        elif index not in self.bursts or self.bursts[index].values != (link.loss, link.loss_burst):
-            random = self._random.setdefault(index, Random(int(self._keys[index])))
-            self.bursts[index] = Losses(link.loss, link.loss_burst, random)
+            if not in_bursts(link):
+                self.bursts.pop(index, None)
+            elif index not in self.bursts or self.bursts[index].values != (link.loss, link.loss_burst):
+                random = self._random.setdefault(index, Random(int(self._keys[index])))
+                self.bursts[index] = Losses(link.loss, link.loss_burst, random)
 
     def draw(self, links: Ints, nth: NDArray[np.uint64], heads: Ints, counts: NDArray[np.uint64]) -> Floats:
         """Draw the next number in (0, 1) of each message's path.
