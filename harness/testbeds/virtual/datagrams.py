@@ -15,6 +15,7 @@ from greenlet import greenlet
 from wanbench.harness.testbeds.virtual import Bools, Ints
 from wanbench.harness.testbeds.virtual.kernel import Simulation
 from wanbench.harness.testbeds.virtual.network import Flying, Route, VirtualNetwork
+from wanbench.harness.testbeds.virtual.tcp import NEVER
 from wanbench.workloads.comm.base import Terms
 
 _SENT, _LANDED, _ENDED = 2, 3, 4  # order of events at equal times; 0 and 1 are the events of the fabric
@@ -27,19 +28,6 @@ class Waiting:
     rank: int
     worker: greenlet
     until_ns: int | None = None
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The datagrams of one peer in one exchange: arrival of each, and whether it is lost; shape (datagrams,)."""
-
-    arrival: Ints
-    lost: Bools
-
-    def first_ns(self) -> int | None:
-        """When the first of them arrived, or None if all are lost."""
-        arrived = self.arrival[~self.lost]
-        return int(arrived[0]) if len(arrived) else None
 
 
 class ExchangeFlight:
@@ -71,7 +59,8 @@ class Exchanges:
         ranks = len(network.site_of)
         self._routes: dict[tuple[int, tuple[tuple[int, int, int], ...]], Route] = {}
         self._pending: list[dict[int, ExchangeFlight]] = [{} for _ in range(ranks)]
-        self._batches: list[dict[int, dict[int, Batch]]] = [defaultdict(dict) for _ in range(ranks)]
+        # Of each rank, by exchange and peer: when the datagrams of the peer arrive; `NEVER` for those that are lost.
+        self._batches: list[dict[int, dict[int, Ints]]] = [defaultdict(dict) for _ in range(ranks)]
         self._ended = [-1] * ranks
 
     def begin(
@@ -114,7 +103,7 @@ class Exchanges:
             lost = self._network.paths.lost(link, datagrams)
             if self._network.outages:
                 lost |= self._network.outages.lost(link, arrival - self._network.delay[link])
-            self._batches[dst][flight.number][flight.rank] = Batch(arrival, lost)
+            self._batches[dst][flight.number][flight.rank] = np.where(lost, NEVER, arrival)
             for number, waiting in list(self._pending[dst].items()):
                 if number <= flight.number:
                     self._review(waiting)
@@ -130,7 +119,7 @@ class Exchanges:
             return
         flight.ended_ns = self._simulation.now
         for peer, batch in self._batches[flight.rank][flight.number].items():
-            flight.arrived[peer] = (batch.arrival <= flight.ended_ns) & ~batch.lost
+            flight.arrived[peer] = batch <= flight.ended_ns
         del self._pending[flight.rank][flight.number]
         self._ended[flight.rank] = max(self._ended[flight.rank], flight.number)
         self._forget(flight.rank)
@@ -141,7 +130,7 @@ class Exchanges:
     def _end_ns(self, flight: ExchangeFlight, left_ns: int) -> int:
         by_exchange = self._batches[flight.rank]
         batches = [by_exchange[flight.number][peer] for peer in flight.from_peer if peer in by_exchange[flight.number]]
-        arrivals = np.sort(np.concatenate([batch.arrival[~batch.lost] for batch in batches] or [np.zeros(0, np.int64)]))
+        arrivals = np.sort(np.concatenate([batch[batch < NEVER] for batch in batches] or [np.zeros(0, np.int64)]))
         complete = len(arrivals) == sum(flight.from_peer.values())
         complete_ns = max(left_ns, int(arrivals[-1]) if len(arrivals) else 0) if complete else None
         latest = self._all_arrived_ns(flight)
@@ -155,16 +144,13 @@ class Exchanges:
 
     def _all_arrived_ns(self, flight: ExchangeFlight) -> int | None:
         """When every peer's first datagram, of this exchange or a later one, had arrived; None if one has not."""
-        first_of: dict[int, int] = {}
+        first_of = dict.fromkeys(flight.from_peer, NEVER)
         for number, batches in self._batches[flight.rank].items():
             if number >= flight.number:
                 for peer, batch in batches.items():
-                    first = batch.first_ns()
-                    if first is not None:
-                        first_of[peer] = min(first, first_of.get(peer, first))
-        if not flight.from_peer.keys() <= first_of.keys():
-            return None
-        return max((first_of[peer] for peer in flight.from_peer), default=0)
+                    first_of[peer] = min(first_of.get(peer, NEVER), int(batch.min()))
+        latest = max((first_of[peer] for peer in flight.from_peer), default=0)
+        return None if latest == NEVER else latest
 
     def _forget(self, rank: int) -> None:
         """Drop the datagrams of exchanges that have ended for this rank."""
