@@ -222,7 +222,7 @@ class Stack:
         self.routes = IPRoute()
         self._ioctl = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._index: dict[str, int] = {}
-        self._made: list[str] = []
+        self.made: list[str] = []  # the devices that we made
 
     def index(self, device: str) -> int:
         """Return the interface index of a device. Raises: KernelError."""
@@ -233,16 +233,12 @@ class Stack:
             self._index[device] = indices[0]
         return self._index[device]
 
-    def made(self, device: str) -> None:
-        """Remember that we made this device."""
-        self._made.append(device)
-
     def remove_devices(self) -> None:
         """Remove the devices that we made."""
-        for device in self._made:
+        for device in self.made:
             with _attempt(f"{self.name}: remove {device}", unless=errno.ENODEV):
                 self.routes.link("del", index=self.index(device))
-        self._index, self._made = {}, []
+        self._index, self.made = {}, []
 
     def sysctl(self, values: dict[str, str]) -> None:
         """Write sysctls of this namespace. IPv6 settings are skipped if the kernel has no IPv6."""
@@ -414,7 +410,7 @@ class Kernel:
         a, b = self._placed[cable.a.namespace], self._placed[cable.b.namespace]
         peer = {"ifname": cable.b.device, "address": cable.mac(cable.b), "net_ns_fd": b.fd, "mtu": cable.mtu}
         a.routes.link("add", kind="veth", ifname=cable.a.device, address=cable.mac(cable.a), mtu=cable.mtu, peer=peer)
-        b.made(cable.b.device)
+        b.made.append(cable.b.device)
         for end, other in ((cable.a, cable.b), (cable.b, cable.a)):
             stack, index = self._at(end)
             stack.offloads_off(end.device)

@@ -127,12 +127,6 @@ def _devices(network: EmulatedNetwork) -> list[End]:
     return of_sites + [worker_device(network, rank) for rank in range(network.workers)]
 
 
-def _count(message: Any) -> Count:
-    stats = message.get_attr("TCA_STATS2")
-    basic, queue = stats.get_attr("TCA_STATS_BASIC"), stats.get_attr("TCA_STATS_QUEUE")
-    return Count(basic["packets"], basic["bytes"], queue["drops"])
-
-
 def _paths(network: EmulatedNetwork, counts: _Counts) -> list[dict[str, Any]]:
     rows = []
     for src, dst in sorted(network.links):
@@ -208,7 +202,9 @@ class NetemProcess:
         for at in _devices(network):
             for message in self._kernel.qdiscs(at):
                 if message["parent"] >> 16 == _ROOT >> 16:
-                    counts[at, message["parent"] & 0xFFFF] = _count(message)
+                    stats = message.get_attr("TCA_STATS2")
+                    basic, queue = stats.get_attr("TCA_STATS_BASIC"), stats.get_attr("TCA_STATS_QUEUE")
+                    counts[at, message["parent"] & 0xFFFF] = Count(basic["packets"], basic["bytes"], queue["drops"])
             link = self._kernel.link(at).get_attr("IFLA_STATS64")
             counts[at, _LINK] = Count(0, 0, link["tx_dropped"] + link["rx_dropped"])
         return counts
