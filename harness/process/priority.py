@@ -63,7 +63,16 @@ def processors_awake() -> Iterator[None]:
     processes = []
     try:
         if os.environ.get(SWITCH) != "off" and _is_virtual():
-            processes = [_start(processor) for processor in os.sched_getaffinity(0)]
+            processes = [
+                subprocess.Popen(
+                    child.command(__name__, str(processor), str(os.getpid())),
+                    env=child.environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                for processor in os.sched_getaffinity(0)
+            ]
         yield
     finally:
         for process in processes:
@@ -78,16 +87,6 @@ def _is_virtual() -> bool:
     about = Path("/proc/cpuinfo").read_text()
     flags = (line for line in about.splitlines() if line.startswith("flags"))
     return "hypervisor" in next(flags, "").split() and "User Mode Linux" not in about
-
-
-def _start(processor: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        child.command(__name__, str(processor), str(os.getpid())),
-        env=child.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
 
 
 def main() -> None:
