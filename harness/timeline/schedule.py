@@ -280,7 +280,6 @@ class ResolvedSchedule:
         A trace begins and ends once, for all its lines. The end of a change is listed only if no other change still
         sets the same state, except that every killed program is started again.
         """
-        begins, ends = self._bounds()
         texts: dict[int, dict[str, None]] = {}
         for index, spans in self._spans_of.items():
             change, state = self._schedule.changes[index], self._schedule.state(index)
@@ -291,22 +290,10 @@ class ResolvedSchedule:
                 end_ns = span.end_ns
                 if end_ns is None:
                     continue
-                still_holding = bisect_right(begins[state], end_ns) - bisect_right(ends[state], end_ns)
-                if not still_holding or change.kind == "kill":
+                others = (self._schedule.state(span.change) for span in self._holding(end_ns))
+                if change.kind == "kill" or state not in others:
                     texts.setdefault(end_ns, {})[ending] = None
         return texts
-
-    def _bounds(self) -> tuple[dict[tuple[str, Scope], list[int]], dict[tuple[str, Scope], list[int]]]:
-        """Return the start and end times of all changes of each state, in order."""
-        begins: dict[tuple[str, Scope], list[int]] = {}
-        ends: dict[tuple[str, Scope], list[int]] = {}
-        for index, spans in self._spans_of.items():
-            state = self._schedule.state(index)
-            begins.setdefault(state, []).extend(span.begin_ns for span in spans)
-            ends.setdefault(state, []).extend(span.end_ns for span in spans if span.end_ns is not None)
-        for times in (*begins.values(), *ends.values()):
-            times.sort()
-        return begins, ends
 
     def cut_off(self, time_ns: int) -> str:
         """Describe where nothing gets through at a time: "cut off by the timeline: tokyo since 5 s"; "" if nowhere."""
