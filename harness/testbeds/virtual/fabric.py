@@ -83,14 +83,14 @@ class SimulatedFabric:
         self._kind, self._channels = COLLECTIVES[collective], channels
         self._gather, self._collective = ALL_GATHERS.get(collective), collective
         self._one_shot_bytes, self._paces = one_shot_bytes, paces
-        per_channel = self._kind.operations_per_channel
-        self._free: int | None = None if per_channel is None else per_channel * channels
         self._plans: dict[tuple[bool, int], Plan] = {}
         self._pairs = ""  # the kind of all connections of `direct`, if it is not the usual one
         self.members: Sequence[int] = range(len(network.site_of))  # the worker of the simulation that has each rank
         self._flights: dict[int, Flight] = {}
         self._queue: deque[tuple[int, Flight]] = deque()
-        self._freed: deque[Ints] = deque()
+        # The places that operations can take, by when the last one in each ended. None: there are any number.
+        at_first, per_channel = np.zeros(len(self.members), np.int64), self._kind.operations_per_channel
+        self._freed: deque[Ints] | None = None if per_channel is None else deque([at_first] * per_channel * channels)
         self._messages: dict[tuple[int, int, int], Flight] = {}
         self._routes: dict[tuple[int, int, int], Route] = {}
         self._exchanges = Exchanges(simulation, network)
@@ -270,12 +270,10 @@ class SimulatedFabric:
 
     def _admit(self) -> None:
         """Begin operations in their order, as many at a time as the collective allows."""
-        while self._queue and (self._free is None or self._free > 0 or self._freed):
+        while self._queue and (self._freed is None or self._freed):
             sequence, flight = self._queue.popleft()
             ready = np.array(flight.joined, np.int64)
-            if self._free:
-                self._free -= 1
-            elif self._free is not None:
+            if self._freed is not None:
                 ready = np.maximum(ready, self._freed.popleft())
             self._begin(sequence, flight, ready)
 
@@ -333,7 +331,7 @@ class SimulatedFabric:
         """Set the end of the operation for each rank: wake waiting workers, and begin waiting operations."""
         flight.ends = ends.tolist()
         self._wake(flight)
-        if self._free is not None:
+        if self._freed is not None:
             self._freed.append(ends)
             self._admit()
 
