@@ -21,8 +21,17 @@ from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import Command, CommandRepetition
 from wanbench.harness.process import child
-from wanbench.harness.rep import launcher, pauses, sources
-from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings, share_of_programs
+from wanbench.harness.rep import launcher, sources
+from wanbench.harness.rep.fidelity import (
+    HostMeter,
+    Window,
+    describe_pauses,
+    judge,
+    judge_pauses,
+    judge_settings,
+    pauses_of,
+    share_of_programs,
+)
 from wanbench.harness.rep.outputs import log, to_files, to_files_and_terminal
 from wanbench.harness.rep.program import Ended, Program, caught_signals, play_timeline, start, watch
 from wanbench.harness.results.columns import Row
@@ -163,8 +172,8 @@ def _row(
     columns = step_time(repetition, reported, ended.lasted)
     columns["messages_sent"] = ended.messages if reported else None
     window = window_of(repetition, reported, ended.lasted, meter.begin_ns)
-    stopped = pauses.gathered(ended.finished, stats, meter.lost)
-    host = meter.load() | pauses.described(stopped, window)
+    stopped = pauses_of(ended.finished, stats, meter.lost)
+    host = meter.load() | describe_pauses(stopped, window)
     host |= share_of_programs(host, [finished.processor for finished in ended.finished.values()], stats)
     changes = {worker: finished.changed for worker, finished in ended.finished.items()}
     changed = judge_settings(changes, repetition.sites, stats)
@@ -172,7 +181,7 @@ def _row(
         *void,
         *changed,
         *judge(repetition, stats, host, report, columns["step_time_s"]),
-        *pauses.judge(stopped, [window]),
+        *judge_pauses(stopped, [window]),
     ]
     steps, measured = Steps(), Measured(ended.finished, ended.tcp)
     steps.extend(_step_rows(reported))
@@ -316,7 +325,7 @@ def step_time(repetition: CommandRepetition, reported: ReportedSteps, lasted: Ma
 
 def window_of(
     repetition: CommandRepetition, reported: ReportedSteps, lasted: Mapping[int, float], begin_ns: int
-) -> pauses.Window:
+) -> Window:
     """Return the measured steps of all processes, or the whole program if they reported none.
 
     Args:
@@ -324,9 +333,9 @@ def window_of(
     """
     counted = _counted(reported)
     if not counted:
-        return pauses.Window(begin_ns, begin_ns + round(max(lasted.values(), default=0.0) * _NS), begin_ns)
+        return Window(begin_ns, begin_ns + round(max(lasted.values(), default=0.0) * _NS), begin_ns)
     first_ns = min(ends[repetition.warmup - 1] for ends in counted.values())
-    return pauses.Window(first_ns, max(ends[-1] for ends in counted.values()), first_ns)
+    return Window(first_ns, max(ends[-1] for ends in counted.values()), first_ns)
 
 
 def _source(reported: ReportedSteps) -> str:

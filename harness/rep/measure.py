@@ -15,8 +15,16 @@ from wanbench.harness.emulators.emulator import EmulatorError, EmulatorStats
 from wanbench.harness.emulators.probe import TOLERANCES, probe
 from wanbench.harness.errors import RepFailed
 from wanbench.harness.plan.repetition import CommandRepetition, Repetition, TrainingRepetition
-from wanbench.harness.rep import command, pauses, sources
-from wanbench.harness.rep.fidelity import HostMeter, judge, judge_settings
+from wanbench.harness.rep import command, sources
+from wanbench.harness.rep.fidelity import (
+    HostMeter,
+    Window,
+    describe_pauses,
+    judge,
+    judge_pauses,
+    judge_settings,
+    pauses_of,
+)
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.evidence import write_evaluations, write_events, write_messages, write_network
 from wanbench.harness.results.row import MeasuredTraining, cpu_wait_pct, measured_row, trained, udp_overflows
@@ -132,31 +140,31 @@ def _judged(
     report: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """The load of this host during the repetition, and the reasons why it must not be published."""
-    stopped = pauses.gathered(measured.finished, stats, meter.lost)
+    stopped = pauses_of(measured.finished, stats, meter.lost)
     windows = _windows(repetition, measured)
     host = meter.load() | {
         "worker_cpu_wait_pct": cpu_wait_pct(measured, stats.seconds),
         "udp_overflows": udp_overflows(measured),
-        **pauses.described(stopped, windows[0]),
+        **describe_pauses(stopped, windows[0]),
     }
     return host, [
         *judge_settings(done.changed, repetition.sites, stats),
         *judge(repetition, stats, host, report),
-        *pauses.judge(stopped, windows),
+        *judge_pauses(stopped, windows),
     ]
 
 
-def _windows(repetition: TrainingRepetition, measured: MeasuredTraining) -> list[pauses.Window]:
+def _windows(repetition: TrainingRepetition, measured: MeasuredTraining) -> list[Window]:
     """The window, and the whole training if the time to a target is measured.
 
     Workers that do not wait for each other can be late in the window because of a pause before it.
     """
     begin_ns = min(outcome.window_begin_ns for outcome in measured.outcomes)
     end_ns = max(outcome.window_end_ns for outcome in measured.outcomes)
-    windows = [pauses.Window(begin_ns, end_ns, since_ns=0)]
+    windows = [Window(begin_ns, end_ns, since_ns=0)]
     if repetition.target is not None and measured.rows:
         first_ns = min(row.end_ns - round(row.step_time_s * 1e9) for row in measured.rows)
-        windows.append(pauses.Window(first_ns, max(row.end_ns for row in measured.rows), since_ns=0))
+        windows.append(Window(first_ns, max(row.end_ns for row in measured.rows), since_ns=0))
     return windows
 
 

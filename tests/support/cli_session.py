@@ -24,7 +24,7 @@ from wanbench.harness.cli import main
 WANBENCH = [str(Path(sys.executable).parent / "wanbench")]
 # The same command for a busy host: tests of crashes accept late packets and pauses, so processors may sleep.
 _TOLERANT = "import wanbench.harness.rep.measure as r, wanbench.harness.rep.command as c; "
-_TOLERANT += "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
+_TOLERANT += "r.judge = c.judge = r.judge_pauses = c.judge_pauses = lambda *_: []; "
 _MAIN = "import os; os.environ['WANBENCH_AWAKE'] = 'off'; from wanbench.entry import main; main()"
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + _MAIN]
 # The same, with less patience for silent workers.

@@ -17,7 +17,7 @@ PROGRAM = [sys.executable, "-P", "-c", _FILES + "host_image.main()"]
 _OTHERWISE = _FILES + "os.environ['WANBENCH_AWAKE'] = 'off'; "
 _OTHERWISE += "import wanbench.harness.rep.measure as r, wanbench.harness.rep.command as c; "
 # The same command for a busy host: tests of crashes accept late packets.
-_TOLERANT = _OTHERWISE + "r.judge = c.judge = r.pauses.judge = lambda *_: []; "
+_TOLERANT = _OTHERWISE + "r.judge = c.judge = r.judge_pauses = c.judge_pauses = lambda *_: []; "
 TOLERANT = [sys.executable, "-P", "-c", _TOLERANT + "host_image.main()"]
 # The same, with less patience for silent workers.
 IMPATIENT = [
