@@ -131,8 +131,10 @@ def check_host(cells: Iterable[Cell]) -> None:
     for testbed in dict.fromkeys(cell.testbed for cell in cells):
         testbeds.check(testbed, {cell.containers.image for cell in cells if cell.testbed == testbed})
     for item in inputs:
-        if item.command:
-            _check_command(item)
+        if item.command and testbeds.contained(item.testbed):
+            _check_shown(item.folder, "workload.command", "its working folder")
+        elif item.command:
+            check_there(item.command[0], item.folder, "workload.command: ")
     for emulator, testbed in dict.fromkeys((cell.emulator, cell.testbed) for cell in cells if cell.workers > 1):
         try:
             if emulator is not None:
@@ -160,14 +162,6 @@ def _check_data(inputs: Iterable[Inputs]) -> None:
             raise SpecError(str(error)) from None
         for folder in item.mounted if testbeds.contained(item.testbed) else ():
             _check_shown(folder, "workload.data", "that folder")
-
-
-def _check_command(inputs: Inputs) -> None:
-    """Check that the program exists, or that containers can see its folder. Raises: SpecError."""
-    if testbeds.contained(inputs.testbed):
-        _check_shown(inputs.folder, "workload.command", "its working folder")
-    else:
-        check_there(inputs.command[0], inputs.folder, "workload.command: ")
 
 
 def _check_shown(folder: Path, key: str, what: str) -> None:

@@ -108,9 +108,8 @@ def execute(
     Raises: HostError: the host cannot emulate. OSError: the results cannot be written. Interrupted: Ctrl-C or SIGTERM;
         finished repetitions are kept.
     """
-    tally = Tally()
     if not todo:
-        return tally
+        return Tally()
     check_host([item.cell for item in todo])
     simulations = [item for item in todo if simulated(item.cell.testbed)]
     emulations = [item for item in todo if not simulated(item.cell.testbed)]
@@ -119,7 +118,7 @@ def execute(
     with control_folder() as control, stoppable() as stopped:
         start = partial(opened, control=control, slots=processes, trains=any(item.cell.trains for item in todo))
         engine = LocalEngine(start, max(slots, processes))
-        session = _Session(todo, folder, engine, control, say, tally, stopped, host, slots, processes)
+        session = _Session(todo, folder, engine, control, say, stopped, host, slots, processes)
         try:
             session.simulate(simulations, processes)
             if emulations:
@@ -127,7 +126,7 @@ def execute(
                     session.emulate(emulations)
         finally:
             engine.close()
-    return tally
+    return session.tally
 
 
 class _Session:
@@ -145,14 +144,13 @@ class _Session:
         engine: LocalEngine,
         control: Path,
         say: Reporter,
-        tally: Tally,
         stopped: StopRequest,
         host: Capacity,
         slots: int,
         processes: int,
     ) -> None:
         self.folder, self.engine, self.control = folder, engine, control
-        self.say, self.tally, self.stopped = say, tally, stopped
+        self.say, self.tally, self.stopped = say, Tally(), stopped
         self.slots, self.processes, self.room = slots, processes, Room(host)
         self.turn: str | None = None  # while this emulates
         rows = folder.rows()
