@@ -152,7 +152,7 @@ class Schedule:
         resolved = self.resolved({})
         for time in resolved.times if len(self._edits) > 1 and len(resolved.times) <= _MAX_TOGETHER else ():
             try:
-                check_plausible(resolved.moment(time).network)
+                check_plausible(resolved.network(time))
             except TimelineError as error:
                 raise TimelineError(f"timeline: changes together at {time / _NS:g} s: {error}") from None
 
@@ -247,10 +247,14 @@ class ResolvedSchedule:
 
     def moment(self, time_ns: int) -> Moment:
         """Return the network from `time_ns` on, with the changes at that time. Raises: TimelineError."""
+        return Moment(self.network(time_ns), self.what(time_ns), tuple(self._commands(time_ns)))
+
+    def network(self, time_ns: int) -> EmulatedNetwork:
+        """Return the network from `time_ns` on. Raises: TimelineError."""
         network = self._schedule.network
         for span in self._holding(time_ns):
             network = span.edit(network)
-        return Moment(network, self.what(time_ns), tuple(self._commands(time_ns)))
+        return network
 
     def what(self, time_ns: int) -> tuple[str, ...]:
         """The changes that begin or end at a time, as readable text. The network is not computed and can be invalid."""
@@ -320,7 +324,7 @@ class ResolvedSchedule:
         )
         open_ = {pair: 0 for pair, link in self._schedule.network.links.items() if link.loss >= 1}
         for time in lossy.times:
-            for pair, link in lossy.moment(time).network.links.items():
+            for pair, link in lossy.network(time).links.items():
                 if link.loss >= 1:
                     open_.setdefault(pair, time)
                 elif pair in open_:
