@@ -118,10 +118,9 @@ _Counts = dict[tuple[End, int], Count]
 
 
 def _devices(network: EmulatedNetwork) -> list[End]:
-    sites = range(len(network.sites))
     of_sites = [
         device
-        for site in sites
+        for site in range(len(network.sites))
         for device in (up_device(network, site), path_device(site), delay_device(site), down_device(site))
     ]
     return of_sites + [worker_device(network, rank) for rank in range(network.workers)]
