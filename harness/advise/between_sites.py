@@ -130,7 +130,7 @@ _APART: tuple[tuple[str, str, dict[str, Any], float], ...] = (
 def _apart(question: Question, name: str, kind: str, params: dict[str, Any], copies: float) -> Way:
     cell = _cell(question, kind, params)
     law = replace(cell.law_inputs, step_cv=0.0)
-    if not cell.algorithm().promises.lawful:  # all gather the messages of the others
+    if not cell.algorithm().promises.follows_law:  # all gather the messages of the others
         law = replace(law, message_bytes=law.message_bytes * question.workers // 2, one_shot_bytes=0)
     records = nearest(kind, params["period"], cell.workload.params, question.workers)
     return Way(name, cell, law, question.workers, copies, records=records)

@@ -121,7 +121,7 @@ def reference_on_gloo(question: Question) -> TrainingCell:
 
 
 def _with_collectives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:
-    if not cell.algorithm().promises.lawful:  # it uses none, or in part: one is enough
+    if not cell.algorithm().promises.follows_law:  # it uses none, or in part: one is enough
         yield with_collective(cell)
         return
     several = len(set(cell.placement)) < cell.workers

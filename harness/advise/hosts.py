@@ -61,7 +61,7 @@ def on_other_hosts(
     cells = [measured.candidate.cell for measured in settings]
     elsewhere = {cell.key: _with_tcp(cell, {"preset": other}) for cell in cells}
     # Their collectives can spread an operation over connections, as the group `wan` does.
-    spread = [c for c in cells if c.algorithm().promises.lawful and c.collective in ("direct", "hierarchical")]
+    spread = [c for c in cells if c.algorithm().promises.follows_law and c.collective in ("direct", "hierarchical")]
     shared = {cell.key: _with_tcp(cell, several) for cell in spread}
     planned = {cell.key: cell for cell in (question.one_worker, *elsewhere.values(), *shared.values())}
     spec = question.spec.model_copy(update={"name": f"{question.spec.name[:70]}-{other}"})

@@ -65,7 +65,7 @@ def weighed(cells: Iterable[TrainingCell], library: Library) -> list[Candidate]:
 
 def law_s(cell: TrainingCell) -> float | None:
     """The step time by the law without stragglers, in seconds; None for algorithms that it does not describe."""
-    if not cell.algorithm().promises.lawful:
+    if not cell.algorithm().promises.follows_law:
         return None
     return predict(replace(cell.law_inputs, step_cv=0.0)).step_time_s
 
@@ -182,7 +182,7 @@ class Measured:
     def name(self) -> str:
         """The setting and its collective."""
         cell = self.candidate.cell
-        return f"{cell.label} on {cell.collective}" if cell.algorithm().promises.lawful else cell.label
+        return f"{cell.label} on {cell.collective}" if cell.algorithm().promises.follows_law else cell.label
 
     @property
     def staleness(self) -> int:

@@ -40,10 +40,10 @@ def sensitivity(question: Question, advised: Measured, measured: Sequence[Measur
     """
     if advised.candidate.law_s is None:
         return None
-    lawful = [result for result in measured if result.candidate.law_s]
+    with_law = [result for result in measured if result.candidate.law_s]
     smallest = []
     for axis, factors in product(_AXES, _FACTORS):
-        changes = (_shift(question, axis, factor, advised, lawful) for factor in factors)
+        changes = (_shift(question, axis, factor, advised, with_law) for factor in factors)
         smallest += [*islice(filter(None, changes), 1)]
     return smallest
 

@@ -409,7 +409,7 @@ class TrainingCell(Cell):
             return "compute is real"
         if self.workers == 1:
             return None
-        if not self.algorithm().promises.lawful:
+        if not self.algorithm().promises.follows_law:
             return "more than all-reduces"
         compressor = self.algorithm().compressor
         if compressor is not None and compressor.ns_per_byte:

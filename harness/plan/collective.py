@@ -24,8 +24,8 @@ def with_collective(cell: TrainingCell, where: str) -> TrainingCell:
 
 def _rank(cell: TrainingCell) -> tuple[float, float]:
     """What to compare: the law's step time, also where it is not precise enough to publish, then the all-reduce's."""
-    lawful = cell.workload.step_time_s is not None and cell.algorithm().promises.lawful
-    return predict(cell.law_inputs).step_time_s if lawful else 0.0, all_reduce_s(cell)
+    follows_law = cell.workload.step_time_s is not None and cell.algorithm().promises.follows_law
+    return predict(cell.law_inputs).step_time_s if follows_law else 0.0, all_reduce_s(cell)
 
 
 def alternatives(cell: TrainingCell, where: str) -> Iterator[TrainingCell]:

@@ -286,10 +286,10 @@ def hosts():
     ok = [row for row in every if row["status"] == "ok"]
     apart = {row["cell"]: off(float(row["simulated_s"]), float(row["emulated_s"])) for row in ok}
     law = [abs(off(float(row["law_s"]), float(row["emulated_s"]))) for row in ok if row["law_s"]]
-    near, lawful = sum(abs(one) <= 10 for one in apart.values()), sum(one <= 10 for one in law)
+    near, within = sum(abs(one) <= 10 for one in apart.values()), sum(one <= 10 for one in law)
     yield f"Of its {len(every)} cells this host emulated {len(ok)} faithfully, and {near} of these"
     yield f"and {near} of these are simulated within 10 %"
-    yield f"of the {len(law)} that the law predicts, {lawful} (`results/reference/parity/hosts.csv`)"
+    yield f"of the {len(law)} that the law predicts, {within} (`results/reference/parity/hosts.csv`)"
     *first, last = (row["cell"] for row in every if row["status"] != "ok")
     yield f"Cells {', '.join(first)} and {last},"
     for row in ok:

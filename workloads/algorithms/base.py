@@ -107,7 +107,7 @@ class Promises:
         exact: after `finish`, (w, m) equal those of synchronous SGD on the same gradients, to rounding.
         keeps_mean: the mean of `w` over the replicas moves as in synchronous SGD on the same gradients.
         repeats: training does not depend on when messages arrive.
-        lawful: every `period_steps`, the algorithm issues `tensors_per_message` all_reduces of `message_bytes` and
+        follows_law: every `period_steps`, the algorithm issues `tensors_per_message` all_reduces of `message_bytes` and
             waits for them `delay_steps` later; it sends nothing else. The step-time law (`harness.plan.law`) holds.
         goes_on: steps continue while a peer cannot be reached. Otherwise a step that needs a message from that peer
             waits until the peer is back or the repetition fails.
@@ -117,7 +117,7 @@ class Promises:
     exact: bool = False
     keeps_mean: bool = False
     repeats: bool = True
-    lawful: bool = False
+    follows_law: bool = False
     goes_on: bool = False
 
 

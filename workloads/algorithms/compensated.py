@@ -46,7 +46,7 @@ class Compensated(Algorithm):
             agrees=settled,
             exact=settled and not self.model_space,
             keeps_mean=not self.rounds_mean,
-            lawful=self.in_one_all_reduce,
+            follows_law=self.in_one_all_reduce,
         )
 
     @property

@@ -62,7 +62,7 @@ class OuterSteps(Algorithm):
     @property
     def promises(self) -> Promises:
         """All replicas continue from theta."""
-        return Promises(agrees=True, lawful=self.in_one_all_reduce)
+        return Promises(agrees=True, follows_law=self.in_one_all_reduce)
 
     def start(self, replica: Replica) -> None:
         super().start(replica)

@@ -63,4 +63,4 @@ class EagerDiLoCo(OuterSteps):
     def promises(self) -> Promises:
         """Outer steps are linear, and without momentum what was applied early is subtracted later."""
         same = not self.eager or not self.staleness or not self.momentum
-        return Promises(agrees=same, lawful=self.in_one_all_reduce)
+        return Promises(agrees=same, follows_law=self.in_one_all_reduce)

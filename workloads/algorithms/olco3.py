@@ -77,7 +77,7 @@ class OLCO3(Algorithm):
         return Promises(
             agrees=self.compressor is None,
             keeps_mean=not (self.two_way or self.rounds_mean),
-            lawful=self.in_one_all_reduce,
+            follows_law=self.in_one_all_reduce,
         )
 
     @property

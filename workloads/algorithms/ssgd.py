@@ -45,7 +45,7 @@ class SSGD(Algorithm):
     def promises(self) -> Promises:
         """Replicas stay equal; with compression they lack the workers' residuals."""
         whole = self.compressor is None
-        return Promises(agrees=True, exact=whole, keeps_mean=whole, lawful=self.in_one_all_reduce)
+        return Promises(agrees=True, exact=whole, keeps_mean=whole, follows_law=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; a compressor with momentum excludes the optimiser's momentum."""

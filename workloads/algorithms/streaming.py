@@ -82,7 +82,7 @@ class StreamingDiLoCo(Algorithm):
     @property
     def promises(self) -> Promises:
         """Messages are all_reduces of equal size, to within one element."""
-        return Promises(lawful=self.in_one_all_reduce)
+        return Promises(follows_law=self.in_one_all_reduce)
 
     def check(self, setting: Setting) -> None:
         """As `Algorithm.check`; a fragment holds no whole matrices."""

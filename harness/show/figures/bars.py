@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from wanbench.harness.analysis.axes import axis_value
 from wanbench.harness.analysis.summary import Beside, Line, Pivot, provenance, speed_ups
+from wanbench.harness.grouping import by_key
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import (
     caption,
@@ -188,8 +189,8 @@ def _entries_beside(pivot: Pivot) -> dict[str, Artist]:
 
 def _outline(run: Beside) -> dict[str, Any]:
     """The look of another run's bar."""
-    dashes = SIMULATED if run.network == "simulated" else "-"
-    return {"fill": False, "edgecolor": INK, "linewidth": 0.7, "linestyle": dashes}
+    look = {"fill": False, "edgecolor": INK, "linewidth": 0.7}
+    return look | {"linestyle": SIMULATED if run.network == "simulated" else "-"}
 
 
 def _panels(pivot: Pivot) -> list[tuple[str, Bars]]:
@@ -297,18 +298,17 @@ def _step_end(pivot: Pivot, key: Key) -> tuple[float, str]:
 def _stack(axes: Axes, lines: Sequence[Line | None], parts: Parts, colours: Mapping[str, str]) -> None:
     """All bars of a panel, in a call for each network, because matplotlib takes milliseconds for each. `colours`: of
     first choices."""
-    pieces: dict[str, list[tuple[int, float, float, str, str]]] = {}
+    pieces: list[tuple[str, tuple[int, float, float, str, str]]] = []
     for row, line in enumerate(lines):
         if line is None or line["status"] != "ok":
             continue
         left_s = 0.0
         for column, _, colour, hatch in parts:
             width_s = 0.0 if math.isnan(line[column]) else max(0.0, line[column])
-            if width_s:
-                piece = (row, width_s, left_s, colours.get(first_choice(line), colour), hatch)
-                pieces.setdefault(provenance([line["testbed"]]), []).append(piece)
+            fill = colours.get(first_choice(line), colour)
+            pieces.append((provenance([line["testbed"]]), (row, width_s, left_s, fill, hatch)))
             left_s += width_s
-    for network, of_network in pieces.items():
+    for network, of_network in by_key(piece for piece in pieces if piece[1][1]).items():
         rows, widths_s, lefts_s, fills, hatches = map(list, zip(*of_network, strict=True))
         axes.barh(rows, widths_s, 0.7, lefts_s, zorder=2, **bar_look(fills, hatches, network))
 

@@ -72,7 +72,6 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]], network: st
     is free.
     """
     chosen: dict[str, Style] = {}
-    taken: set[Any] = set()
     for label, kind, params in algorithms:
         built_in = BUILT_IN.get(kind)
         colour, marker = built_in[2:4] if built_in else _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
@@ -80,8 +79,8 @@ def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]], network: st
         colour = _shade(colour, variant)
         begin = (variant + (list(BUILT_IN).index(kind) if built_in else 0)) % len(_SHAPES)
         shapes = [*([] if variant else [marker]), *_SHAPES[begin:], *_SHAPES[:begin]]
+        taken = {look.marker for look in chosen.values()}
         shape = next((shape for shape in shapes if shape not in taken), shapes[0])
-        taken.add(shape)
         chosen[label] = Style(colour, shape, variant == 0, network == "simulated")
     return chosen
 

@@ -164,7 +164,10 @@ def equivalence_table(figure: PaperFigure, rows: Sequence[Line], run_name: str) 
     if not compared:
         raise AnalysisError("no method has three seeds in common with ssgd")
     said = verdicts(compared, next((key for key in compared if key[1] == figure.primary), None))
-    keys = sorted({key for condition in references for key, _ in condition if len(_distinct(references, key)) > 1})
+    conditions = [dict(condition) for condition in references]
+    keys = sorted(
+        {key for condition in conditions for key in condition if len({str(c.get(key)) for c in conditions}) > 1}
+    )
     body = [
         [
             *(str(dict(condition).get(key, "")) for key in keys),
@@ -195,10 +198,6 @@ def _by_method(rows: Sequence[Line]) -> dict[tuple[_Condition, str], list[Line]]
             condition = tuple(sorted((key, value) for key, value in row["axes"].items() if key != "algorithm"))
             methods.setdefault((condition, str(row["algorithm"])), []).append(row)
     return methods
-
-
-def _distinct(references: Mapping[_Condition, object], key: str) -> set[str]:
-    return {str(dict(condition).get(key)) for condition in references}
 
 
 def _values(method: Sequence[Line]) -> dict[int, float]:

@@ -111,8 +111,8 @@ def test_the_delay_is_a_whole_number_of_rounds():
     assert (eager.period_steps, eager.delay_steps, eager.in_flight) == (6, 12, 3)
     assert eager.message_bytes(100) == 400
     assert EagerDiLoCo(period=6).in_flight == 2
-    assert eager.promises.lawful
-    assert not EagerDiLoCo(period=6, compression="topk").promises.lawful
+    assert eager.promises.follows_law
+    assert not EagerDiLoCo(period=6, compression="topk").promises.follows_law
 
 
 def test_a_compressor_with_momentum_is_refused():

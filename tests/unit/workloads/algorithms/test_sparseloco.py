@@ -76,8 +76,8 @@ def test_the_message_of_a_chunk_has_twelve_bits_an_index_two_a_value_and_two_flo
 
 def test_replicas_agree_and_the_law_does_not_cover_an_all_gather():
     promises = SparseLoCo(period=2).promises
-    assert (promises.agrees, promises.lawful) == (True, False)
-    assert SparseLoCo(period=2, compression="none").promises.lawful
+    assert (promises.agrees, promises.follows_law) == (True, False)
+    assert SparseLoCo(period=2, compression="none").promises.follows_law
 
 
 @pytest.mark.parametrize(
