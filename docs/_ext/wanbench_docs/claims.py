@@ -1,88 +1,106 @@
-"""The claims of a paper and what recorded runs say about them, and the recorded runs themselves, as tables.
+"""The claims of papers beside every recorded run that bears on them, and the recorded runs themselves, as tables.
 
-A `[[claim]]` in `docs/reference/claims/<paper>.toml` names a value of a recorded run, and what it should be. Nothing is
-stored: values, intervals and verdicts follow from the rows, and the load that forbids to emulate a simulated cell from
-its plan.
+`docs/reference/claims/<name>.toml` lists the sentences of a paper that have a number or a comparison. A `[[claim]]`
+says what the recordings should show if it is true. Which of them bear on it is not listed: `evidence.py` finds all.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 import tomllib
-from collections.abc import Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
-from wanbench.harness.analysis.axes import absent
-from wanbench.harness.analysis.paired import MeanInterval, mean_interval, unequal_steps
-from wanbench.harness.analysis.summary import Row
+from wanbench.harness.analysis.paired import MeanInterval
 from wanbench.harness.errors import SpecError
-from wanbench.harness.learning.recording import RECORDED as LIBRARY
-from wanbench.harness.learning.recording import SUFFIX, read
-from wanbench.harness.learning.summary import difference
-from wanbench.harness.plan.auto import FixedHost
-from wanbench.harness.plan.expand import expand
-from wanbench.harness.results import planned
-from wanbench.harness.results.row import describe
 from wanbench.harness.results.store import RunFolder
-from wanbench.harness.results.verify import objections
-from wanbench.harness.show import papers
-from wanbench.harness.show.papers import Paper
-from wanbench.harness.show.papers.drawing import recorded
-from wanbench.harness.spec.experiment import Spec
-from wanbench.harness.text import shown
+from wanbench.harness.text import listed, shown
 from wanbench_docs.curves import RECORDED
+from wanbench_docs.evidence import Evidence, Question, bearing, tabled
 from wanbench_docs.markdown import escaped, markdown
 
 _FOLDER = Path(__file__).resolve().parents[2] / "reference" / "claims"
-_LEARNED = {"accuracy", "final_loss"}
+_BY_STEP = {"accuracy", "payload_bytes"}  # they do not depend on the network's times
 _NEAR_PCT = 10.0  # a value this close to a published one agrees with it
-_GIB = 1 << 30
+_TOGETHER = 6  # more cells of one recording than this share a line, which names as many as follows
+_NAMED = 3
+
+HOLDS, CONTRADICTED, UNDECIDED, NOT_JUDGED, OPEN = VERDICTS = (
+    "holds",
+    "contradicted",
+    "undecided",
+    "not judged",
+    "open",
+)
 
 
-class Claim(BaseModel):
-    """A figure, a table or a claim of the paper, and the recorded value that answers it (`answers`).
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Claim(_Table):
+    """A sentence of the paper, and what is asked of the recordings.
 
     Attributes:
         place: in the paper. text: what it says. theirs: its value as text; "picture" if it is not printed.
-        run: the recorded run; without one, `why` says why there is none.
-        learned: instead of a run, a design of the learning library, a condition and a setting, whose difference in
-            accuracy from the reference over equal seeds is the value.
-        value: a column, divided by column `per`, if given. where: selects the cell, by column.
-        over, minus: the value is divided by that of another cell, or that is subtracted; columns that differ.
-        scale, unit: for display. published: the value to compare with. least, most: or its bounds.
-        fitted: the network was fitted to this value. why: why it is simulated, if not because of the load.
-        pooled: `where` selects several cells, which differ in the number of workers; all repetitions count.
+        why: why no recording bears on it; the keys below are for those on which some do.
+        value, per, where, over, minus, scale: as in `Question`. unit: for display.
+        table: a CSV file below `results/reference/` to ask instead of runs.
+        published: the value to compare with. least, most: or its bounds.
+        repeated: recordings, each with another that repeats it with more seeds: if the other decides, what is undecided
+            in it is not judged.
+        aside: recordings, or conditions of designs, that are shown but not judged, with the reason; "*" is every one.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     place: str
     text: str
     theirs: str
-    run: str | None = None
-    learned: list[str] | None = None
+    why: str | None = None
     value: str | None = None
     per: str | None = None
-    where: dict[str, float | int | str] = {}
+    where: dict[str, Any] = {}
     over: dict[str, float | int | str] | None = None
     minus: dict[str, float | int | str] | None = None
     scale: float = 1.0
     unit: str = ""
+    table: str | None = None
     published: float | None = None
     least: float | None = None
     most: float | None = None
-    fitted: bool = False
-    why: str | None = None
-    pooled: bool = False
+    repeated: dict[str, str] = {}
+    aside: dict[str, str] = {}
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most that a value may be."""
+        if self.published is not None:
+            off = abs(self.published) * _NEAR_PCT / 100
+            return self.published - off, self.published + off
+        inf = float("inf")
+        return -inf if self.least is None else self.least, inf if self.most is None else self.most
+
+    @property
+    def asked(self) -> str:
+        """What a value is judged by, as text."""
+        unit = self.unit and f" {self.unit}"
+        if self.published is not None:
+            return f"within {_NEAR_PCT:g} %"
+        ends = ("at least", self.least), ("at most", self.most)
+        return ", ".join(f"{name} {end:g}{unit}" for name, end in ends if end is not None)
 
 
-_FILE = TypeAdapter(dict[Literal["claim"], list[Claim]])
+class Sheet(_Table):
+    """The claims of a paper: the whole file. `read` says which of its texts could be read."""
+
+    title: str
+    citation: str
+    read: str
+    claim: list[Claim]
 
 
 def names() -> list[str]:
@@ -90,209 +108,177 @@ def names() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
-def load(paper: Paper) -> list[Claim]:
+def load(name: str) -> Sheet:
     """Read the claims of a paper. Raises: SpecError, ValueError: one is wrong."""
-    return parse(paper, (_FOLDER / f"{paper.name}.toml").read_text(encoding="utf-8"))
+    return parse(name, (_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def parse(paper: Paper, text: str) -> list[Claim]:
+def parse(name: str, text: str) -> Sheet:
     """The claims of a paper from the text of their file. Raises: SpecError, ValueError."""
-    claims = _FILE.validate_python(tomllib.loads(text))["claim"]
-    for claim in claims:
-        _check(claim, paper, f"{paper.name}.toml: claim {claim.place!r}")
-    return claims
-
-
-def _check(claim: Claim, paper: Paper, where: str) -> None:
-    if claim.learned is not None:
-        if claim.run is not None or claim.least is None:
-            raise SpecError(f"{where}: expected either a run or what was learned, and the least value")
-        return
-    if claim.run is None:
-        if claim.why is None or claim.value is not None:
-            raise SpecError(f"{where}: expected a run with a value, or why there is none")
-        return
-    if claim.run not in paper.runs:
-        raise SpecError(f"{where}: {claim.run!r} is none of its runs")
-    judged = claim.published is not None or claim.least is not None or claim.most is not None
-    if claim.value is None or not (judged or claim.fitted):
-        raise SpecError(f"{where}: expected a value, and published, least or most")
+    sheet = Sheet.model_validate(tomllib.loads(text))
+    for claim in sheet.claim:
+        judged = claim.published is not None or claim.least is not None or claim.most is not None
+        if (claim.why is None) != (claim.value is not None) or (claim.value is not None) != judged:
+            raise SpecError(
+                f"{name}.toml: claim {claim.place!r}: expected a value, and published, least or most; or why no "
+                "recording bears on it"
+            )
+    return sheet
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A claim, answered.
+    """What one recorded cell says: the verdict, and why it is not judged if it is not."""
 
-    Attributes:
-        value: our value with its interval; "-" without a run. how: emulated, simulated and why not emulated, or not at
-            all and why. verdict: a few words.
-    """
-
-    claim: Claim
-    value: str
-    how: str
+    evidence: Evidence
     verdict: str
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A recorded run: its folder, its valid rows, and the cells that `verify` refuses; None is the whole run."""
+class Answered:
+    """A claim with the answers of all recordings that bear on it."""
 
-    path: Path
-    rows: Sequence[Row]
-    refused: Set[str | None]
+    claim: Claim
+    answers: Sequence[Answer]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many judged answers have which verdict."""
+        return Counter(answer.verdict for answer in self.answers if answer.verdict != NOT_JUDGED)
+
+    @property
+    def verdict(self) -> str:
+        """Contradicted if any answer contradicts, otherwise undecided if any is, and holds only if all hold."""
+        if not self.answers:
+            return OPEN
+        return next((verdict for verdict in (CONTRADICTED, UNDECIDED, HOLDS) if self.counts[verdict]), NOT_JUDGED)
 
 
-def answers(claims: Sequence[Claim], reference: Path) -> list[Answer]:
-    """Answer claims.
+def answered(claims: Iterable[Claim], reference: Path) -> list[Answered]:
+    """Answer claims from the recordings below a folder, and the learning library.
 
     Raises:
-        SpecError: a run is not recorded, or has no valid cell that the claim names.
+        SpecError: no recording has what a claim asks for, or one that is set aside is not among the answers.
     """
-    runs = {claim.run: _read(recorded(reference, claim.run)) for claim in claims if claim.run is not None}
-    return [_answer(claim, runs) for claim in claims]
+    return [_answered(claim, reference) for claim in claims]
 
 
-def _read(folder: RunFolder) -> _Run:
-    rows = folder.rows()
-    broken = objections(rows, planned.read(folder.path).names)
-    refused = {objection.cell for objection in broken if objection.rule != "accuracy"}
-    return _Run(folder.path, [row for row in rows if row["status"] == "ok"], refused)
+def _answered(claim: Claim, reference: Path) -> Answered:
+    if claim.value is None:
+        return Answered(claim, [])
+    question = Question(claim.value, claim.per, claim.where, claim.over, claim.minus, claim.scale)
+    found = bearing(question, reference) if claim.table is None else tabled(question, reference / claim.table)
+    if not found:
+        raise SpecError(f"claim {claim.place!r}: no recording has {claim.value} of {claim.where}")
+    known = {"*", *(name for one in found for name in (one.recording, one.condition))}
+    if unknown := {*claim.aside, *claim.repeated, *claim.repeated.values()} - known:
+        raise SpecError(f"claim {claim.place!r}: {min(unknown)!r} is none of its recordings")
+    answers = [_judged(claim, one) for one in found]
+    decided = {answer.evidence.recording for answer in answers if answer.verdict in (HOLDS, CONTRADICTED)}
+    return Answered(claim, [_unless_repeated(claim, answer, decided) for answer in answers])
 
 
-def _answer(claim: Claim, runs: Mapping[str, _Run]) -> Answer:
-    if claim.learned is not None:
-        estimate = _learned(claim, *claim.learned)
-        return Answer(claim, _shown(claim, estimate), f"simulated: {claim.why}", _verdict(claim, estimate))
-    if claim.run is None:
-        return Answer(claim, "-", f"not at all: {claim.why}", "open")
-    run = runs[claim.run]
-    row, *_ = _cell(claim, run.rows, claim.where)
-    why_not = _unequal(claim, run.rows, row)
-    if why_not is not None:
-        return Answer(claim, "-", _how(claim, run.path, row), why_not)
-    estimate = _estimate(claim, run.rows)
-    refused = "; `verify` refuses the run" if {None, row["cell"]} & run.refused else ""
-    return Answer(claim, _shown(claim, estimate), _how(claim, run.path, row), _verdict(claim, estimate) + refused)
+def _unless_repeated(claim: Claim, answer: Answer, decided: Set[str]) -> Answer:
+    by = claim.repeated.get(answer.evidence.recording)
+    if answer.verdict != UNDECIDED or by not in decided:
+        return answer
+    return Answer(answer.evidence, NOT_JUDGED, f"undecided, and `{by}` repeats it with more seeds")
 
 
-def _learned(claim: Claim, design: str, condition: str, setting: str) -> MeanInterval:
-    """The difference in accuracy that the learning library has. Raises: SpecError: it has none."""
-    trained = read(LIBRARY / f"{design}{SUFFIX}")
-    reference = trained.reference_of(condition)
-    seeds = trained.by_setting.get((condition, setting))
-    found = None if reference is None or seeds is None else difference(seeds, reference)
-    if found is None:
-        raise SpecError(f"claim {claim.place!r}: {design} has no {setting} under {condition}")
-    return MeanInterval(*(claim.scale * end for end in (found.mean, found.low, found.high)), found.count)
-
-
-def _cell(claim: Claim, rows: Sequence[Row], where: Mapping[str, Any]) -> list[Row]:
-    selected = [row for row in rows if all(row.get(name) == value for name, value in where.items())]
-    count = len({row["cell"] for row in selected})
-    if count != 1 and not (claim.pooled and count):
-        raise SpecError(f"claim {claim.place!r}: {dict(where)} selects {count} cells of {claim.run}; expected one")
-    return selected
-
-
-def _unequal(claim: Claim, rows: Sequence[Row], row: Row) -> str | None:
-    """Why two results of training are not compared: they are known after unequal numbers of steps."""
-    other = claim.over or claim.minus
-    if other is None or claim.value not in _LEARNED:
-        return None
-    reference, *_ = _cell(claim, rows, {**claim.where, **other})
-    return unequal_steps(row["steps_total"], reference["steps_total"], reference["algorithm"])
-
-
-def _estimate(claim: Claim, rows: Sequence[Row]) -> MeanInterval:
-    """The value of each repetition, divided by or less that of the repetition with the same seed."""
-    by_seed = _values(claim, _cell(claim, rows, claim.where))
-    for other, combine in ((claim.over, operator.truediv), (claim.minus, operator.sub)):
-        if other is not None:
-            other_values = _values(claim, _cell(claim, rows, {**claim.where, **other}))
-            by_seed = {
-                seed: combine(by_seed[seed], other_values[seed]) for seed in by_seed.keys() & other_values.keys()
-            }
-    return mean_interval([claim.scale * by_seed[seed] for seed in sorted(by_seed)])
-
-
-def _values(claim: Claim, rows: Sequence[Row]) -> dict[tuple[int, int], float]:
-    """The value of each repetition, by seed, and by the number of workers if cells are pooled."""
-    column, per = str(claim.value), claim.per
-    return {
-        (row["workers"] if claim.pooled else 0, row["seed"]): row[column] / (1 if per is None else row[per])
-        for row in rows
-    }
-
-
-def _shown(claim: Claim, estimate: MeanInterval) -> str:
-    mean, low, high = (f"{value:.3g}" for value in (estimate.mean, estimate.low, estimate.high))
-    between = f" ({low} to {high})" if estimate.bounded and low != high else ""
-    count = "" if estimate.bounded else f" ({estimate.count} repetition{'s' * (estimate.count > 1)})"
-    return f"{mean}{claim.unit and ' '}{claim.unit}{between}{count}"
-
-
-def _verdict(claim: Claim, estimate: MeanInterval) -> str:
-    if claim.fitted:
-        return "fitted: shows nothing"
-    if claim.published is not None:
-        off = 100 * (estimate.mean / claim.published - 1)
-        return f"{'agrees' if abs(off) <= _NEAR_PCT else 'differs'} ({off:+.0f} %)"
-    least, most = (
-        -math.inf if claim.least is None else claim.least,
-        math.inf if claim.most is None else claim.most,
+def _judged(claim: Claim, evidence: Evidence) -> Answer:
+    aside = next(
+        (claim.aside[key] for key in (evidence.recording, evidence.condition, "*") if key in claim.aside), None
     )
-    low, high = (estimate.low, estimate.high) if estimate.bounded else (estimate.mean, estimate.mean)
-    if least <= low and high <= most:
-        return "holds"
-    return "fails" if high < least or low > most else "undecided: the interval is too wide"
+    why_not = aside or evidence.why_not
+    if why_not is not None or evidence.estimate is None:
+        return Answer(evidence, NOT_JUDGED, why_not or "")
+    (least, most), ours = claim.bounds, evidence.estimate
+    if least <= ours.low and ours.high <= most:
+        return Answer(evidence, HOLDS)
+    return Answer(evidence, CONTRADICTED if ours.high < least or ours.low > most else UNDECIDED)
 
 
-def _how(claim: Claim, run: Path, row: Row) -> str:
-    if row["testbed"] != "virtual":
-        unchecked = "; before the check for pauses" if absent(row["paused_pct"]) else ""
-        return f"emulated ({row['testbed']}, {row['emulator']}{unchecked})"
-    return f"simulated: {claim.why or _load(run, row)}"
-
-
-@cache
-def _emulated(run: Path) -> list[tuple[Row, Any]]:
-    """The cells of a run as they would be emulated, with their columns."""
-    stored = planned.read(run)
-    spec = Spec.from_dict({**stored.spec, "run": {**stored.spec.get("run", {}), "testbed": "netns"}}, run.name)
-    return [(describe(cell, 0), cell) for cell in expand(spec, run.name, FixedHost())]
-
-
-def _load(run: Path, simulated: Row) -> str:
-    """The predicted load of emulating a cell, beside what a small host has."""
-    host = FixedHost().capacity()
-    load = next(
-        cell.load.on(host)
-        for row, cell in _emulated(run)
-        if row["algorithm"] == simulated["algorithm"] and row["axes"] == simulated["axes"]
-    )
-    needs = []
-    if load.cpus > host.cpu_limit:
-        needs.append(f"{load.cpus:.1f} processors ({host.cpu_limit:g} of {host.cores} may be busy)")
-    elif load.peak_cpus > host.cores:
-        needs.append(f"{load.peak_cpus:.1f} of {host.cores} processors while messages are sent")
-    if load.memory_bytes > host.memory_limit:
-        needs.append(f"{load.memory_bytes / _GIB:.0f} GiB of memory ({host.memory_limit / _GIB:.1f} may be used)")
-    scale = f"at payload scale {simulated['payload_scale']:g}"
-    return f"emulation needs {' and '.join(needs)} {scale}" if needs else f"emulation is possible {scale}"
-
-
-_HEADER = ("in the paper", "it says", "theirs", "ours", "how", "verdict")
+_HEADER = ("in the paper, *recording*", "it says, *what was run*", "theirs, *ours*", "bounds, *how*", "verdict")
 
 
 def of_claims(name: str) -> str:
-    """Return all claims of a paper, in its order."""
-    paper = papers.load(name)
-    rows = [
-        (escaped(one.claim.place), escaped(one.claim.text), one.claim.theirs, one.value, escaped(one.how), one.verdict)
-        for one in answers(load(paper), RECORDED)
-    ]
-    return f"## {escaped(paper.title)}\n\n{escaped(paper.citation)}.\n\n{markdown(_HEADER, rows)}\n"
+    """Return all claims of a paper, in its order, each above what was recorded."""
+    sheet = load(name)
+    rows = [row for one in answered(sheet.claim, RECORDED) for row in table_rows(one)]
+    about = f"{escaped(sheet.citation)}. {escaped(sheet.read)}"
+    return f"## {escaped(sheet.title)}\n\n{about}\n\n{markdown(_HEADER, rows)}\n"
+
+
+def of_verdicts() -> str:
+    """Return how many claims of each paper have which verdict."""
+    rows = []
+    for name in names():
+        sheet = load(name)
+        counts = Counter(one.verdict for one in answered(sheet.claim, RECORDED))
+        rows.append([escaped(sheet.title), str(len(sheet.claim)), *(str(counts[verdict]) for verdict in VERDICTS)])
+    return markdown(("paper", "claims", *VERDICTS), rows) + "\n"
+
+
+def table_rows(one: Answered) -> list[list[str]]:
+    """A claim as rows of the table: the sentence with its verdict, and below it what was recorded."""
+    claim, judged = one.claim, one.counts.total()
+    of_several = f" ({one.counts[one.verdict]} of {judged})" if judged > 1 else ""
+    bounds = claim.asked if one.answers else escaped(claim.why or "")
+    head = [escaped(claim.place), escaped(claim.text), claim.theirs, bounds, f"**{one.verdict}**{of_several}"]
+    emulated = any(answer.evidence.emulated for answer in one.answers)
+    rows = [head]
+    for _, group in groupby(one.answers, lambda answer: answer.evidence.recording):
+        of_recording = list(group)
+        if len(of_recording) > _TOGETHER:
+            rows.append(_together(claim, of_recording))
+        else:
+            rows += [_row(claim, answer, emulated=emulated) for answer in of_recording]
+    return rows
+
+
+def _row(claim: Claim, answer: Answer, *, emulated: bool) -> list[str]:
+    evidence, ours = answer.evidence, answer.evidence.estimate
+    off = ""
+    if answer.verdict != NOT_JUDGED and claim.published is not None and ours is not None:
+        off = f" ({100 * (ours.mean / claim.published - 1):+.0f} %)"
+    verdict = answer.verdict + off + (f": {escaped(answer.why_not)}" if answer.why_not else "")
+    value = "-" if ours is None else _value(claim, ours)
+    return [f"`{evidence.recording}`", escaped(evidence.text), value, _how(claim, evidence, emulated=emulated), verdict]
+
+
+def _together(claim: Claim, answers: Sequence[Answer]) -> list[str]:
+    """A line for many cells of one recording: the range of their means, and how often which verdict."""
+    means = [answer.evidence.estimate.mean for answer in answers if answer.evidence.estimate is not None]
+    ends = " to ".join(dict.fromkeys(_number(claim, end) for end in (min(means), max(means)))) if means else "-"
+    counts = Counter(
+        f"{answer.verdict}: {escaped(answer.why_not)}" if answer.why_not else answer.verdict for answer in answers
+    )
+    verdict = "; ".join(f"{count} {name}" for name, count in counts.most_common())
+    labels = listed([*dict.fromkeys(answer.evidence.label for answer in answers)], _NAMED)
+    first = answers[0].evidence
+    what, how = f"{escaped(labels)}: {len(answers)} values", _how(claim, first, emulated=True)
+    return [f"`{first.recording}`", what, f"{ends} {claim.unit}".rstrip(), how, verdict]
+
+
+def _value(claim: Claim, estimate: MeanInterval) -> str:
+    mean, low, high = (_number(claim, value) for value in (estimate.mean, estimate.low, estimate.high))
+    between = f" ({low} to {high})" if estimate.bounded and low != high else ""
+    return f"{mean}{claim.unit and ' '}{claim.unit}{between}"
+
+
+def _number(claim: Claim, value: float) -> str:
+    return f"{round(value, 3) + 0.0 if claim.unit else value:.3g}"
+
+
+def _how(claim: Claim, evidence: Evidence, *, emulated: bool) -> str:
+    """How the value was had, and why nothing was emulated where that would be possible and of use."""
+    if claim.table is not None:
+        return "by the step-time law"
+    if evidence.emulated is not None:
+        return f"emulated ({evidence.emulated})"
+    load = None if emulated or evidence.load is None or claim.value in _BY_STEP else evidence.load()
+    return "simulated" if load is None else f"simulated: {load}"
 
 
 _RUN_HEADER = ("run", "repetitions", "emulated", "commit", "pauses", "digests", "latest packets")

@@ -24,7 +24,7 @@ from wanbench.workloads.comm.base import BackgroundComm, Comm, LossyComm, Vector
 from wanbench.workloads.compression import registry as compressors
 from wanbench.workloads.models.builtins import BUILTINS
 from wanbench_docs.claims import names as claimed
-from wanbench_docs.claims import of_claims, of_recordings
+from wanbench_docs.claims import of_claims, of_recordings, of_verdicts
 from wanbench_docs.commands import Command, Paragraph, commands, preface
 from wanbench_docs.costs import shown
 from wanbench_docs.curves import of_curve
@@ -233,6 +233,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "workloads": of_workloads,
     "profiles": of_profiles,
     "recordings": of_recordings,
+    "verdicts": of_verdicts,
     "weights": of_weights,
     "comm": of_comm,
     "published": of_published,

@@ -1,22 +1,28 @@
-"""Claims of papers are answered from recorded rows: values, intervals, verdicts, and why something is not emulated."""
+"""Claims of papers are answered by every recorded cell that bears on them: values, intervals, verdicts, and load."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import statistics
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 from wanbench_docs import claims
+from wanbench_docs.evidence import Evidence
 
+from wanbench.harness.analysis.paired import MeanInterval
 from wanbench.harness.errors import SpecError
+from wanbench.harness.learning.recording import RECORDED
 from wanbench.harness.results.record import record
 from wanbench.harness.show import papers
 
 REFERENCE = Path(__file__).resolve().parents[3] / "results" / "reference"
-PAPER = papers.parse("p", 'schema = 1\ntitle = "T"\ncitation = "C"\nrun = ["t"]\nfigure = []\n')
-CLAIM = '[[claim]]\nplace = "Fig. 1"\ntext = "x"\ntheirs = "y"\nrun = "t"\nvalue = "scalability"\n'
+SHEET = 'title = "T"\ncitation = "C"\nread = "R"\n'
+CLAIM = SHEET + '[[claim]]\nplace = "Fig. 1"\ntext = "x"\ntheirs = "y"\nvalue = "scalability"\n'
 SPEC = """
 schema = 1
 name = "t"
@@ -26,7 +32,7 @@ algorithms = { ssgd = {}, delayed = { delay = 4 } }
 sweep = { workers = [2], rtt = ["40ms"] }
 run = { testbed = "virtual", repeats = 4 }
 """
-SSGD = 'where = { algorithm = "ssgd", workers = 2 }\n'
+SSGD = 'where = { algorithm = "ssgd" }\n'
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +50,14 @@ def rows(reference):
     return [json.loads(line) for line in (reference / "t" / "rows.jsonl").read_text().splitlines()]
 
 
-def answer(reference, *lines):
-    (found,) = claims.answers(claims.parse(PAPER, CLAIM + "".join(lines)), reference)
+def answered(reference, *lines):
+    (found,) = claims.answered(claims.parse("p", CLAIM + "".join(lines)).claim, reference)
     return found
+
+
+def line(reference, *lines):
+    _, answer = claims.table_rows(answered(reference, *lines))
+    return answer
 
 
 def speed(reference, kind):
@@ -57,129 +68,215 @@ def test_a_value_is_the_mean_with_students_interval(reference):
     values = list(speed(reference, "ssgd").values())
     mean, half = statistics.fmean(values), 3.182446 * statistics.stdev(values) / math.sqrt(4)  # t of 3 degrees, 97.5 %
     shown = f"{mean:.3g} ({mean - half:.3g} to {mean + half:.3g})"
-    assert answer(reference, SSGD, "least = 0.0\n").value == shown
+    assert line(reference, SSGD, "least = 0.0\n")[2] == shown
 
 
 def test_a_ratio_is_paired_by_seed(reference):
-    label = next(row["algorithm"] for row in rows(reference) if row["kind"] == "delayed")
     mine, theirs = speed(reference, "delayed"), speed(reference, "ssgd")
     mean = statistics.fmean(mine[seed] / theirs[seed] for seed in mine)
-    where = f'where = {{ algorithm = "{label}", workers = 2 }}\nover = {{ algorithm = "ssgd" }}\n'
-    assert answer(reference, where, "least = 1.0\n").value.startswith(f"{mean:.3g} (")
+    where = 'where = { kind = "delayed" }\nover = { algorithm = "ssgd" }\n'
+    assert line(reference, where, "least = 1.0\n")[2].startswith(f"{mean:.3g} (")
 
 
 def test_the_verdict_follows_from_the_whole_interval(reference):
     middle = statistics.fmean(speed(reference, "ssgd").values())
     verdicts = {
         "least = 0.01": "holds",
-        "most = 0.01": "fails",
-        f"least = {middle}": "undecided: the interval is too wide",
-        f"published = {middle}": "agrees (+0 %)",
-        f"published = {middle / 2}": "differs (+100 %)",
-        "fitted = true": "fitted: shows nothing",
+        "most = 0.01": "contradicted",
+        f"least = {middle}": "undecided",
+        f"published = {middle / 2}": "contradicted (+100 %)",
+        f"published = {middle / 1.1}": "undecided (+10 %)",
+        'least = 0.01\naside = { "*" = "z" }': "not judged: z",
+        'least = 0.01\naside = { t = "z" }': "not judged: z",
     }
-    assert {bound: answer(reference, SSGD, bound).verdict for bound in verdicts} == verdicts
+    assert {bound: line(reference, SSGD, bound)[4] for bound in verdicts} == verdicts
+
+
+def test_every_cell_that_is_selected_is_an_answer(reference):
+    found = answered(reference, "where = { workers = 2 }\nleast = 0.0\n")
+    assert [answer.evidence.label for answer in found.answers] == ["`delayed-d4`", "`ssgd`"]
 
 
 def test_a_simulated_claim_has_the_load_of_its_emulation(reference):
-    how = answer(reference, SSGD, "least = 0.0\n").how
+    how = line(reference, SSGD, "least = 0.0\n")[3]
     assert how.startswith("simulated: emulation needs ")
     assert "processors" in how
-    assert answer(reference, SSGD, "least = 0.0\n", 'why = "z"\n').how == "simulated: z"
 
 
-def test_a_claim_without_a_run_is_open(reference):
-    text = '[[claim]]\nplace = "a"\ntext = "x"\ntheirs = "y"\nwhy = "z"\n'
-    (found,) = claims.answers(claims.parse(PAPER, text), reference)
-    assert (found.value, found.how, found.verdict) == ("-", "not at all: z", "open")
-
-
-def test_a_claim_selects_one_cell(reference):
-    with pytest.raises(SpecError, match=r"claim 'Fig. 1': \{'workers': 2\} selects 2 cells of t; expected one"):
-        answer(reference, "where = { workers = 2 }\n", "least = 0.0\n")
+def test_a_claim_without_a_recording_is_open(reference):
+    text = SHEET + '[[claim]]\nplace = "a"\ntext = "x"\ntheirs = "y"\nwhy = "z"\n'
+    (found,) = claims.answered(claims.parse("p", text).claim, reference)
+    assert claims.table_rows(found) == [["a", "x", "y", "z", "**open**"]]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("lines", "message"),
     [
-        (CLAIM, "expected a value, and published, least or most"),
-        (CLAIM.replace('"t"', '"u"') + "least = 1.0", "'u' is none of its runs"),
-        ('[[claim]]\nplace = "Fig. 1"\ntext = "x"\ntheirs = "y"', "expected a run with a value, or why there is none"),
+        ("where = { workers = 3 }\n", "no recording has scalability of {'workers': 3}"),
+        (SSGD + 'aside = { u = "z" }\n', "'u' is none of its recordings"),
+        (SSGD + 'repeated = { t = "u" }\n', "'u' is none of its recordings"),
     ],
 )
-def test_an_incomplete_claim_is_refused(text, message):
+def test_a_claim_without_what_it_names_is_refused(reference, lines, message):
     with pytest.raises(SpecError) as caught:
-        claims.parse(PAPER, text)
-    assert str(caught.value) == f"p.toml: claim 'Fig. 1': {message}"
+        answered(reference, lines, "least = 0.0\n")
+    assert str(caught.value) == f"claim 'Fig. 1': {message}"
+
+
+@pytest.mark.parametrize(
+    "text", [CLAIM, CLAIM + 'why = "z"\nleast = 1.0\n', CLAIM.replace('value = "scalability"', "least = 1.0")]
+)
+def test_an_incomplete_claim_is_refused(text):
+    with pytest.raises(SpecError) as caught:
+        claims.parse("p", text)
+    expected = "expected a value, and published, least or most; or why no recording bears on it"
+    assert str(caught.value) == f"p.toml: claim 'Fig. 1': {expected}"
 
 
 def test_a_misspelled_key_is_refused():
     with pytest.raises(ValueError, match=r"leest\n.*[Ee]xtra"):
-        claims.parse(PAPER, CLAIM + "leest = 1.0\n")
+        claims.parse("p", CLAIM + "leest = 1.0\n")
+
+
+def intervals(monkeypatch, *ends, lines="least = 0.0\n"):
+    """A claim of at least 0 with recordings r0, r1, ... of these intervals."""
+    found = [
+        Evidence(f"r{i}", "`a`", "`a`, w", MeanInterval((low + high) / 2, low, high, 5))
+        for i, (low, high) in enumerate(ends)
+    ]
+    monkeypatch.setattr(claims, "bearing", lambda *_: found)
+    return answered(REFERENCE, lines)
+
+
+ABOVE, ACROSS, BELOW = (1.0, 2.0), (-1.0, 1.0), (-2.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [
+        ([ABOVE, ABOVE], "**holds** (2 of 2)"),
+        ([ABOVE, ACROSS], "**undecided** (1 of 2)"),
+        ([ABOVE, ACROSS, BELOW], "**contradicted** (1 of 3)"),
+        ([BELOW], "**contradicted**"),
+    ],
+)
+def test_one_recording_that_contradicts_is_enough_and_a_claim_holds_only_if_all_do(monkeypatch, ends, verdict):
+    assert claims.table_rows(intervals(monkeypatch, *ends))[0][4] == verdict
+
+
+def test_an_undecided_recording_gives_way_to_one_that_repeats_it_and_decides(monkeypatch):
+    lines = 'least = 0.0\nrepeated = { r0 = "r1" }\n'
+    assert [answer.verdict for answer in intervals(monkeypatch, ACROSS, ACROSS, lines=lines).answers] == [
+        "undecided",
+        "undecided",
+    ]
+    head, few, many = claims.table_rows(intervals(monkeypatch, ACROSS, ABOVE, lines=lines))
+    assert (head[4], many[4]) == ("**holds**", "holds")
+    assert few[4] == "not judged: undecided, and `r1` repeats it with more seeds"
+    assert intervals(monkeypatch, BELOW, ABOVE, lines=lines).verdict == "contradicted"
+
+
+def test_many_cells_of_a_recording_share_a_line(monkeypatch):
+    found = [Evidence("r", "`a`", f"`a`, {i}", MeanInterval(i, i, i, 5)) for i in range(-1, 6)]
+    monkeypatch.setattr(claims, "bearing", lambda *_: found)
+    head, together = claims.table_rows(answered(REFERENCE, "least = 0.0\n"))
+    assert head[4] == "**contradicted** (1 of 7)"
+    assert together == ["`r`", "`a`: 7 values", "-1 to 5", "simulated", "6 holds; 1 contradicted"]
+
+
+def test_a_table_is_an_answer_line_by_line(tmp_path):
+    (tmp_path / "rates").mkdir()
+    (tmp_path / "rates" / "a.csv").write_text("method,ratio\nx,1.1\nx,0.9\ny,5\n")
+    lines = 'table = "rates/a.csv"\nwhere = { method = "x" }\nleast = 1.0\n'
+    (found,) = claims.answered(
+        claims.parse("p", CLAIM.replace("scalability", "ratio") + lines).claim, tmp_path
+    )  # fmt: skip
+    assert [answer.verdict for answer in found.answers] == ["holds", "contradicted"]
 
 
 @pytest.mark.parametrize("name", claims.names())
 def test_every_claim_of_the_papers_has_an_answer(name):
-    found = claims.answers(claims.load(papers.load(name)), REFERENCE)
-    assert len(found) >= 5
-    assert [one for one in found if "emulation is possible" in one.how] == []
+    found = claims.answered(claims.load(name).claim, REFERENCE)
+    assert len(found) >= 10
+    assert len({one.claim.text + one.claim.place for one in found}) == len(found)
+    assert [row for one in found for row in claims.table_rows(one) if "emulation is possible" in row[3]] == []
 
 
-def test_pooled_cells_are_paired_by_workers_and_seed():
-    (found,) = [
-        one
-        for one in claims.answers(claims.load(papers.load("dts")), REFERENCE)
-        if one.claim.pooled and "delayed" in str(one.claim.where)
-    ]
-    rows = [json.loads(line) for line in (REFERENCE / "dts-accuracy" / "rows.jsonl").read_text().splitlines()]
-    by = {(row["algorithm"], row["workers"], row["seed"]): row["accuracy"] for row in rows}
-    pairs = [key[1:] for key in by if key[0] == "delayed-d20"]
-    assert len(pairs) == 20
-    mean = statistics.fmean(100 * (by["delayed-d20", *pair] - by["ssgd", *pair]) for pair in pairs)
-    assert found.value.startswith(f"{mean:.3g} points (")
+def of_accuracy():
+    """The claims about the accuracy of one setting against that of ssgd, wherever it was trained."""
+    for name in claims.names():
+        for claim in claims.load(name).claim:
+            against_ssgd = claim.value == "accuracy" and claim.minus == {"algorithm": "ssgd"}
+            if against_ssgd and claim.where.keys() <= {"kind", "params"}:
+                yield claim
 
 
-def learned():
-    """Every recorded accuracy against ssgd: (kind, parameters) -> {(run, workers): mean difference}."""
-    found = {}
-    for path in REFERENCE.glob("*/rows.jsonl"):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        rows = [row for row in rows if row["status"] == "ok" and row["accuracy"] is not None and row["workers"] != 1]
-        ssgd = {(row["workers"], row["rtt_ms"], row["seed"]): row["accuracy"] for row in rows if row["kind"] == "ssgd"}
-        for row in rows:
-            pair = row["workers"], row["rtt_ms"], row["seed"]
-            if pair in ssgd:
-                cells = found.setdefault((row["kind"], json.dumps(row["params"], sort_keys=True)), {})
-                cells.setdefault((path.parent.name, row["workers"]), []).append(row["accuracy"] - ssgd[pair])
-    return {key: {cell: statistics.fmean(values) for cell, values in cells.items()} for key, cells in found.items()}
+def selects(where, kind, params):
+    def listed(wanted):
+        return wanted if isinstance(wanted, list) else [wanted]
+
+    return kind in listed(where["kind"]) and ("params" not in where or params in listed(where["params"]))
 
 
-@pytest.mark.parametrize("name", ["dts", "rps"])
-def test_claims_of_accuracy_cite_every_recording_that_bears_on_them_and_its_least_favourable_cell(name):
-    known, cited = learned(), {}
-    for claim in claims.load(papers.load(name)):
-        if claim.run is not None and claim.value == "accuracy" and claim.least is not None:
-            rows = [json.loads(line) for line in (REFERENCE / claim.run / "rows.jsonl").read_text().splitlines()]
-            for row in rows:
-                if all(row[column] == value for column, value in claim.where.items()):
-                    of = cited.setdefault((row["kind"], json.dumps(row["params"], sort_keys=True)), {})
-                    of.setdefault(claim.run, set()).add(None if claim.pooled else row["workers"])
-    assert cited
-    for algorithm, runs in cited.items():
-        assert set(runs) >= {run for run, _ in known[algorithm]}, algorithm
-        for run, workers in runs.items():
-            worst = min((mean, cell[1]) for cell, mean in known[algorithm].items() if cell[0] == run)[1]
-            assert worst in workers, (algorithm, run)
+@cache
+def accuracies():
+    """The rows with an accuracy of every run, and the trajectories of every design, by name."""
+    runs = {path.parent.name: path.read_text().splitlines() for path in REFERENCE.glob("*/rows.jsonl")}
+    runs = {name: [json.loads(text) for text in lines] for name, lines in runs.items()}
+    designs = {path.name.partition(".")[0]: gzip.decompress(path.read_bytes()) for path in RECORDED.glob("*.json.gz")}
+    return (
+        {name: [r for r in rows if r["status"] == "ok" and r["accuracy"] is not None] for name, rows in runs.items()},
+        {name: json.loads(text)["trajectories"] for name, text in designs.items()},
+    )
+
+
+def trained(where):
+    """Of every recorded run and design, how many cells have such a setting, and ssgd under the same conditions."""
+    found, (runs, designs) = Counter(), accuracies()
+    for name, every in runs.items():
+        ssgd = [row["axes"] for row in every if row["algorithm"] == "ssgd"]
+        selected = {row["cell"]: row for row in every if selects(where, row["kind"], row["params"])}
+        found[name] = sum({**row["axes"], "algorithm": "ssgd"} in ssgd for row in selected.values())
+    for name, every in designs.items():
+        found[name] = len({(t["condition"], t["setting"]) for t in every if selects(where, t["kind"], t["params"])})
+    return +found
+
+
+def test_claims_of_accuracy_have_every_recording_of_the_setting():
+    found = {json.dumps(claim.where): claim for claim in of_accuracy()}
+    assert len(found) >= 15
+    for claim in found.values():
+        (one,) = claims.answered([claim], REFERENCE)
+        assert Counter(answer.evidence.recording for answer in one.answers) == trained(claim.where), claim.text
+
+
+def test_accuracies_of_learning_are_those_of_its_files():
+    (claim,) = (claim for claim in of_accuracy() if claim.where == {"kind": "delayed", "params": {"delay": 20}})
+    (one,) = claims.answered([claim], REFERENCE)
+    (tuned,) = (a.evidence for a in one.answers if (a.evidence.recording, a.evidence.condition) == ("mnist", "base"))
+    _, designs = accuracies()
+    last = {(t["setting"], t["seed"]): t["accuracy"][-1] for t in designs["mnist"] if t["condition"] == "base"}
+    points = [100 * (last["delayed-d20", seed] - last["ssgd", seed]) for name, seed in last if name == "ssgd"]
+    assert tuned.estimate.mean == pytest.approx(statistics.fmean(points))
+
+
+def test_the_six_seconds_of_dts_are_answered_at_six_seconds():
+    (claim,) = (claim for claim in claims.load("dts").claim if claim.theirs == "6 s")
+    assert claim.where["rtt_ms"] == 6000
+    (one,) = claims.answered([claim], REFERENCE)
+    rows = [json.loads(text) for text in (REFERENCE / "dts-latency" / "rows.jsonl").read_text().splitlines()]
+    values = [row["scalability"] for row in rows if (row["algorithm"], row["rtt_ms"]) == ("delayed-d20", 6000)]
+    assert [answer.evidence.estimate.mean for answer in one.answers] == [pytest.approx(statistics.fmean(values))]
 
 
 def test_every_published_value_of_a_figure_is_claimed():
-    paper = papers.load("sgp")
-    claimed = {
-        (claim.where["algorithm"], str(claim.where["workers"])): claim.theirs
-        for claim in claims.load(paper)
-        if claim.run is not None and claim.value == "step_time_s" and claim.over is None
-        if claim.where["algorithm"] != "osgp"
-    }
-    published = {(one.algorithm, one.at): f"{one.value:.3f} s" for figure in paper.figures for one in figure.published}
+    claimed = {}
+    for claim in claims.load("sgp").claim:
+        if claim.value == "step_time_s" and claim.unit == "s":
+            algorithms = claim.where["algorithm"]
+            first = algorithms[0] if isinstance(algorithms, list) else algorithms
+            claimed[first, str(claim.where["workers"])] = (claim.theirs, claim.published)
+    figures = papers.load("sgp").figures
+    published = {(one.algorithm, one.at): one.value for figure in figures for one in figure.published}
     assert len(published) == 16
-    assert claimed == published
+    assert claimed == {key: (f"{value:.3f} s", value) for key, value in published.items()}

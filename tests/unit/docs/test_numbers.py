@@ -91,7 +91,7 @@ def of_code():
     stability = scripts.load("benchmarks/stability.py")
     limit, of_ssgd = stability.delayed_limit(20, 0.9), stability.synchronous_limit(0.9)
     yield f"the limit on learning rate x curvature is {limit:.3g}, against {of_ssgd:g} for SSGD"
-    assert {"0.008", "0.72"} <= {claim.theirs for name in claims.names() for claim in claims.load(papers.load(name))}
+    assert {"0.008", "0.72"} <= {claim.theirs for name in claims.names() for claim in claims.load(name).claim}
     yield "the published 0.008 of SSGD"
     yield "the paper's 0.008 on 16 workers"
     yield "The published 0.72 of DTS includes"
@@ -211,7 +211,7 @@ def conditions_of(row):
 def test_a_number_in_the_title_or_note_of_a_figure_is_a_condition_of_its_run_or_published(name):
     """Results come into titles by {series|x|measure}."""
     paper = papers.load(name)
-    claimed = claims.load(paper) if name in claims.names() else []
+    claimed = claims.load(name).claim if name in claims.names() else []
     printed = {number for claim in claimed for number in re.findall(r"[\d.]*\d", claim.theirs)}
     fitted = {one.at for figure in paper.figures for one in figure.published}
     for figure in paper.figures:
