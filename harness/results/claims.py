@@ -205,8 +205,7 @@ class SharedRun(RunFolder):
         """Whether a repetition is finished, or has failed, or was invalid too often, since this worker began."""
         if self.is_finished(cell, rep, host):
             return True
-        before = self._before[self.cell_folder(cell).name, rep]
-        since = self.failures(cell, rep)[before:]
+        since = self.failures(cell, rep)[self._before[self.cell_folder(cell).name, rep] :]
         return len(since) >= TRIES or any(failure["status"] == "failed" for failure in since)
 
     def finish(self, cell: Cell, rep: int, part: Path, row: Row, host: str | None = None) -> Path | None:

@@ -56,8 +56,7 @@ class StepTime:
             self._order = block, order
         inside = stream(self._seed, "step_time", self._rank, step).random()
         # inv_cdf is not defined at 0, which random() can return.
-        quantile = max((self._order[1][number] + inside) / STRATA, 1e-12)
-        z = NormalDist().inv_cdf(quantile)
+        z = NormalDist().inv_cdf(max((self._order[1][number] + inside) / STRATA, 1e-12))
         # The mean of a lognormal is exp(mu + sigma^2 / 2). Without the correction, more variation would make steps
         # longer.
         return max(1, round(self._mean_ns * math.exp(self._sigma * z - self._sigma**2 / 2)))

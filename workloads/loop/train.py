@@ -196,8 +196,7 @@ class _Training:
         replica.step = step
         self._optimizer.advance(step)
         gradient, loss = task.gradient(step, algorithm.bucket if algorithm.buckets else None)
-        applied = algorithm.gradient(gradient)
-        self._optimizer.step(replica.w, replica.m, applied)
+        self._optimizer.step(replica.w, replica.m, algorithm.gradient(gradient))
         algorithm.stepped()
         after = _totals(task, self._comm, self._clock)
         if step + 1 == job.window_begin + job.window_steps:

@@ -11,7 +11,6 @@ view: values are copied in and, by `write`, back.
 
 import inspect
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from math import prod
 from typing import Any, cast
 
@@ -168,8 +167,7 @@ class FlatParameters:
         return [parameter for parameter in self._all() if parameter.requires_grad]
 
     def _views(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        ends = list(accumulate(map(prod, self.shapes)))
-        parts = vector.tensor_split(ends[:-1])
+        parts = vector.split([prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def _check_unchanged(self) -> None:
