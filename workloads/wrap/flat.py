@@ -167,7 +167,7 @@ class FlatParameters:
         return [parameter for parameter in self._all() if parameter.requires_grad]
 
     def _views(self, vector: torch.Tensor) -> list[torch.Tensor]:
-        parts = vector.split([prod(shape) for shape in self.shapes])
+        parts = torch.split(vector, [prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def _check_unchanged(self) -> None:
