@@ -40,11 +40,14 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
     for run in only:
         if run not in paper.runs:
             raise SpecError(f"--only {run}: not an experiment of {name}; expected one of {', '.join(paper.runs)}")
-    for run in only or paper.runs:
-        plan, folder = make(Spec.load(run), run, ThisHost()), RunFolder(out / run)
-        tally = measure_all(plan, folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False)
+    folders = {run: RunFolder(out / run) for run in only or paper.runs}
+    for run, folder in folders.items():
+        tally = measure_all(
+            make(Spec.load(run), run, ThisHost()), folder, text=read(run), jobs=jobs, fresh=fresh, keep=keep, draw=False
+        )
         if tally.failed:
-            raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed, so it is not recorded")
+            raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed, so nothing is recorded")
+    for run, folder in folders.items():  # at the end: files of a checkout change, and a run says whether any had
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)
