@@ -62,8 +62,10 @@ class Difference:
 
 
 def wanted_evidence(paper: Paper, run: str) -> set[str]:
-    """The evidence that the figures of a run need in addition to its rows."""
-    return {_EVIDENCE[figure.kind] for figure in paper.figures if figure.run == run and figure.kind in _EVIDENCE}
+    """What is recorded of a run in addition to its rows: learning curves, and what the figures of the paper need."""
+    return {CURVE} | {
+        _EVIDENCE[figure.kind] for figure in paper.figures if figure.run == run and figure.kind in _EVIDENCE
+    }
 
 
 def versions() -> dict[str, str]:
