@@ -47,7 +47,8 @@ def command(name: str, only: tuple[str, ...], fresh: bool, keep: bool, jobs: int
         )
         if tally.failed:
             raise CellsFailed(f"{folder.path}: {len(tally.failed)} repetitions failed, so nothing is recorded")
-    for run, folder in folders.items():  # at the end: files of a checkout change, and a run says whether any had
+    # Not before: a run that starts after this says that files of its checkout have changed.
+    for run, folder in folders.items():
         click.echo(record(folder, REFERENCE / run, wanted_evidence(paper, run)).path)
     for path in draw_paper(paper, REFERENCE, REFERENCE / name):
         click.echo(path)

@@ -105,6 +105,32 @@ def test_record_measures_stores_and_draws_and_drawing_again_changes_nothing(tmp_
     assert refused("record", "p", "--only", "u") == "wanbench: --only u: not an experiment of p; expected one of t"
 
 
+def test_all_runs_of_a_paper_are_measured_before_a_recorded_file_changes(tmp_path, monkeypatch):
+    """A run says whether files of its checkout had changed."""
+    from wanbench.harness.spec.experiment import Spec
+
+    measured = []
+
+    def noted(folder, to, needed):
+        measured.append({name: len(RunFolder(folder.path.parent / name).rows()) for name in ("t", "u")})
+        return record(folder, to, needed)
+
+    monkeypatch.setattr(papers, "load", lambda name: papers.parse("p", SET.replace('run = ["t"]', 'run = ["t", "u"]')))
+    monkeypatch.setattr(papers, "names", lambda: ["p"])
+    monkeypatch.setattr(Spec, "load", lambda name: Spec.from_toml(SPEC, name))
+    monkeypatch.setattr("wanbench.harness.spec.library.read", lambda name: SPEC)
+    monkeypatch.setattr("wanbench.harness.results.record.record", noted)
+    result = wanbench("record", "p")
+    assert result.exit_code == 0, result.stderr
+    assert measured == [{"t": 10, "u": 10}] * 2
+
+
+def test_learning_curves_are_recorded_of_every_run_and_what_else_its_figures_need():
+    paper = papers.parse("p", SET)
+    assert drawing.wanted_evidence(paper, "t") == {CURVE, TRACE}
+    assert drawing.wanted_evidence(paper, "another") == {CURVE}
+
+
 def test_a_run_with_a_truncated_result_is_not_recorded(run, tmp_path):
     copy = RunFolder(shutil.copytree(run.path, tmp_path / "t"))
     broken = next(copy.path.glob("cells/ssgd*/rep-0/result.json"))
