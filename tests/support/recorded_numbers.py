@@ -255,7 +255,7 @@ def old():
     yield f"Of {emulated} emulated repetitions in `results/reference`, {sum(before.values())} were measured before"
     yield f"pauses were counted and have no digests: {', '.join(f'`{name}`' for name in before)}."
     dirty = sum(str(manifest["git"]).endswith("-dirty") for _, _, manifest in found)
-    yield f"{dirty} of {len(found)} recorded runs come from a working tree with changes"
+    yield f"Recorded from a working tree with changes that were not committed: {dirty} of {len(found)} runs"
     late = sorted((row["lateness_p99_ms"], row["algorithm"], row["rtt_ms"]) for row in rows("latency-sweep"))
     (most, algorithm, rtt_ms), next_ms = late[-1], late[-2][0]
     yield f"(`{algorithm}` at {rtt_ms:g} ms) has packets that were {most:.1f} ms late at the 99th percentile"
