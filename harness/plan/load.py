@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-SETTLE_S = 4.0  # of a repetition's time, in which it starts; afterwards its load can be measured
+SETTLE_S = 8.0  # of a repetition's time, in which it starts; afterwards its load can be measured
 _SLOTS = 10  # emulated repetitions at a time, at most
-_SLOTS_A_CORE = 4  # an emulator that carries little keeps a tenth of a processor busy
 _SIMULATORS_S = 2.0  # until processes that simulate have imported torch
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
 BUDGET_SHARE = 0.6
@@ -42,8 +41,8 @@ class Capacity:
 
     @property
     def slots(self) -> int:
-        """How many emulated repetitions may run at a time. What they cost decides how many do."""
-        return min(_SLOTS_A_CORE * self.cores, _SLOTS)
+        """How many emulated repetitions may run at a time: a processor for the emulator of each."""
+        return min(self.cores, _SLOTS)
 
     @property
     def memory_limit(self) -> float:
