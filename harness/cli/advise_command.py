@@ -29,7 +29,9 @@ from wanbench.netprofiles import Size, UnitError, did_you_mean
 @click.option("--place", metavar="SITE=N,...", help="Number of workers on each site.")
 @uniform_options
 @click.option(
-    "--target-loss", type=FiniteRange(min=0, min_open=True), help="Compare the time to this training loss instead."
+    "--target-loss",
+    type=FiniteRange(min=0, min_open=True),
+    help="Compare the time to this training loss, not to an accuracy.",
 )
 @click.option("--memory", metavar="SIZE", help="Largest memory of a worker for parameters and messages, e.g. 2GiB.")
 @click.option("--exclude", multiple=True, metavar="KIND", help="Leave out an algorithm. Repeatable.")
@@ -78,7 +80,7 @@ def command(profile: str, workload: str, workers: int | None, out: Path, as_json
         question = ask(_network(profile, options), workload, workers, limits)
         if (site := site_of(workload)) is not None:
             for name in {"target_loss", "memory", "proxy"} & {key for key, value in options.items() if value}:
-                raise SpecError(f"--{name.replace('_', '-')}: not for {site.workload}, which is compared by the law")
+                raise SpecError(f"--{name.replace('_', '-')}: not for {site.workload}: only its speed is predicted")
             sites = SiteAnswer(question, site, ways(question, site))
             written, plain, show = sites.write(out / question.spec.name), sites.to_json(), sites.text
         else:

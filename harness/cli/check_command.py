@@ -47,7 +47,7 @@ def _file(name: str, text: str) -> Callable[[Any], Any]:
     "--head", metavar="REV|RUN|image:NAME", help="The other version or run; default: the working folder (`.`)."
 )
 @click.option(
-    "--aa", is_flag=True, help="Measure how much two equal sides differ on this host; later checks allow for it."
+    "--aa", is_flag=True, help="Measure the noise of this host: how much two equal sides differ. Later checks use it."
 )
 @_file("--noise", "File with the noise of this host; default: ~/.local/state/wanbench/noise.json.")
 @click.option(
@@ -65,7 +65,7 @@ def _file(name: str, text: str) -> Callable[[Any], Any]:
     nargs=2,
     type=(click.Choice(("bencher", "github", "asv")), click.Path(path_type=Path)),
     metavar="FORMAT FILE",
-    help="Write what was measured for Bencher, github-action-benchmark or asv (a folder).",
+    help="Write the measurements to a file for Bencher or github-action-benchmark, or to a folder for asv.",
 )
 @_file("--junit", "Write JUnit XML.")
 @click.option("--github", is_flag=True, help="Write GitHub annotations and the step summary.")
@@ -148,7 +148,7 @@ def _refuse(options: dict[str, Any]) -> None:
     if len(modes) > 1:
         raise SpecError(f"{' and '.join(modes)}: choose one")
     if options["aa"] and options["append"]:
-        raise SpecError("--append: --aa measures the noise of this host, which is no outcome of a commit")
+        raise SpecError("--append: not with --aa, which measures this host, not a commit; remove one of them")
     if options["head"] and not options["base"]:
         raise SpecError("--head: needs --base to compare with")
     if options["accept"] and not options["baseline"]:

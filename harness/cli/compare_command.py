@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--by",
     default=None,
     metavar="AXIS",
-    help="testbed, emulator, collective, hosts ...; default: testbed, or run if there are two.",
+    help="testbed, emulator, collective, hosts ...; default: testbed, or, with HEAD, run.",
 )
 @click.option("--format", "form", type=click.Choice(("table", "md", "csv", "json")), default="table", show_default=True)
 @click.option("--sort", type=click.Choice(("ratio", "-ratio")), help="Sort by ratio; -ratio puts the largest first.")
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 @across_hosts_option
 @out_option
 def command(run_source: str, head_source: str | None, form: str, out: Path, **options: Any) -> None:
-    """Show the step time of every cell of RUN at both values of an axis, their ratio, and what the law predicts.
+    """Show the step time of each cell of RUN at two values of an axis, the ratio, and what the step-time law predicts.
 
     Step times are medians in seconds, with the minimum and maximum of the repetitions. With HEAD, the cells of two runs
-    are compared. A parity figure is added to the figures of RUN. The exit code is 0 for any ratio: `check` is the gate.
+    are compared. A parity figure is added to the figures of RUN. The exit code is 0 for any ratio: to fail a build, use
+    `check`.
 
     \b
     Example:  wanbench compare crosscheck --by testbed

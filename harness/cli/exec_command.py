@@ -111,7 +111,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @click.option(
     "--collective",
     type=click.Choice(["gloo", "direct", "hierarchical", "ring"]),
-    help="What carries the groups for which a torch program asks gloo; see `process group wan` in the documentation.",
+    help="What carries the gloo groups of a torch program; see `process group wan` in the documentation.",
 )
 @click.option(
     "--rendezvous",
@@ -124,7 +124,7 @@ _QUIET = {} if "TORCH_CPP_LOG_LEVEL" in os.environ else {"TORCH_CPP_LOG_LEVEL": 
 @click.option(
     "--launcher",
     is_flag=True,
-    help="Run CMD once, on worker 0; it starts processes on others as with ssh: mpirun, or through $WANBENCH_RSH.",
+    help="Run CMD once, on worker 0. It starts the others: mpirun by itself, a script through $WANBENCH_RSH, like ssh.",
 )
 @click.option(
     "--private-tmp",
@@ -147,7 +147,7 @@ def command(argv: tuple[str, ...], describe: bool, **options: Any) -> None:
                             -- python train.py
 
     Output is prefixed with rank and site, and stored in the run's folder, which `results`, `report` and `verify` read.
-    The exit code is the status of the first process that failed. Each worker is a machine of its own: host name
+    The exit code is the status of the first process that failed. Like a machine, each worker has its own host name
     (oregon-0, ...), processes, /dev/shm and TMPDIR. WANBENCH_HOSTS has the names of all workers, WANBENCH_ADDRESSES
     their addresses.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "spec. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would run, and what it costs.")
-@click.option("--record", is_flag=True, help="Store the trajectories in the package; with --only, beside those there.")
+@click.option("--record", is_flag=True, help="Store the trajectories in the package; with --only, add to those there.")
 @click.option(
     "--data", type=click.Path(file_okay=False), help="Same as workload.data in a spec: the data set's folder."
 )
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 @keep_option
 @out_option
 def command(source: str, only: tuple[str, ...], record: bool, dry_run: bool, out: Path, **options: Any) -> None:
-    """Train the settings of DESIGN, a built-in design or a TOML file, and record loss and accuracy by step.
+    """Train the settings of DESIGN, a built-in design or a TOML file, and record their loss and accuracy by step.
 
     Learning rates are tuned first, on one seed and the same grid for every setting; then every seed is trained with the
-    best. Training is simulated. Finished trajectories are not trained again, so the same command resumes. The last line
-    on stdout is the run's folder, in which learned.json.gz has the trajectories.
+    best. Training is simulated. A trajectory is one setting trained with one seed. Finished ones are not trained again,
+    so the same command resumes. The last line on stdout is the run's folder, in which learned.json.gz has all of them.
 
     \b
     Example:  wanbench learn digits --dry-run

@@ -43,7 +43,7 @@ def command(workload: str, workers: int, out: Path, **options: Any) -> None:
             raise SpecError(f"--rtts {rtts}, --rates {rates}: expected the lower value first, above zero")
         if site_of(workload) is not None:
             raise SpecError(
-                f"--workload {workload}: a worker is a site of GPUs; `wanbench advise` answers for a network"
+                f"--workload {workload}: a worker is a site of GPUs, so there is no map; use `wanbench advise`"
             )
         rtt, rate = here.partition(",")[::2] if here else (f"{(low_ms * high_ms) ** 0.5:.3f}ms", "1Gbit")
         tcp = {"congestion": options["congestion"]}

@@ -34,8 +34,9 @@ def command(sources: tuple[str, ...], output: Path, sites: tuple[str, ...]) -> N
     SRC,DST=FILE reads the output of `ping` or the JSON of `iperf3 -J`, measured from a machine at SRC to one at DST.
     Several files may describe the same pair.
 
-    SRC=FILE reads the output of one of several iperf3 that ran at once from SRC. Each was also measured alone. If their
-    sum is more than 10 % lower at once, the paths share a link: the sum is the `up` of SRC, or its `down` with -R.
+    SRC=FILE reads the output of one of several iperf3 that ran at once from SRC. Each path must be measured alone, too.
+    If the sum of the rates is more than 10 % lower at once, the paths share a link, and the sum is the `up` of SRC, or
+    its `down` with -R.
 
     \b
     Example:  wanbench measure home,london=ping.txt home,london=iperf3.json --site home=up:400Mbit -o mine.toml

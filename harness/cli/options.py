@@ -59,7 +59,7 @@ run_options = _group(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 jobs_option = click.option(
     "--jobs", type=click.IntRange(min=1),
-    help="Maximum number of repetitions at a time; default: as many as the processors can carry, up to 10 if emulated.",
+    help="Maximum number of repetitions at a time; default: one per processor, and at most 10 if emulated.",
 )  # fmt: skip
 fresh_option = click.option("--fresh", is_flag=True, help="Delete earlier results first.")
 keep_option = click.option("--keep", is_flag=True, help="Keep results that were measured with other code.")
@@ -78,7 +78,7 @@ def preset_option(default: str) -> Callable[[F], F]:
         type=click.Choice(["stock", "stock-6.1", "stock-6.18", "tuned"]),
         default=default,
         show_default=True,
-        help="TCP buffers of the hosts: of Linux as it is installed (stock: 6.1), or tuned, which limit no connection.",
+        help="TCP buffers of the hosts: those of Linux as installed (stock: 6.1), or tuned to limit no connection.",
     )
 
 

@@ -26,8 +26,8 @@ _HELP = """Check RUN (a folder, or a name under --out; default: the latest) agai
 \b
 {rules}
 
-If no model is trained, this is reported and nothing is refused. Simulated cells need only one repetition, and the rules
-on payload and TCP do not apply to them.
+The rule `accuracy` refuses nothing if no model is trained; the output then says so. Simulated cells need only one
+repetition, and the rules on payload and TCP do not apply to them.
 
 The exit code is 0 if the numbers may be published, 4 if not.
 

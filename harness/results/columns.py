@@ -135,14 +135,14 @@ class Row(TypedDict):
     turn: Annotated[
         str | None,
         Column(
-            "Whether nobody else emulated with wanbench on this host meanwhile: alone, or unknown where that cannot be "
+            "alone if no other process emulated with wanbench on this host at the same time, or unknown if that cannot be "
             "seen. Null in rows of an earlier version, too.",
             applies="emulated cells",
             shown=False,
         ),
     ]
-    kernel: Annotated[str | None, Column("Release of its kernel.", applies="emulated cells", shown=False)]
-    cpu: Annotated[str | None, Column("Model of its processor.", applies="emulated cells", shown=False)]
+    kernel: Annotated[str | None, Column("Release of the host's kernel.", applies="emulated cells", shown=False)]
+    cpu: Annotated[str | None, Column("Model of the host's processor.", applies="emulated cells", shown=False)]
     steps: Annotated[int | None, Column("Number of measured steps, which form the window.", above=0)]
     steps_total: Annotated[
         int | None, Column("Number of all steps, including those before and after the window.", minimum=0)
@@ -215,8 +215,8 @@ class Row(TypedDict):
     payload_bytes: Annotated[
         int | None,
         Column(
-            "Bytes that the algorithm sent, over all workers and steps and the drain; divided by payload_scale, those "
-            "of the workload itself.",
+            "Bytes that the algorithm sent, over all workers and steps and the drain. Divided by payload_scale, they "
+            "are those of the workload itself.",
             minimum=0,
         ),
     ]
@@ -256,10 +256,10 @@ class Row(TypedDict):
     ]
     in_flight_bytes: Annotated[
         int | None,
-        Column("The most that a connection of a program had in flight, looked at every 0.5 s."),
+        Column("Maximum of the bytes in flight on a connection of a program, read every 0.5 s."),
     ]
     connections_to_a_peer: Annotated[
-        int | None, Column("The most TCP connections of a worker to another one.", minimum=0, shown=False)
+        int | None, Column("Maximum number of TCP connections between two workers.", minimum=0, shown=False)
     ]
     window_limited_pct: Annotated[
         float | None,
@@ -272,8 +272,8 @@ class Row(TypedDict):
     tcp_window_change_pct: Annotated[
         float | None,
         Column(
-            "Change of TCP's congestion windows from begin to end of the measured window, of the worker with the "
-            "largest. Far from 0, TCP had not converged.",
+            "Largest change of a worker's TCP congestion windows from begin to end of the measured window. Far from 0, "
+            "TCP had not converged.",
             applies="emulated cells of our own training loop",
             shown=False,
         ),
@@ -314,7 +314,7 @@ class Row(TypedDict):
     weights: Annotated[
         str | None,
         Column(
-            "SHA-256 of rank 0's parameters after the drain. Equal weights, bit by bit, have equal ones.",
+            "SHA-256 of rank 0's parameters after the drain. Weights that are equal bit by bit have equal digests.",
             applies="workloads that train a model",
             shown=False,
         ),
@@ -339,7 +339,7 @@ class Row(TypedDict):
     steps_to_target: Annotated[
         float | None,
         Column(
-            "Steps until then, interpolated likewise.",
+            "Number of steps until time_to_target_s, interpolated likewise.",
             applies="workloads that train a model",
             minimum=0,
             measure=True,
@@ -366,7 +366,7 @@ class Row(TypedDict):
     lost_steps: Annotated[
         int | None,
         Column(
-            "Other steps of all workers, as far as they were reported before their worker was lost.",
+            "Steps that are not in counted_steps, as far as they were reported before their worker was lost.",
             applies="cells that lose workers",
             minimum=0,
         ),
@@ -387,7 +387,7 @@ class Row(TypedDict):
     recovery_bytes: Annotated[
         int | None,
         Column(
-            "Bytes that the algorithm's workers sent for this, part of payload_bytes.",
+            "Bytes that the algorithm's workers sent to agree on a model again, part of payload_bytes.",
             applies="cells that lose workers",
             minimum=0,
         ),
@@ -432,12 +432,12 @@ class Row(TypedDict):
     base_key: Annotated[str | None, Column("Identity of the one-worker cell that gives T(1).", shown=False)]
     undisturbed_key: Annotated[
         str | None,
-        Column("Identity of the cell that loses no workers.", applies="cells that lose workers", shown=False),
+        Column("Identity of the same cell without lost workers.", applies="cells that lose workers", shown=False),
     ]
     code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
     sources: Annotated[
         Mapping[str, Any] | None,
-        Column("Digests of that code by name: of wanbench, and of each file of the user's that ran.", shown=False),
+        Column("Digests of this code by name: wanbench, and each file of the user that ran.", shown=False),
     ]
     evidence: Annotated[
         Mapping[str, Any] | None,

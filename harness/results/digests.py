@@ -2,7 +2,7 @@
 
 A row names the digests of the files beside it. `digests.jsonl` in the run's folder names those of the run's own files;
 a line is appended when a file is written, and the last one for a file counts. The digests of rows are in the folder of
-the process that measured them. All are proof against accidents, not against a liar, who can write digests too.
+the process that measured them. They find damage and edits, but not forged digests.
 """
 
 import hashlib

@@ -21,21 +21,21 @@ INTACT = "intact"
 RULES: Mapping[str, str] = {
     "complete": "Every cell has a valid result; the reason column explains an invalid one.",
     "consistent": "Each row agrees with itself: computing, stall and overhead add up to the step, ratios are possible, "
-    "and a repetition has a reason if it is not valid, and else none.",
+    "and a repetition has a reason exactly if it is not valid.",
     "fidelity": "The network of every valid emulated repetition was measured before it ran.",
     "reps": f"Every emulated cell has {MIN_REPS} valid repetitions with different seeds; their step times differ by at "
     f"most {MAX_SPREAD_PCT:g} %.",
     "hosts": "All hosts of the run are alike: the step times of their own one-worker repetitions differ by at most "
     f"{MAX_HOSTS_APART_PCT:g} %.",
-    "window": f"At least {MIN_STEPS} steps and 3 (D + p) steps were measured, in multiples of p.",
+    "window": f"At least {MIN_STEPS} steps and 3 (D + p) steps were measured, in multiples of p (D: delay, p: period).",
     "code": "All cells were measured by the same code: the same version of each file.",
-    "payload": "gloo did not run with scaled messages under the name of a full-size workload: its segments do not "
-    "scale.",
+    "payload": "gloo did not run with scaled messages under the name of a full-size workload: gloo's segments do "
+    "not scale.",
     "network": "Congestion control was pinned, and every cell has a one-worker cell to compare with.",
     "timeline": "The network changes in the same way in all cells; every change came at most "
-    f"{MAX_EVENT_LATE_S:g} s after it was due, or, if it makes workers slow or ends that, with their next step.",
+    f"{MAX_EVENT_LATE_S:g} s after it was due or, if it changes the speed of workers, with their next step.",
     "processor": f"If compute is emulated, at most {MAX_OVERHEAD_PCT:g} % of a step is overhead of this host.",
     "accuracy": f"After as many steps of the same workload, accuracy is within {ACCURACY_BAND:g} of ssgd's, or, "
     f"without accuracy, the loss is within a factor of {LOSS_BAND:g}.",
-    INTACT: "All files are as they were written: proof against accidents, not against a liar.",
+    INTACT: "All files are as they were written. This finds damage and edits, but not forged digests.",
 }

@@ -256,16 +256,16 @@ class CommTable(Table):
 
     collective: Literal["auto", "direct", "gloo", "ring", "hierarchical"] = Field(
         default="direct",
-        description="How an all-reduce travels; auto: the fastest by the law.",
+        description="How an all-reduce travels; auto: the fastest by the step-time law.",
     )
     ring_order: Literal["best", "ranks"] = Field(
         default="best",
-        description="Order of the workers in ring: best, the fastest by the law, or ranks, as they are placed.",
+        description="Order of the workers in ring: best, the fastest by the step-time law, or ranks, as placed.",
     )
     channels: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
         default="auto",
         description="Channels of gloo, which runs two operations on each, or TCP connections per pair of workers of "
-        "direct, hierarchical and ring; auto: enough for all operations in flight, or one.",
+        "direct, hierarchical and ring; auto: enough channels for all operations in flight, or one connection.",
     )
     buckets: SizeValue = Field(
         default=Size.parse("25MiB"),

@@ -221,7 +221,7 @@ def test_one_command_writes_a_spec_a_trial_and_the_answer(tmp_path):
 @pytest.mark.parametrize("option", [("--memory", "2GiB"), ("--target-loss", "2"), ("--proxy", "gpt")])
 def test_what_has_no_effect_on_a_site_is_refused(option):
     asked = ("advise", "uniform", "--rtt", "60ms", "--rate", "1Gbit", "--workers", "2", "--workload", "gpt-1b", *option)
-    assert f"{option[0]}: not for gpt-1b, which is compared by the law" in refused(*asked)
+    assert f"{option[0]}: not for gpt-1b: only its speed is predicted" in refused(*asked)
 
 
 def test_on_stock_hosts_a_ring_is_as_limited_by_its_windows_as_it_sends_more():
@@ -242,6 +242,6 @@ def test_four_sites_in_the_world_count_on_trainings_of_four():
 
 
 def test_a_map_is_not_drawn_of_sites():
-    assert "gpt-1b: a worker is a site of GPUs; `wanbench advise` answers for a network" in refused(
+    assert "gpt-1b: a worker is a site of GPUs, so there is no map; use `wanbench advise`" in refused(
         "map", "--workload", "gpt-1b"
     )

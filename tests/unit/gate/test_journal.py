@@ -141,5 +141,5 @@ def test_a_file_of_another_experiment_is_refused_before_anything_is_measured(tmp
 def test_the_noise_of_a_host_is_no_outcome(tmp_path):
     (tmp_path / "t.toml").write_text(SPEC)
     assert refused("check", "t.toml", "--aa", "--append", "h.jsonl") == (
-        "wanbench: --append: --aa measures the noise of this host, which is no outcome of a commit"
+        "wanbench: --append: not with --aa, which measures this host, not a commit; remove one of them"
     )

@@ -119,7 +119,7 @@ def test_the_command_refuses_an_edited_run_and_says_what_digests_are_worth(run):
     result = wanbench("verify", "smoke")
     assert result.exit_code == 4
     assert "REFUSED  intact" in result.stdout
-    assert "proof against accidents, not against a liar" in result.stdout
+    assert "This finds damage and edits, but not forged digests" in result.stdout
     assert "result.json is not as it was written" in " ".join(result.stdout.split())
 
 
