@@ -51,7 +51,7 @@ class Recipe:
         times = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         return (
             f"with {times} times the learning rate that is best for ssgd{outer}, {schedule}, as was best on {where}; "
-            "what is best for your model is unknown, so try half and twice of it"
+            "what is best for your model is unknown, so try half and twice that rate"
         )
 
 

@@ -103,9 +103,9 @@ def search(question: Question, library: Library, options: Options) -> SearchResu
     every = weighed(cells, library)
     if reference_on_gloo(question).key not in {candidate.cell.key for candidate in every}:
         reason = next(setting.reason for setting in left_out if setting.label == REFERENCE)
-        raise SpecError(f"advise: {REFERENCE}, which all are compared with, is left out: {reason}; relax the limit")
+        raise SpecError(f"advise: {REFERENCE}, the reference of all settings, is left out: {reason}; relax the limit")
     chosen = shortlist(every)
-    options.say(f"{len(every)} settings and collectives by the law; {len(chosen)} on the simulated clock")
+    options.say(f"{len(every)} settings and collectives ranked by the step-time law; {len(chosen)} simulated")
     baseline, simulated = _simulated(question, chosen, options)
     emulated = Emulated()
     if options.emulate:
@@ -140,7 +140,7 @@ def _simulated(question: Question, chosen: Sequence[Candidate], options: Options
     ]
     reference = next((result for result in measured if result.candidate.cell.key == gloo.key), None)
     if reference is None:
-        raise CellsFailed(f"{folder.path}: {REFERENCE} on gloo, which all are compared with, has no valid result")
+        raise CellsFailed(f"{folder.path}: {REFERENCE} on gloo, the reference of all settings, has no valid result")
     return reference, measured
 
 

@@ -98,7 +98,7 @@ def read(path: Path, experiment: str) -> Baseline:
         writer = data.get("wanbench", "an earlier version")
         cells = data["cells"] if isinstance(data["cells"], dict) else {}
         return Baseline("", {name: {} for name in cells}, f"re-baseline: written by wanbench {writer}, "
-                        f"and this is {version('wanbench')}; if nothing else has changed, --accept")  # fmt: skip
+                        f"and this is {version('wanbench')}; if nothing else has changed, use --accept")  # fmt: skip
     try:
         parsed = _Cells.model_validate(data)
     except ValidationError as error:

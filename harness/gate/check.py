@@ -160,7 +160,7 @@ def _read_baseline(work: Work, path: Path, *, accept: bool) -> baseline.Baseline
 def _of_its_spec(finding: Judgement, before: Mapping[str, Entry], rows: Sequence[Row]) -> Judgement:
     """A cell of another spec is neither better nor worse. A cell on another emulator is still the same cell."""
     if finding.verdict is Verdict.UNCHANGED and not before[finding.cell].keys() & set(exact.COMPARED):
-        return Judgement(finding.cell, Verdict.NOT_COMPARABLE, "it has no value that repeats")
+        return Judgement(finding.cell, Verdict.NOT_COMPARABLE, "the cell has no value that repeats exactly")
     now, then = _identities(rows).get(finding.cell, {}), before.get(finding.cell, {})
     comparable = _KEY in now and _KEY in then and finding.verdict is not Verdict.FAILED
     if not comparable or now[_KEY] == then[_KEY] or now["emulator"] != then["emulator"]:

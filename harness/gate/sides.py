@@ -100,7 +100,7 @@ class OwnFiles:
         """
         if not record.is_file():
             raise NotComparable(
-                f"whose files the {role} ran is not known: its Python wrote no record of imports ({record})"
+                f"the files that the {role} ran are not known: its Python wrote no record of imports ({record})"
             )
         modules = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
         files = sorted({*modules, *map(os.path.realpath, scripts)})

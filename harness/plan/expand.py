@@ -53,7 +53,7 @@ def expand(spec: Spec, where: str, host: Host, chosen: dict[str, Any] | None = N
                     cells.setdefault(cell.key, cell)
                     baselines.setdefault(base.key, base)
     if not cells:
-        raise SpecError(f"{where}: sweep: sweep.exclude removes every cell; expected at least one left; loosen it")
+        raise SpecError(f"{where}: sweep: sweep.exclude removes every cell; expected at least one left; exclude less")
     if sets_containers and not any(cell.testbed == "docker" for cell in cells.values()):
         raise SpecError(f'{where}: containers: only testbed docker uses it; set run.testbed = "docker", or remove it')
     return [*baselines.values(), *cells.values()]

@@ -135,7 +135,7 @@ class Row(TypedDict):
     turn: Annotated[
         str | None,
         Column(
-            "alone if no other process emulated with wanbench on this host at the same time, or unknown if that cannot be "
+            "alone if no other process emulated with wanbench on this host meanwhile, or unknown if that cannot be "
             "seen. Null in rows of an earlier version, too.",
             applies="emulated cells",
             shown=False,
@@ -437,7 +437,7 @@ class Row(TypedDict):
     code: Annotated[str, Column("Hash of the code that measured the repetition.", shown=False)]
     sources: Annotated[
         Mapping[str, Any] | None,
-        Column("Digests of this code by name: wanbench, and each file of the user that ran.", shown=False),
+        Column("Digests, by name, of wanbench and of each file of the user that ran.", shown=False),
     ]
     evidence: Annotated[
         Mapping[str, Any] | None,

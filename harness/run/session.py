@@ -322,7 +322,7 @@ class _Session:
             reason = f"{other} changed after this run began"
             self._keep(item, part, row | {"status": "invalid", "reason": reason})
             raise SpecError(
-                f"{self.folder.path}: {reason}, so it ends here; finished repetitions are kept; the same command goes "
+                f"{self.folder.path}: {reason}, so the run ends; finished repetitions are kept; the same command goes "
                 "on with the new code, and asks for --keep or --fresh if the old code measured some"
             )
 

@@ -209,13 +209,13 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
         )
     trained = sorted({s.workload for s in standings if s.accuracy is not None})
     if not any(s.change is not None for s in standings):
-        return text + ("There is no ssgd whose accuracy to compare with." if trained else _SPEED_ALONE)
+        return text + ("No ssgd was trained to compare accuracy with." if trained else _SPEED_ALONE)
     text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
     if any(s.paired is not None and s.paired.bounded for s in standings):
         text += "; the mean over equal seeds, with its 95 % interval"
     unequal = sorted({s.algorithm for s in standings if s.not_compared})
     if unequal:
-        text += f". Not compared, after other numbers of steps than ssgd: {listed(unequal, _NAMED)}"
+        text += f". Not compared, because trained for another number of steps than ssgd: {listed(unequal, _NAMED)}"
     points, slower = f"{100 * ACCURACY_BAND:g} points less accurate than ssgd", _inaccurate(cases)
     if slower:
         return f"{text}. Left out where they are more than {points}: {listed(slower, _NAMED)}."

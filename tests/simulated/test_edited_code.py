@@ -49,7 +49,7 @@ def test_an_edit_during_a_sweep_ends_it_and_no_row_names_the_new_code_for_the_ol
     ended = bench.run("run", "--out", "out", "--no-figures", spec, "--jobs", "1")
     assert ended.code == 2, ended.err
     assert ended.last_line == (
-        "wanbench: out/edited: mylib.helpers changed after this run began, so it ends here; finished repetitions are "
+        "wanbench: out/edited: mylib.helpers changed after this run began, so the run ends; finished repetitions are "
         "kept; the same command goes on with the new code, and asks for --keep or --fresh if the old code measured some"
     )
     assert [(row["rep"], project.messages(row), project.said(row)) for row in stored(bench)] == [(0, 11, 11)]

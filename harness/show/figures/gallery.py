@@ -150,7 +150,7 @@ def _speed(run: _Run) -> list[Drawing]:
         tables = [lay_beside(pivot, other_rows, name) for pivot in tables]
         if not any(pivot.beside for pivot in tables):
             raise AnalysisError(
-                f"{name}: no valid cell with an algorithm of {run.name} on the same axis; nothing to lay beside"
+                f"{name}: no valid cell with an algorithm of {run.name} on the same axis, so nothing is drawn beside it"
             )
     by_steps = compared_by_steps(run.lines)
     valid = [pivot for pivot in tables if any(line["status"] == "ok" for line in pivot.lines.values())]
@@ -190,7 +190,7 @@ def _goodput(run: _Run) -> list[Drawing]:
     return [
         Drawing(
             f"goodput{_slug(pivot)}",
-            f"What is left under failures: {subject(pivot)}",
+            f"Goodput under failures: {subject(pivot)}",
             partial(goodput_by_mtbf, pivot, run.name),
             partial(_pivot_points, pivot, run.name, _GOODPUT),
         )

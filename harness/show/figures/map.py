@@ -224,11 +224,11 @@ def best_map(data: MapData, width_in: float = PAGE_IN) -> Figure:
     }
     lines: dict[str, tuple[Sequence[Sequence[float]], Literal["--", ":"]]] = {
         "times as fast as SSGD": (data.gains, "--"),
-        "one of unknown accuracy: times as fast": (data.unknown, ":"),
+        "a setting of unknown accuracy: times as fast": (data.unknown, ":"),
     }
     lines = {text: line for text, line in lines.items() if _levels(line[0])}
     if max(map(max, data.unknown)) > MATTERS:
-        entries["a faster one is not known to be accurate"] = Patch(facecolor="none", edgecolor=INK, hatch=_HATCH)
+        entries["a faster setting is not known to be accurate"] = Patch(facecolor="none", edgecolor=INK, hatch=_HATCH)
     entries |= {text: Line2D([], [], color=INK, linewidth=0.7, linestyle=dashes) for text, (_, dashes) in lines.items()}
     if data.here is not None:
         entries["your network"] = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="")

@@ -135,12 +135,12 @@ def parse(name: str, text: str) -> Paper:
             raise SpecError(f"{where}: run: a map has none; remove the key")
         for run in () if figure.kind == "map" else (figure.run, figure.beside or figure.run):
             if run not in paper.runs:
-                raise SpecError(f"{where}: {run!r} is none of its runs")
+                raise SpecError(f"{where}: {run!r}: expected one of the paper's runs")
         for key, kinds in _KINDS_WITH.items():
             if getattr(figure, key) is not None and figure.kind not in kinds:
                 raise SpecError(f"{where}: {key}: expected in {', '.join(kinds)} only; remove the key")
         if {figure.x is not None, bool(figure.y)} != {figure.kind == "trend"}:
-            raise SpecError(f"{where}: x and y are of a trend, which has both")
+            raise SpecError(f"{where}: x, y: expected both for a trend, and neither for others")
     return paper.model_copy(update={"figures": [_with_published(figure, paper, file) for figure in paper.figures]})
 
 

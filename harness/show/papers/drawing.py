@@ -157,7 +157,7 @@ def differing(drawn: Iterable[Path], folder: Path, indexed: Mapping[str, Any], o
             differences.append(Difference(path.name, "is not committed", True))
         elif committed.read_bytes() != path.read_bytes():
             changed = _hash(committed) != indexed[path.name]["sha256"]
-            why = "was changed after it was drawn" if changed else "would be drawn otherwise now"
+            why = "was changed after it was drawn" if changed else "would be drawn differently now"
             comparable = changed or not other
             differences.append(
                 Difference(path.name, why if comparable else f"not comparable: drawn with {other}", comparable)

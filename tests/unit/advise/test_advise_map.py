@@ -67,7 +67,7 @@ def test_each_area_has_its_name_and_the_legend_has_them_all():
         *words.values(),
         "your network",
         "emulated: another is faster",
-        "a faster one is not known to be accurate",
+        "a faster setting is not known to be accurate",
     } <= listed
 
 

@@ -59,7 +59,7 @@ def test_the_rate_of_a_proxy_is_told_as_a_multiple_of_that_of_ssgd_there_and_as_
     assert of_proxies.words == (
         "with 0.5 to 1 times the learning rate that is best for ssgd, outer learning rate 0.4, cosine schedule after a "
         "warm-up of 25 of 500 steps, as was best on mnist-cnn, gpt-stdlib; what is best for your model is unknown, so "
-        "try half and twice of it"
+        "try half and twice that rate"
     )
 
 

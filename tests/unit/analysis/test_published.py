@@ -177,4 +177,4 @@ def test_the_committed_figure_is_compared_with_the_one_that_is_drawn_from_its_pr
         line["predicted"] = line["predicted"] and 2 * line["predicted"]
     (tmp_path / PREDICTIONS).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert published.check() == 1
-    assert f"{tmp_path / published.NAME}.csv: would be drawn otherwise now" in capsys.readouterr().out
+    assert f"{tmp_path / published.NAME}.csv: would be drawn differently now" in capsys.readouterr().out

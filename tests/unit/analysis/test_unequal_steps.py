@@ -54,7 +54,7 @@ def test_headline_and_table_say_the_steps_of_both_and_no_points():
     text = " ".join(best_text(rows, 200).split())
     assert f"Accuracy of sparse-p4 {WHY}." in text
     assert "+7" not in text
-    assert "Not compared, after other numbers of steps than ssgd: sparse-p4." in text
+    assert "Not compared, because trained for another number of steps than ssgd: sparse-p4." in text
     assert WHY in as_table(rows, width=300)
 
 

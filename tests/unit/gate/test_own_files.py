@@ -152,5 +152,5 @@ def test_a_script_of_another_checkout_is_refused(sides, tmp_path):
 
 
 def test_without_a_record_nothing_is_proved(sides, tmp_path):
-    with pytest.raises(NotComparable, match=r"^whose files the base ran is not known: "):
+    with pytest.raises(NotComparable, match=r"^the files that the base ran are not known: "):
         sides[1]["base"].prove("base", tmp_path / "none", [])

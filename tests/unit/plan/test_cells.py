@@ -233,7 +233,7 @@ def test_a_short_axis_is_an_alias_of_its_dotted_key():
         (
             "[2]",
             "[2]\nexclude = [{ workers = 2 }]",
-            "x.toml: sweep: sweep.exclude removes every cell; expected at least one left; loosen it",
+            "x.toml: sweep: sweep.exclude removes every cell; expected at least one left; exclude less",
         ),
     ],
 )
