@@ -230,7 +230,7 @@ def _network(group: Sequence[Row]) -> Iterator[str]:
     if group[0]["tcp"] is None and group[0]["testbed"] in _REAL:
         yield "TCP congestion control was not pinned; set network.tcp.congestion"
     if all(row["scalability"] is None for row in group):
-        yield "no step time of its one-worker cell to compare with"
+        yield "its one-worker cell has no step time to compare with"
 
 
 def _timeline(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:

@@ -45,7 +45,7 @@ class Worker(ABC):
         try:
             message = self.channel.recv()
             if self.channel.received_bytes > _BURST_BYTES + _BYTES_PER_S * (time.monotonic() - self._began_s):
-                raise ControlError(f"control channel: too much; expected at most {_BYTES_PER_S >> 20} MiB/s")
+                raise ControlError(f"control channel: too many bytes; expected at most {_BYTES_PER_S >> 20} MiB/s")
             if message is not None and "error" not in message:
                 message = checked(message, expected)
         except ControlError as error:

@@ -180,7 +180,7 @@ def test_congestion_control_that_was_not_chosen(rows):
 def test_no_step_time_of_one_worker(rows):
     for row in the(rows):
         row["scalability"] = None
-    assert objected(rows) == [("network", "no step time of its one-worker cell to compare with")]
+    assert objected(rows) == [("network", "its one-worker cell has no step time to compare with")]
 
 
 def test_a_host_that_was_too_busy_to_emulate_compute(rows):
