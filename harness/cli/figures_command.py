@@ -32,9 +32,10 @@ EXIT_DIFFERENT, EXIT_NOT_COMPARABLE = 1, 5
 def command(paper: str | None, check: bool, to: Path | None, formats: str, **options: Any) -> None:
     """Draw the figures of RUN (a folder, or a name under --out; default: the latest), deterministic to the byte.
 
-    With --paper, figures are drawn from recorded runs only. --check writes nothing. It lists files that would change,
-    and what `wanbench verify` refuses about their runs. The exit code is then 1, or 5 if other library versions can be
-    the only reason. A cell that is less accurate than ssgd is refused only where its accuracy is not shown.
+    With --paper, figures are drawn from recorded runs only. --check writes nothing. It lists the files that would
+    change, and what `wanbench verify` refuses about their runs. If there are any, the exit code is 1, or 5 if other
+    library versions can be the only reason. A cell that is less accurate than ssgd is refused only where its accuracy
+    is not shown.
 
     \b
     Example:  wanbench figures latency-sweep -o /tmp/figures
