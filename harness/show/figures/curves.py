@@ -107,7 +107,7 @@ def goodput_by_mtbf(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> F
 
 
 def _kept(pivot: Pivot) -> str | None:
-    """ "With a failure per machine every 200 s, SSGD keeps 74 % of its throughput; DTS 81 %"; None if not known."""
+    """ "If each machine fails every 200 s, SSGD keeps 74 % of its throughput; DTS 81 %"; None if not known."""
     first = {label: points[0] for label in pivot.algorithms if (points := _points(pivot.lines, label, "goodput"))}
     if not first:
         return None
@@ -115,7 +115,7 @@ def _kept(pivot: Pivot) -> str | None:
     here = {label: value for label, (x, value) in first.items() if x == often}
     names = names_of(pivot)
     least, most = min(here, key=lambda label: here[label]), max(here, key=lambda label: here[label])
-    text = f"With a failure per machine every {often:g} s, {names[least]} keeps {percent(here[least])} of its throughput"
+    text = f"If each machine fails every {often:g} s, {names[least]} keeps {percent(here[least])} of its throughput"
     return text if least == most else f"{text}; {names[most]} {percent(here[most])}"
 
 
