@@ -311,7 +311,7 @@ def step_time(repetition: CommandRepetition, reported: ReportedSteps, lasted: Ma
             later = ", or kill it later" if any(change.kind == "kill" for change in repetition.changes) else ""
             raise RepFailed(
                 f"workload.warmup: rank {rank} reported {len(ends)} steps, and the first {warmup} are warm-up; "
-                f"let it run longer{later}"
+                f"let the program run longer{later}"
             )
     windows = [((ends[-1] - ends[warmup - 1]) / _NS, len(ends) - warmup) for ends in counted.values()]
     seconds, steps = max(windows, key=lambda window: window[0] / window[1])

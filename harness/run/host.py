@@ -147,7 +147,7 @@ def check_host(cells: Iterable[Cell]) -> None:
         if needed > available:
             raise HostError(
                 f"{cell.title.strip()}: needs about {needed / 2**30:.1f} GiB for {cell.workers} workers, "
-                f"{available / 2**30:.1f} GiB are available; use fewer workers or a smaller payload_scale"
+                f"and {available / 2**30:.1f} GiB are available; use fewer workers or a smaller payload_scale"
             )
 
 

@@ -342,12 +342,12 @@ def test_the_step_time_of_a_killed_process_includes_its_downtime():
 
 def test_a_kill_during_the_warm_up_is_an_error_that_suggests_a_later_kill():
     more = "[[timeline]]\nat = '1s'\nwhere = 1\nkill = true"
-    with pytest.raises(RepFailed, match=r"rank 1 reported 1 steps, .* let it run longer, or kill it later$"):
+    with pytest.raises(RepFailed, match=r"rank 1 reported 1 steps, .* let the program run longer, or kill it later$"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1))}, more=more)
 
 
 def test_a_program_that_ends_within_its_warm_up_is_an_error():
-    message = "workload.warmup: rank 1 reported 3 steps, and the first 3 are warm-up; let it run longer"
+    message = "workload.warmup: rank 1 reported 3 steps, and the first 3 are warm-up; let the program run longer"
     with pytest.raises(RepFailed, match=f"^{message}$"):
         timed({0: ("hook", ends(1, 2, 3, 4)), 1: ("hook", ends(1, 2, 3))})
 
