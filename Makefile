@@ -16,8 +16,9 @@ setup: ## install system packages (as root on Debian and Ubuntu), a virtual envi
 	@VENV="$(VENV)" PYTHON="$(PYTHON)" sh scripts/setup.sh
 
 # Exit code 4: a repetition stayed invalid. What is there is shown nevertheless.
-sweep: setup ## measure and draw the latency sweep; some 14 minutes on two cores; JOBS=1 measures one repetition at a time
+sweep: setup ## measure and draw four modes of the latency sweep; some 6 minutes on two cores; JOBS=1: one repetition at a time
 	@status=0; $(BIN)/wanbench run latency-sweep --set run.repeats=1 --set workload.payload_scale=auto --drop gate \
+		--set algorithms.delayed.delay=4 --set algorithms.sparse.period=4 --set algorithms.dts.delay=4 \
 		$(if $(JOBS),--jobs $(JOBS)) || status=$$?; \
 	case $$status in 0 | 4) ;; *) exit $$status ;; esac; \
 	$(BIN)/wanbench results latency-sweep --format pivot && ls -1 results/latency-sweep/figures/* && exit $$status

@@ -27,7 +27,8 @@ _HELP = """Check RUN (a folder, or a name under --out; default: the latest) agai
 {rules}
 
 The rule `accuracy` refuses nothing if no model is trained; the output then says so. Simulated cells need only one
-repetition, and the rules on payload and TCP do not apply to them.
+repetition, and the rules of what an emulation can get wrong (fidelity, hosts, payload, processor, TCP) do not apply to
+them.
 
 The exit code is 0 if the numbers may be published, 4 if not.
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-SETTLE_S = 8.0  # of a repetition's time, in which it starts; afterwards its load can be measured
+SETTLE_S = 3.0  # of a repetition's time, in which its started workers begin; afterwards its load can be measured
 _SLOTS = 10  # emulated repetitions at a time, at most
 _SIMULATORS_S = 2.0  # until processes that simulate have imported torch
 # Above this share of the cores, emulated packets are late, and steps that compete for a processor take longer.
