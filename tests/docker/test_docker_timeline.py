@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from cli_session import by_numbers
 
 TIMELINE = """
@@ -43,6 +44,7 @@ kill = true
 """
 
 
+@pytest.mark.long  # the test in namespaces runs each time
 def test_containers_go_on_without_a_worker_that_is_killed_until_it_returns(bench):
     import pandas as pd
 

@@ -93,6 +93,7 @@ def test_no_process_and_no_network_is_left(returned):
     assert all(command.left_nothing() for command in returned.commands)
 
 
+@pytest.mark.long  # other killed runs are tested each time
 def test_nothing_is_left_of_a_run_that_is_killed_while_a_worker_is_dead(bench):
     command = bench.start("run", bench.spec(SPEC % ("ssgd = {}", 60)), "--out", "out", "--no-figures", "--jobs", "1")
     first = command.until(lambda: command.training("ssgd", 2))

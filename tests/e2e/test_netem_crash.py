@@ -15,6 +15,7 @@ SPEC = by_numbers("routed", "ssgd = {}\ndelayed = { delay = 2 }", window=200, ru
 RUN = ("run", "spec.toml", "--out", "out", "--no-figures", "--jobs", "1")
 
 
+@pytest.mark.long  # killed emulators and controllers are tested each time, in tests/kernel
 def test_a_killed_netem_fails_its_cell_and_a_killed_run_leaves_no_router(bench):
     bench.spec(SPEC)
     command = bench.start(*RUN)

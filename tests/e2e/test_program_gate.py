@@ -60,6 +60,7 @@ def test_a_second_all_reduce_is_red(shared_bench, accepted):
     assert "messages_sent" in worse.out
 
 
+@pytest.mark.long  # a second message is found each time
 def test_a_doubled_payload_is_red(shared_bench, accepted):
     accepted.write_text(accepted.read_text().replace(WIDE, "torch.nn.Linear(64, 2000)"))
     worse = check(shared_bench)

@@ -147,6 +147,7 @@ def test_a_wrong_question_has_one_clear_line_and_a_target_that_is_never_reached_
     assert run.err.count("\n") == 1
 
 
+@pytest.mark.long  # its parts are tested each time, in tests/unit/advise
 def test_a_map_has_a_point_for_every_network_and_names_the_proxy(bench):
     few = ("--proxy", "gpt", "--max-accuracy-drop", "11")
     run = bench.run("map", *SMALL[:2], "--workers", "3", "--rtts", "5ms,50ms", "--rates", "5Mbit,50Mbit", *few)

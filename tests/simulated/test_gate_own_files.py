@@ -84,6 +84,7 @@ def worktree(project, tmp_path):
     git(project, "worktree", "remove", "--force", str(folder))
 
 
+@pytest.mark.long  # the same gate in hooks and without worktrees runs each time
 def test_a_commit_that_slows_down_is_refused_in_a_linked_worktree_under_an_editable_install(worktree, tmp_path):
     (worktree / "src" / "mypkg" / "helpers.py").write_text("more = 3\n")
     index = Path(worktree, git(worktree, "rev-parse", "--git-path", "index"))

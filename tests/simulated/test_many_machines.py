@@ -151,6 +151,7 @@ wait $there
 """
 
 
+@pytest.mark.long  # without ssh, workers that end and continue are tested each time
 def test_over_ssh_one_ctrl_c_ends_all_and_the_same_command_continues(bench, stub):
     stub("ssh", SSH)
     bench.spec(spec(1500, repeats=2))

@@ -309,7 +309,7 @@ def test_a_worker_that_sends_too_much_in_all_is_refused(worker, monkeypatch):
     monkeypatch.setattr("wanbench.harness.testbeds.slot._BURST_BYTES", 10)
     monkeypatch.setattr("wanbench.harness.testbeds.slot._BYTES_PER_S", 0)
     peer.sendall((json.dumps(GOOD[0]) + "\n").encode())
-    with pytest.raises(WorkerDied, match=r"control channel: too much"):
+    with pytest.raises(WorkerDied, match=r"control channel: too many bytes"):
         listener.receive(60)
 
 
