@@ -27,6 +27,7 @@ def _readable(bench):
 
 
 @pytest.mark.timed
+@pytest.mark.long  # the test in namespaces runs each time
 def test_an_unchanged_data_parallel_script_runs_across_four_regions(bench, api, image):
     row = exec_claims.a_data_parallel_script_runs_unchanged(bench, DOCKER, PYTHON)
     assert (row["testbed"], row["image"]) == ("docker", api.inspect_image(image)["Id"])

@@ -12,8 +12,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 NETWORK = ["--profile", "uniform", "--rtt", "20ms", "--rate", "200Mbit", "-n", "3"]
 
 
-@pytest.mark.long  # the group's operations are tested each time, in tests/unit/workloads/group
-@pytest.mark.parametrize("collective", ["direct", "hierarchical", "ring"])
+@pytest.mark.parametrize(
+    "collective",
+    ["direct", pytest.param("hierarchical", marks=pytest.mark.long), pytest.param("ring", marks=pytest.mark.long)],
+)
 def test_fsdp_powersgd_zero_dtensor_and_objects_give_the_same_results_as_on_gloo(bench, collective):
     def lines(collective: str) -> list[str]:
         program = [sys.executable, str(PROGRAMS / "frameworks.py")]

@@ -186,6 +186,7 @@ def test_a_users_program_is_measured_on_an_emulated_network(project):
     assert re.search(r"FAILED own.py::test_on_named_sites_it_is_less - AssertionError: assert 0\.", done.stdout)
 
 
+@pytest.mark.long  # the test before it measures each time
 @pytest.mark.timed
 def test_the_example_of_the_guide_passes_on_an_emulated_network(project):
     (example,) = re.findall(r"```python\n(def test_.*?)```", (ROOT / "docs/how-to/ci.md").read_text(), re.DOTALL)

@@ -24,6 +24,7 @@ def emulated(document, folder, beside=""):
     return outputs
 
 
+@pytest.mark.long  # the README is run each time
 @pytest.mark.timed
 def test_the_tutorial_measures_its_simulated_experiment_and_then_a_script(tmp_path):
     outputs = emulated("tutorial.md", tmp_path, beside="wanbench run smoke --testbed virtual")

@@ -254,8 +254,8 @@ def old():
     assert all(row.get("paused_pct") is None for f, rows, _ in found for row in rows if f.name in before)
     yield f"Of {emulated} emulated repetitions in `results/reference`, {sum(before.values())} were measured before"
     yield f"pauses were counted and have no digests: {', '.join(f'`{name}`' for name in before)}."
-    dirty = sum(str(manifest["git"]).endswith("-dirty") for _, _, manifest in found)
-    yield f"Recorded from a working tree with changes that were not committed: {dirty} of {len(found)} runs"
+    assert not [folder for folder, _, manifest in found if str(manifest["git"]).endswith("-dirty")]
+    yield f"All {len(found)} runs were recorded from working trees without changes"
     late = sorted((row["lateness_p99_ms"], row["algorithm"], row["rtt_ms"]) for row in rows("latency-sweep"))
     (most, algorithm, rtt_ms), next_ms = late[-1], late[-2][0]
     yield f"(`{algorithm}` at {rtt_ms:g} ms) has packets that were {most:.1f} ms late at the 99th percentile"

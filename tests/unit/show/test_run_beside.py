@@ -101,7 +101,8 @@ def test_points_are_those_of_both_runs(tmp_path):
 
 
 def test_a_run_with_nothing_in_common_is_refused(tmp_path):
-    with pytest.raises(AnalysisError, match=r"^other: no valid cell with an algorithm of mine on the same axis, so nothing is drawn beside it$"):
+    expected = r"^other: no valid cell with an algorithm of mine on the same axis, so nothing is drawn beside it$"
+    with pytest.raises(AnalysisError, match=expected):
         draw_all(synthetic_rows.latency_sweep(reps=1), "mine", tmp_path, ["csv"], beside=("other", []))
 
 
