@@ -212,7 +212,8 @@ def title(outcomes: Sequence[Mapping[str, str]]) -> str:
     }
     counts = Counter(line["slowdown_pct"] for line in outcomes)
     seen = [share for share in failed if share != "0" and sum(failed[share]) == counts[share]]
-    detected = f", {counts[seen[0]]} of {counts[seen[0]]} with a slowdown of {seen[0]} % or more" if seen else ""
+    certain = sum(counts[share] for share in seen)
+    detected = f", {certain} of {certain} with a slowdown of {seen[0]} % or more" if seen else ""
     return f"Failed: {sum(failed['0'])} of {counts['0']} checks of equal sides{detected}"
 
 
