@@ -136,7 +136,7 @@ def test_up_ends_with_the_figure_of_world4_and_files_owned_by_the_caller(project
     assert "tokyo" in done.stdout
 
 
-@pytest.mark.long  # the next test starts the same services each time
+@pytest.mark.long  # the next test has an exit code each time
 def test_run_returns_the_exit_code_of_wanbench(project, api):
     project.spec("schema = 3")
     assert project("run", "--rm", "wanbench", "run", "spec.toml").returncode == 2
@@ -177,7 +177,6 @@ def test_a_worker_that_ends_fails_its_cell_and_restarts_for_the_rest(project, ap
     assert len(rows) == 3
 
 
-@pytest.mark.long  # the janitor of other containers is tested each time
 def test_workers_end_if_the_controller_is_killed(project, api):
     project.spec(by_numbers("killed", "ssgd = {}", window=500))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.timed, pytest.mark.long]
+pytestmark = pytest.mark.timed
 
 SPEC = """
 schema = 1

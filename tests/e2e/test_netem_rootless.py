@@ -56,7 +56,6 @@ def bench_of_nobody():
     shutil.rmtree(folder)
 
 
-@pytest.mark.long  # root measures the same network each time
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody; as another user, all of this runs without")
 def test_four_ranks_train_with_gloo_on_netem_without_root(bench_of_nobody):
     bench = bench_of_nobody
