@@ -67,16 +67,15 @@ def _run(rank: int, collective: str, rendezvous: str, limit_s: float, pipe: Conn
             work.wait()
     comm.timeout_s = limit_s
     pipe.send("ready")
-    pipe.recv()
-    began, error = time.monotonic(), ""
-    try:
-        for work in what.begin(comm, torch.ones(NUMEL)):
-            work.wait()
-    except CommError as failed:
-        error = str(failed)
-    seconds = time.monotonic() - began
-    pipe.send("ended")
-    pipe.recv()  # nobody leaves before all have met their end
+    while pipe.recv() == "go":  # nobody leaves before all have met their end
+        began, error = time.monotonic(), ""
+        try:
+            for work in what.begin(comm, torch.ones(NUMEL)):
+                work.wait()
+        except CommError as failed:
+            error = str(failed)
+        seconds = time.monotonic() - began
+        pipe.send(error)
     comm.close()
     pipe.send(Outcome(error, seconds, sorted(_resources() - before)))
 

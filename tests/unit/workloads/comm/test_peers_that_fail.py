@@ -62,26 +62,22 @@ def test_a_stopped_rank_is_named_within_the_time_limit_and_told_when_it_goes_on(
 
 
 def check_stopped(collective: str, rendezvous: str) -> None:
-    # On a busy host all that the rank waits for can have arrived before it is stopped. Then it has nothing to learn.
-    assert any(stopped_rank_learns(collective, f"{rendezvous}-{after_s}", after_s) for after_s in (MIDDLE_S, 0.05, 0.0))
-
-
-def stopped_rank_learns(collective: str, rendezvous: str, after_s: float) -> bool:
-    """Stop the victim. Return whether it learns, when it goes on, that the others have given up."""
     victim, survivors = COLLECTIVES[collective].victim, others(collective)
     with ranks(collective, rendezvous, LIMIT_S) as group:
         group.say([*survivors, victim], "go")
-        time.sleep(after_s)
+        time.sleep(MIDDLE_S)
         group.signal(victim, signal.SIGSTOP)
         group.hear(survivors)
         group.signal(victim, signal.SIGCONT)
         everyone = [*survivors, victim]
-        group.hear([victim])
+        if group.hear([victim]) == [""]:  # all that it needs of the others, as in a reduce_scatter, had arrived
+            group.say([victim], "go")
+            group.hear([victim])
         group.say(everyone, "close")
         outcomes = group.hear(everyone)
         check_named(outcomes[:-1], victim, LIMIT_S + SLACK_S)
+        assert outcomes[-1].error, "the rank that was stopped learns that the others have given up"
         assert outcomes[-1].left == []
-        return bool(outcomes[-1].error)
 
 
 def test_a_rank_that_is_slow_but_in_time_is_no_error(tmp_path):
