@@ -1,12 +1,12 @@
 """Draw networks and workloads at random, and compare step times: emulated, simulated and by the law.
 
-    python benchmarks/parity.py [--grid hosts] [--out build/parity] [--cells 80] [--only 17,18]
+    python benchmarks/parity.py [--grid hosts] [--seed 2] [--out build/parity] [--cells 80] [--only 17,18]
 
 The grid `all` draws loss, buffers and stragglers on tuned hosts; `hosts` draws the buffers of hosts, on faster networks
-that lose nothing. Cell number i of a grid is always the same. A cell that varies by chance, with packet loss, small
-buffers or stragglers, has three repetitions, or nine if these differ by more than 10 %, and its median is compared, as
-in all figures. What is emulated is kept, so the same command continues where it stopped, and repeats what was not
-valid; the simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated and law.
+that lose nothing. Cell i of a grid and a seed is always the same. A cell that varies by chance, with packet loss, small
+buffers or stragglers, has three repetitions, or nine if these differ by more than 10 %, and its median is
+compared, as in all figures. What is emulated is kept, so the same command continues where it stopped, and repeats what
+was not valid; the simulation runs anew. Points are also in parity.csv, and drawn in the folders simulated and law.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ _ALGORITHMS: tuple[tuple[str, dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def point(grid: str, number: int) -> dict[str, Any]:
+def point(grid: str, seed: int, number: int) -> dict[str, Any]:
     """The values of a cell, drawn again until a step is short enough and the relay can carry the rates."""
-    return _host_point(number) if grid == "hosts" else _point(number)
+    first = {"all": "parity", "hosts": "hosts"}  # what the cells of seed 1 were drawn with
+    random = Random(f"{first[grid]} {number}" if seed == 1 else f"{grid} {seed} {number}")
+    return _host_point(random) if grid == "hosts" else _point(random)
 
 
-def _host_point(number: int) -> dict[str, Any]:
+def _host_point(random: Random) -> dict[str, Any]:
     """A cell of the grid `hosts`, whose steps last as long as buffers let them."""
-    random = Random(f"hosts {number}")
     while True:
         drawn = _drawn_host(random)
         period = drawn["algorithm"][1].get("period", 1)
@@ -94,8 +95,7 @@ def _between(random: Random, low: float, high: float) -> float:
     return float(f"{low * (high / low) ** random.random():.3g}")
 
 
-def _point(number: int) -> dict[str, Any]:
-    random = Random(f"parity {number}")
+def _point(random: Random) -> dict[str, Any]:
     while True:
         drawn = _drawn(random)
         sent_s = 2 * drawn["mb"] * 8 / drawn["mbit"] / (drawn["algorithm"][1].get("period", 1))
@@ -160,7 +160,7 @@ def spec_of(number: int, cell: Mapping[str, Any], out: Path, count: int) -> Spec
                 "tensors": 2,
                 "step_time": f"{cell['step_ms']}ms",
                 "step_cv": cell["step_cv"],
-                "payload_scale": cell.get("scale", 1.0),
+                "payload_scale": cell["scale"],
             },
             "network": {
                 "profile": profile_of(cell, out / "networks" / f"{number:03d}.csv"),
@@ -226,10 +226,9 @@ def before(number: int, out: Path) -> tuple[list[Mapping[str, Any]], str]:
     return [row for row in rows if row["workers"] > 1], "" if rows else "not emulated"
 
 
-def lines(grid: str, numbers: list[int], out: Path, *, scale: float, kept: bool) -> Iterator[dict[str, Any]]:
+def lines(cells: Mapping[int, Mapping[str, Any]], out: Path, *, kept: bool) -> Iterator[dict[str, Any]]:
     """Simulate the cells one after another, and emulate them, or not if `kept`. Yield a line each."""
-    for number in numbers:
-        cell = {**point(grid, number), "scale": scale}
+    for number, cell in cells.items():
         emulated, why = before(number, out) if kept else measured(number, cell, out, "netns")
         simulated, refused = measured(number, cell, out, "virtual")
         valid = [row for row in emulated if row["status"] == "ok"]
@@ -272,6 +271,7 @@ def main() -> None:
     """Measure the cells, and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--grid", choices=("all", "hosts"), default="all", help="what is drawn")
+    parser.add_argument("--seed", type=int, default=1, help="cells of another seed are other cells (default 1)")
     parser.add_argument("--scale", type=float, default=1.0, help="payload_scale, for a host that is too small")
     parser.add_argument("--out", default=str(ROOT / "build/parity"), help="folder of the measurements")
     parser.add_argument("--cells", type=int, default=80, help="number of cells")
@@ -282,7 +282,8 @@ def main() -> None:
     out = Path(asked.out)
     if asked.kept and not any(before(number, out)[0] for number in numbers):
         parser.error(f"--kept: none of these cells is in {out / 'netns'}; leave --kept out to emulate them")
-    done = list(lines(asked.grid, numbers, out, scale=asked.scale, kept=asked.kept))
+    cells = {number: {**point(asked.grid, asked.seed, number), "scale": asked.scale} for number in numbers}
+    done = list(lines(cells, out, kept=asked.kept))
     with (out / "parity.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, list(done[0]))
         table.writeheader()

@@ -97,10 +97,6 @@ def _settings(own: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     settings: dict[str, dict[str, Any]] = {}
     for line in own:
         with as_spec_error(f"--algorithm {line}: not valid TOML", tomllib.TOMLDecodeError):
-            settings |= tomllib.loads(line) if "=" in line else {_name(line): {"kind": line}}
+            name = line.rpartition(":")[2].rpartition(".")[2].lower()  # of an algorithm such as "my_pkg.sync:Mine"
+            settings |= tomllib.loads(line) if "=" in line else {name: {"kind": line}}
     return settings
-
-
-def _name(reference: str) -> str:
-    """The name of the setting of an algorithm such as "my_pkg.sync:Mine"."""
-    return reference.rpartition(":")[2].rpartition(".")[2].lower()

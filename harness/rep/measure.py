@@ -112,7 +112,7 @@ def _row(
     columns = trained(repetition, measured, reported_steps=len(done.steps))
     done.steps.write(folder / "steps.parquet")
     write_messages(folder, measured.outcomes[0].messages)
-    write_evaluations(folder, measured.outcomes[0].evaluations)
+    write_evaluations(folder, measured.evaluations)
     if done.stats is None:  # everything was simulated, so nothing is judged
         write_network(folder, repetition.network, measured, report)
         judged = {"status": "invalid", "reason": "; ".join(void)} if void else {"status": "ok"}

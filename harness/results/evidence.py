@@ -219,7 +219,7 @@ def write_events(folder: Path, events: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def write_evaluations(folder: Path, evaluations: Sequence[Evaluated]) -> None:
-    """Write the evaluations of rank 0 as Parquet, one row per evaluation. Write no file if there are none."""
+    """Write the evaluations as Parquet, one row per evaluation. Write no file if there are none."""
     import pandas as pd
 
     if evaluations:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from wanbench.harness.emulators.emulator import EmulatorStats
@@ -11,7 +11,7 @@ from wanbench.harness.plan.repetition import Repetition, TrainingRepetition
 from wanbench.harness.results.columns import Row, empty
 from wanbench.harness.results.goodput import recovered
 from wanbench.harness.results.target import reached
-from wanbench.workloads.loop.job import Outcome, StepRow
+from wanbench.workloads.loop.job import Evaluated, Outcome, StepRow
 from wanbench.workloads.process.connections import TIMES_US
 from wanbench.workloads.process.finished import Finished, FinishedJob
 
@@ -37,6 +37,13 @@ class MeasuredTraining(Measured):
     def outcomes(self) -> list[Outcome]:
         """In the order of ranks; first, that of the worker that evaluated its model."""
         return [finished.outcome for _, finished in sorted(self.finished.items())]
+
+    @property
+    def evaluations(self) -> list[Evaluated]:
+        """The evaluations of the first outcome. A mean of models exists once the last worker has made the step."""
+        own, ended_ns = self.outcomes[0].evaluations, [o.ended_ns for o in self.outcomes if o.ended_ns]
+        latest = [max(times) for times in zip(*ended_ns, strict=False)]
+        return [replace(at, end_ns=end) for at, end in zip(own, latest, strict=False)] if ended_ns else own
 
 
 def measured_row(
@@ -89,7 +96,6 @@ def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported
     stall = slowest.window.stall_ns / 1e9
     losses = [o.final_loss for o in outcomes if o.final_loss is not None]
     spreads = [o.replica_spread for o in outcomes if o.replica_spread is not None]
-    steps_to_target, time_to_target_s = _reached(repetition.target, measured) or (None, None)
     steps = repetition.window
     return {
         "steps": steps,
@@ -103,19 +109,22 @@ def trained(repetition: TrainingRepetition, measured: MeasuredTraining, reported
         "messages_sent": sum(o.total.messages_sent for o in outcomes),
         "blocks_lost_pct": _blocks_lost_pct(outcomes),
         "final_loss": statistics.fmean(losses) if losses else None,
-        **_learned(measured.outcomes[0]),
+        **_learned(measured, repetition.target),
         "replica_spread": max(spreads) if len(spreads) == len(outcomes) else None,
-        "time_to_target_s": time_to_target_s,
-        "steps_to_target": steps_to_target,
         **(_losses(repetition, outcomes, reported_steps) if repetition.loses_workers else {}),
     }
 
 
-def _learned(outcome: Outcome) -> dict[str, Any]:
-    """The columns of the trained model, as the lowest rank evaluated it."""
-    last = outcome.evaluations[-1] if outcome.evaluations else None
+def _learned(measured: MeasuredTraining, target: float | None) -> dict[str, Any]:
+    """The columns of the trained model, as the lowest rank evaluated it, and when it reached `train.target`."""
+    evaluations = measured.evaluations
     names = ("accuracy", "accuracy_before_drain", "accuracy_own_buffers")
-    return {"weights": outcome.weights, **{name: None if last is None else getattr(last, name) for name in names}}
+    reach = None if target is None else reached(evaluations, target, _begin_ns(measured))
+    return {
+        "weights": measured.outcomes[0].weights,
+        **{name: getattr(evaluations[-1], name) if evaluations else None for name in names},
+        **dict(zip(("steps_to_target", "time_to_target_s"), reach or (None, None), strict=True)),
+    }
 
 
 def _begin_ns(measured: MeasuredTraining) -> int:
@@ -210,12 +219,3 @@ def _blocks_lost_pct(outcomes: Sequence[Outcome]) -> float | None:
 def udp_overflows(measured: Measured) -> int:
     """The number of datagrams lost in the workers' own sockets."""
     return sum(m.counters_after.udp_overflows - m.counters_before.udp_overflows for m in measured.finished.values())
-
-
-def _reached(target: float | None, measured: MeasuredTraining) -> tuple[float, float] | None:
-    """When rank 0 reached `train.target`."""
-    rows = sorted(measured.rows, key=lambda row: row.step)
-    if target is None or not rows:
-        return None
-    begin_ns = round(rows[0].end_ns - rows[0].step_time_s * 1e9)
-    return reached(measured.outcomes[0].evaluations, target, begin_ns)

@@ -10,7 +10,7 @@
                 result.json     one row
                 steps.parquet   one row per rank and step
                 messages.parquet   one row per message of rank 0, in its first steps
-                evaluations.parquet   step, time and accuracy of each evaluation of rank 0, if a model is trained
+                evaluations.parquet   step, time and accuracy of each evaluation, if a model is trained
                 network.json    configured and measured values of every path
                 worker-0.log ...
             rep-0@HOST/         of a one-worker cell that another host has measured too

@@ -90,9 +90,10 @@ def best_sentence(cases: Sequence[NetworkStandings]) -> str:
     else:
         where = f"on {count} of {len(cases)} {_varied(cases)[1]}"
         where = "; ".join([where, *(f"{name} on {times}" for name, times in runners_up)])
-    kind, unequal = "fastest", _not_compared(cases)
+    tied = any(len(network.as_fast) > 1 for network in cases if network.best and network.best.algorithm == first)
+    kind, unequal = "as fast as any" if tied else "fastest", _not_compared(cases)
     if _inaccurate(cases) and not unequal:
-        kind = f"the fastest within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
+        kind = f"{'the ' * (not tied)}{kind} within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
     testbeds = {testbed for network in cases if network.best is not None for testbed in network.testbeds}
     return f"{first} is {kind} {where} ({provenance(testbeds)}).{unequal}{_best_choices(cases)}"
 

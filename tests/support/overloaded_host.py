@@ -128,7 +128,7 @@ def _report(job: dict) -> dict:
     begin_ns, window_ns = job["window_begin"] * step_ns, job["window_steps"] * step_ns
     outcome = Outcome(
         window_begin_ns=begin_ns, window_end_ns=begin_ns + window_ns, window=replace(nothing, compute_ns=window_ns),
-        total=nothing, final_loss=None, replica_spread=None, evaluations=[], messages=[], slowed_ns=[],
+        total=nothing, final_loss=None, replica_spread=None, evaluations=[], ended_ns=[], messages=[], slowed_ns=[],
         tcp_windows=(0, 0), epochs=[],
     )  # fmt: skip
     counters = Counters({"tx_bytes": 0}, {}, 0, 0)

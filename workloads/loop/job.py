@@ -152,6 +152,7 @@ class Outcome:
         final_loss: mean local loss over the last tenth of all steps (at least one); None if no model is trained.
         evaluations: for the lowest rank at the end, the accuracy of the model as it was at these times, the last after
             the final drain; empty for other ranks, and if no model is trained.
+        ended_ns: when this worker had made the steps of the evaluations, if they are of a mean with its model.
         replica_spread: after the drain, the largest distance of this rank's parameters from the mean over the
             ranks, relative to the largest parameter. Except for rounding, it is 0 for algorithms whose replicas agree.
             None for vectors without payload.
@@ -170,6 +171,7 @@ class Outcome:
     final_loss: Number | None
     replica_spread: Number | None
     evaluations: Annotated[list[Evaluated], MANY]
+    ended_ns: Annotated[list[Count], MANY]
     messages: Annotated[list[Message], Bounds(max_length=JOURNAL_LIMIT, fail_fast=True)]
     slowed_ns: Annotated[list[list[Count | None]], MANY]
     tcp_windows: tuple[Count, Count]

@@ -248,6 +248,7 @@ class _Training:
             final_loss=sum(tail) / len(tail) if tail else None,
             replica_spread=self._spread,
             evaluations=evaluations,
+            ended_ns=[] if self._alone else [now_ns for _, now_ns, _ in self._copies],
             messages=journal,
             slowed_ns=[] if self._task.slow is None else self._task.slow.turned_ns,
             tcp_windows=(self._opened[0], self._opened[1]),
@@ -255,13 +256,14 @@ class _Training:
             weights=None if not self._copies else sha256(self._copies[-1][2].w.numpy().tobytes()).hexdigest(),
         )
 
-    def _kept(self, own: Snapshot) -> Snapshot:
-        """The model that a user would keep: the workers' mean.
+    @property
+    def _alone(self) -> bool:
+        """Whether rank 0's own model is evaluated: workers can be lost, it is a server's, or they never communicate."""
+        return self._job.deadline_s is not None or self._algorithm.server or self._job.kind == "local"
 
-        It is rank 0's own if workers can be lost, if it has a server's model, and if workers never communicate.
-        """
-        alone = self._job.deadline_s is not None or self._algorithm.server or self._job.kind == "local"
-        return own if alone else own.averaged(self._comm)
+    def _kept(self, own: Snapshot) -> Snapshot:
+        """The model that a user would keep: the workers' mean, or rank 0's own if that is evaluated."""
+        return own if self._alone else own.averaged(self._comm)
 
     def _evaluated(self, step: int, end_ns: int, own: Snapshot, kept: Snapshot) -> Evaluated | None:
         """Evaluate the models after a step; None if this rank cannot."""

@@ -93,12 +93,12 @@ def test_the_headline_names_the_fastest_setting_and_what_each_value_of_a_choice_
     alone = [cell("netns", None, 0.9, workers=1, collective=None, channels=None)]
     said = best_text([*alone, *(row for row in CHOICES if row["rtt_ms"] == 10.0)], 200)
     assert said.splitlines()[0] == (
-        "gloo is fastest at RTT 10 ms (emulated). "
+        "gloo is as fast as any at RTT 10 ms (emulated). "
         "Step time, everything else equal: collective gloo is faster than direct (16.6 times), as fast as ring."
     )
     assert said.splitlines()[3].startswith("network    fastest setting")
     both = best_text([*alone, *CHOICES], 200)
-    assert both.startswith("gloo is fastest on 1 of 2 networks; direct on 1 (emulated). Step time, everything else ")
+    assert both.startswith("gloo is as fast as any on 1 of 2 networks; direct on 1 (emulated). Step time, everything else ")
     assert "collective gloo is not clearly faster than direct (2.88 times, 0.5 to 16.6), as fast as ring" in both
 
 

@@ -107,7 +107,7 @@ def test_commands_options_and_names_are_completed(tmp_path):
     (tmp_path / "results" / "mine").mkdir(parents=True)
     (tmp_path / "results" / "mine" / "manifest.json").touch()
     assert completed("re") == {"results", "report", "record"}
-    assert completed("run", "lat") == {"latency-sweep", "latency-sweep-gloo"}
+    assert completed("run", "lat") == {"latency-sweep", "latency-sweep-gloo", "latency-sweep-stock"}
     assert completed("plan", "smoke", "--te") == {"--testbed"}
     assert completed("results", "m") == {"mine"}
     assert completed("compare", "mine", "") == {"mine"}

@@ -53,7 +53,7 @@ OUTCOME = {
     "window_begin_ns": 10, "window_end_ns": 9 * 10**8, "window": SUMS, "total": SUMS, "final_loss": None,
     "replica_spread": 0.0, "messages": [SENT],
     "evaluations": [{"step": 2, "end_ns": 3, "accuracy": 0.5, "accuracy_before_drain": 0.4}],
-    "slowed_ns": [[1, None]], "tcp_windows": [10, 10],
+    "ended_ns": [1], "slowed_ns": [[1, None]], "tcp_windows": [10, 10],
     "epochs": [EPOCH],
 }  # fmt: skip
 ROWS = [row(step) for step in range(JOB.steps)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from small_spec import edited, swept
 
@@ -35,3 +36,15 @@ def test_a_target_beyond_reach_has_no_time(tmp_path):
     beyond = row_of(tmp_path, "ssgd = {}", 1.0, "10ms")
     assert 0.5 < beyond["accuracy"] < 1
     assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None
+
+
+@pytest.mark.parametrize("algorithm", ["adpsgd = {}", "sgp = {}", "dts = { delay = 4, period = 4 }"])
+def test_a_mean_of_models_exists_once_the_slowest_machine_has_made_the_step(tmp_path, algorithm):
+    uneven = ('step_time = "10ms"', 'step_time = ["10ms", "50ms"]')
+    changes = [VIRTUAL, DIGITS, uneven, ("ssgd = {}", algorithm), ("[algorithms]", LONG.format(target=0.8))]
+    (cell,) = swept(edited(*changes))
+    row = measure(cell.repetition(0), VirtualTestbed().open_slot(""), tmp_path, tmp_path, None)
+    evaluations = pd.read_parquet(tmp_path / "evaluations.parquet")
+    elapsed_s = (evaluations.end_ns - evaluations.end_ns[0]) / 1e9
+    assert elapsed_s.to_list()[1:] == pytest.approx((0.05 * evaluations.step[1:]).to_list(), rel=0.1)
+    assert row["time_to_target_s"] == pytest.approx(0.05 * row["steps_to_target"], rel=0.1)
