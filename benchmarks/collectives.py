@@ -4,9 +4,9 @@
 
 The middle is 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s, Reno, no loss; each line changes one value. `limit` is the
 time of two phases, max(T + RTT/2, T/2 + RTT) with T = 2 (N-1)/N bytes with headers / rate, or of one-shot,
-(N-1) bytes with headers / rate + RTT/2, whichever is shorter; N are the sites, of which each has one link. With losses
-the rate is at most that of the connections' windows (Mathis et al. 1997). Every point is also simulated. What takes
-over a minute, and what this host cannot emulate, is only simulated.
+(N-1) bytes with headers / rate + RTT/2, whichever is shorter; N are the sites, of which each has one link. It
+leaves out losses, and is the same for every number of connections. Every point is also simulated. What takes over a
+minute, and what this host cannot emulate, is only simulated.
 
 `direct-16` has 16 connections for each pair of workers; `ring-ranks` keeps the order of ranks. What is measured is
 kept, so the same command continues where it stopped; the simulation runs anew. The table is also in collectives.csv,
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -32,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from wanbench.harness.api import run  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
+from wanbench.harness.show.figures.drawing import save  # noqa: E402
 from wanbench.harness.show.figures.layout import Sheet, logarithmic  # noqa: E402
 from wanbench.harness.show.figures.style import FAINT, PAGE_IN, wanbench_style  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
@@ -60,10 +60,10 @@ _STEP_S = 0.05
 _STEPS = 8
 _WARM_UP = 3  # rounds, about
 _LONGEST_S = 60.0
-_WIRE, _SEGMENT_BYTES = 1500 / 1448, 1448
+_WIRE = 1500 / 1448
 _LOOKS = {
     "direct": ("#222222", "o"), "direct-4": ("#777777", "^"), "direct-16": ("#BBBBBB", "v"), "gloo": ("#4477AA", "s"),
-    "hierarchical": ("#228833", "P"), "ring": ("#EE6677", "D"), "ring-ranks": ("#CCBB44", "X"),
+    "hierarchical": ("#228833", "P"), "ring": ("#EE6677", "p"), "ring-ranks": ("#CCBB44", "X"),
 }  # fmt: skip
 
 
@@ -87,15 +87,11 @@ def collectives_of(point: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def limit_s(point: Mapping[str, Any], streams: int) -> float:
+def limit_s(point: Mapping[str, Any]) -> float:
     """The shortest possible time of an all-reduce in seconds: see the module's docstring."""
     n: int = point["sites"] or point["workers"]
     rtt_s: float = point["rtt_ms"] / 1e3
-    rate = point["mbit"] * 1e6 / 8 / _WIRE
-    if point["loss"]:
-        window = _SEGMENT_BYTES * math.sqrt(1.5 / (point["loss"] / 100))
-        rate = min(rate, (n - 1) * streams * window / rtt_s)
-    one_vector_s: float = point["mb"] * 1e6 / rate
+    one_vector_s: float = point["mb"] * 1e6 / (point["mbit"] * 1e6 / 8 / _WIRE)
     pieces_s = 2 * (n - 1) / n * one_vector_s
     return min(max(pieces_s + rtt_s / 2, pieces_s / 2 + rtt_s), (n - 1) * one_vector_s + rtt_s / 2)
 
@@ -179,8 +175,7 @@ def spec_of(point: Mapping[str, Any], collective: str, out: Path) -> Spec:
 def line(point: Mapping[str, Any], collective: str, out: Path, *, kept: bool) -> dict[str, Any]:
     """Simulate a point, and measure it unless it was before, or not if `kept`. Return its line of the table."""
     spec = spec_of(point, collective, out)
-    option = collective.partition("-")[2]
-    limit = limit_s(point, int(option) if option.isdecimal() else 1)
+    limit = limit_s(point)
     simulated = _row(_measured(spec, out / "virtual", "virtual"))
     seconds = (_STEPS + _WARM_UP) * max(limit, (simulated["step_time_s"] if simulated else 0) - _STEP_S)
     emulated, before = None, out / "netns" / spec.name
@@ -232,19 +227,20 @@ def drawing(lines: Sequence[Mapping[str, Any]]) -> Figure:
         if any(line["collective"] == name for line in shown)
     }
     entries["hollow: simulated"] = Line2D([], [], color=FAINT, marker="o", fillstyle="none", linestyle="")
-    emulated = [line for line in shown if line["status"] == "ok"]
+    emulated = [line for line in shown if line["status"] == "ok" and "loss" not in line["change"]]
     ours = [line for line in emulated if line["collective"] != "gloo"]
     best = [min(line["over"] for line in ours if line["change"] == row) for row in {line["change"] for line in ours}]
     gloo = [line["over"] for line in emulated if line["collective"] == "gloo"]
     sheet = Sheet(
         PAGE_IN,
         0.17 * len(rows),
-        f"The best collective takes {min(best):.2f} to {max(best):.2f} times the limit, gloo {min(gloo):.1f} to "
-        f"{max(gloo):.1f} times\n"
-        "Time of an all-reduce over the limit of the network; one factor changed at a time",
+        f"Without loss, the best collective takes {min(best):.2f} to {max(best):.2f} times the limit, gloo "
+        f"{min(gloo):.1f} to {max(gloo):.1f} times\n"
+        "Time of an all-reduce over the limit of the network without loss; one factor changed at a time",
         "The middle: 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s for each worker, Reno, no loss. With 8 and 16 "
         "workers 2.04 MB at 20 Mbit/s. Emulated in network namespaces, 8 steps each. Of several workers in a site the "
-        "limit sends one vector. With losses the limit is that of TCP's windows. Title: emulated points only.",
+        "limit sends one vector. Points of a row have one limit. direct-4 and direct-16: connections for "
+        "each pair of workers. ring-ranks: in the order of ranks. Title: emulated points only.",
         entries,
         left_in=1.6,
     )
@@ -282,7 +278,7 @@ def main() -> None:
         table.writeheader()
         table.writerows(lines)
     for ending in ("svg", "png") if any(line["status"] == "ok" for line in lines) else ():
-        drawing(lines).savefig(out / f"collectives.{ending}")
+        save(drawing(lines), out / f"collectives.{ending}")
 
 
 if __name__ == "__main__":
