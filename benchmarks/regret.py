@@ -47,7 +47,7 @@ from wanbench.harness.plan.plan import Plan  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
 from wanbench.harness.show.figures.drawing import save  # noqa: E402
 from wanbench.harness.show.figures.layout import Panels, logarithmic  # noqa: E402
-from wanbench.harness.show.figures.style import PAGE_IN, wanbench_style  # noqa: E402
+from wanbench.harness.show.figures.style import PAGE_IN, SIMULATED, wanbench_style  # noqa: E402
 from wanbench.harness.show.grid import markdown  # noqa: E402
 
 _ADVISED_SEEDS, _STRAGGLERS = (1, 2, 3), 101
@@ -277,10 +277,14 @@ _CHOICES = (
     ("law", "the evidence and the law, not simulated"),
     ("always", "always the best setting on the other tasks"),
 )
-_COLOURS = {"advice": "#4477AA", "ssgd": "#CCBB44", "law": "#EE6677", "always": "#228833"}
-_WIDTHS = {"advice": 4.0, "ssgd": 2.5, "law": 1.0, "always": 1.0}  # equal curves stay visible
+_LOOKS: Mapping[str, Mapping[str, Any]] = {  # widths: equal curves stay visible; dashes are equally long
+    name: {"color": colour, "linewidth": width, "linestyle": (0, tuple(part / width for part in SIMULATED[1]))}
+    for name, colour, width in (
+        ("advice", "#4477AA", 4.0), ("ssgd", "#CCBB44", 2.5), ("law", "#EE6677", 1.0), ("always", "#228833", 1.0),
+    )
+}  # fmt: skip
 _GROUPS = {**{task: f"held out: {title}" for task, title in TASKS.items()}, _KNOWN: "a CNN that is known"}
-_LEAST_PCT, _MOST_PCT = 0.1, 1000
+_LEAST_PCT = 0.1
 
 
 def numbers(lines: Iterable[Mapping[str, Any]], column: str) -> list[float]:
@@ -353,32 +357,33 @@ def _said(recording: Recording, name: str) -> str:
 @wanbench_style()
 def drawn_regrets(lines: Sequence[Mapping[str, Any]]) -> Figure:
     """For each choice, the share of the networks with at most this regret; the others never get there."""
-    entries = {
-        text.replace("`", ""): Line2D([], [], color=_COLOURS[name], linewidth=_WIDTHS[name]) for name, text in _CHOICES
-    }
+    entries = {text.replace("`ssgd`", "SSGD"): Line2D([], [], **_LOOKS[name]) for name, text in _CHOICES}
     tasks = [task for task in _GROUPS if any(line["task"] == task for line in lines)]
     about = (
-        "regret: time to the target over that of the best setting, less 1 (simulated); a curve ends below 100 % where "
-        "the choice misses the target; the last panel's task is known, each other is held out; a setting is advised "
-        "only if every recording but that of the task shows that it keeps to the allowed drop of one point of accuracy"
+        "regret: time to the target over that of the best setting, less 1 (simulated); regrets below "
+        f"{_LEAST_PCT} % are drawn at {_LEAST_PCT} %; a curve ends below 100 % where the choice misses the target; the "
+        "last panel's task is known, each other is held out; a setting is advised only if every recording but that of "
+        "the task shows that it keeps to the allowed drop of one point of accuracy"
     )
     sheet = Panels(
         PAGE_IN, _title(lines), about, entries,
-        count=len(tasks), across=3, panel_in=1.5, left_in=0.5, right_in=0.2, gap_in=0.25,
+        count=len(tasks), across=3, panel_in=1.5, left_in=0.5, right_in=0.2, gap_in=0.35,
     )  # fmt: skip
+    largest = max(_EQUAL, *(regret for name in _LOOKS for regret in numbers(lines, name)))
+    most_pct = 100 * 10 ** math.ceil(math.log10(largest))
     for panel, task in enumerate(tasks):
         some = [line for line in lines if line["task"] == task]
         axes = sheet.panel(panel, _GROUPS[task].removeprefix("held out: "))
-        for name, width in _WIDTHS.items():
+        for name, look in _LOOKS.items():
             if all(line[name] == "" for line in some):
                 continue
             known = [100 * regret for regret in numbers(some, name)]
             shares = [100 * (index + 1) / len(some) for index in range(len(known))]
-            values = [_LEAST_PCT, *(max(_LEAST_PCT, value) for value in known), _MOST_PCT]
-            axes.step(
-                values, [0, *shares, shares[-1] if shares else 0], where="post", color=_COLOURS[name], linewidth=width
-            )
-        logarithmic(axes.xaxis, _LEAST_PCT, _MOST_PCT)
+            values = [_LEAST_PCT, *(max(_LEAST_PCT, value) for value in known), most_pct]
+            axes.step(values, [0, *shares, shares[-1] if shares else 0], where="post", **look)
+        logarithmic(axes.xaxis, _LEAST_PCT, most_pct)
+        ticks = axes.get_xticks()
+        axes.set_xticks(ticks, [f"{'≤' if tick == _LEAST_PCT else ''}{tick:g}" for tick in ticks])
         axes.set_ylim(-2, 102)
         sheet.label(panel, "regret (%)", "networks (%)")
     return sheet.figure
