@@ -214,12 +214,13 @@ def title(outcomes: Sequence[Mapping[str, str]]) -> str:
     seen = [share for share in failed if share != "0" and sum(failed[share]) == counts[share]]
     certain = sum(counts[share] for share in seen)
     detected = f", {certain} of {certain} with a slowdown of {seen[0]} % or more" if seen else ""
-    return f"Failed: {sum(failed['0'])} of {counts['0']} checks of equal sides{detected}"
+    return f"Failed by either rule: {sum(failed['0'])} of {counts['0']} checks of equal sides{detected}"
 
 
 def figure(outcomes: Sequence[Mapping[str, str]], width_in: float) -> Figure:
     """The share of checks with each verdict by planted slowdown, by the rule for a cell and by that for all cells."""
     about = (
+        "a check fails if a cell regressed, or all cells together; "
         f"emulated with the relay: two workers, a step of {STEP_MS} ms, {SPEC_LINK}; 5 or 10 rounds a check; both "
         "sides in one process, while the host did other work"
     )
