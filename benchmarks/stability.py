@@ -34,6 +34,7 @@ from wanbench.harness.show.figures.layout import (  # noqa: E402
 from wanbench.harness.show.figures.style import (  # noqa: E402
     COLUMN_IN,
     PAGE_IN,
+    SIMULATED,
     Style,
     point,
     styles,
@@ -91,13 +92,13 @@ def stability_drawing() -> Drawing:
     worst = min(limits, key=lambda limit: limit.computed)
     title = (
         f"With momentum {worst.momentum:g}, the limit of lr × curvature is {worst.computed:.4f} at D = {worst.delay}, "
-        f"with ssgd {synchronous_limit(worst.momentum):g}"
+        f"with SSGD {synchronous_limit(worst.momentum):g}"
     )
     apart = 100 * (_STEP_SIZES[1] / _STEP_SIZES[0] - 1)
     about = (
-        "lr × curvature: learning rate times second derivative; lines: where the largest root of the characteristic "
+        "lr × curvature: learning rate times second derivative; dashed: where the largest root of the characteristic "
         f"polynomial leaves the unit circle; points: two workers trained with delayed for {STEPS} steps, between the "
-        f"largest value that converges and the next one, {apart:.0f} % above, that diverges; dotted: ssgd, computed"
+        f"largest value that converges and the next one, {apart:.0f} % above, that diverges; dotted: SSGD, computed"
     )
     about += "; the DTS paper trains with momentum and changes no hyper-parameter for a delay."
     levels = {momentum: synchronous_limit(momentum) for momentum in MOMENTA}
@@ -218,12 +219,12 @@ def stability(
     for momentum, level in synchronous.items():
         look, curve = looks[_name(momentum)], [limit for limit in limits if limit.momentum == momentum]
         delays, computed = [limit.delay for limit in curve], [limit.computed for limit in curve]
-        axes.plot(delays, computed, color=look.colour, linewidth=0.8)
+        axes.plot(delays, computed, color=look.colour, linestyle=SIMULATED, linewidth=0.8)
         _mark_limits(axes, curve, look)
         dotted: dict[str, Any] = {"color": ssgd.colour, "linestyle": (0, (1, 2)), "linewidth": 0.9}
         axes.axhline(level, **dotted)
-        solid = {**point(look), "linestyle": "-", "linewidth": 0.8}
-        ends.append(End(_name(momentum), solid, delays[-1], computed[-1], f"{computed[-1]:.3g}"))
+        dashed = {**point(look), "linestyle": SIMULATED, "linewidth": 0.8}
+        ends.append(End(_name(momentum), dashed, delays[-1], computed[-1], f"{computed[-1]:.3g}"))
         ends.append(End(_ssgd(momentum), dotted, axes.get_xlim()[1], level, f"{level:g}"))
     label_ends(axes, ends, sheet.axes_in)
     return sheet.figure
@@ -243,7 +244,7 @@ def _name(momentum: float) -> str:
 
 
 def _ssgd(momentum: float) -> str:
-    return f"ssgd, momentum {momentum:g}"
+    return f"SSGD, momentum {momentum:g}"
 
 
 def stability_points(limits: Sequence[Limit], synchronous: Mapping[float, float]) -> list[Point]:
