@@ -25,9 +25,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -45,8 +44,8 @@ from wanbench.harness.results.columns import Row  # noqa: E402
 from wanbench.harness.results.disk import write_text  # noqa: E402
 from wanbench.harness.show.figures.drawing import Drawing, Point  # noqa: E402
 from wanbench.harness.show.figures.hover import note  # noqa: E402
-from wanbench.harness.show.figures.layout import Panels, logarithmic  # noqa: E402
-from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, PAGE_IN, wanbench_style  # noqa: E402
+from wanbench.harness.show.figures.layout import Sheet, logarithmic, text_in  # noqa: E402
+from wanbench.harness.show.figures.style import FAINT, PAGE_IN, wanbench_style  # noqa: E402
 from wanbench.harness.show.papers.drawing import differing, read_index, write_drawing, write_index  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 from wanbench.harness.spec.tables import FailuresTable  # noqa: E402
@@ -104,6 +103,7 @@ class Source(_Table):
     """A published set of measurements.
 
     Attributes:
+        short: its title in the figure. kind: the shape of its points there.
         revision: commit, version or date. licence: of its files; facts need none.
         seen: whether wanbench was compared with it before its tolerance was chosen. primary: read at the original.
         tier: 1 complete conditions, 2 one ambiguous, 3 its authors' simulation or arithmetic, 4 no basis to predict.
@@ -113,6 +113,8 @@ class Source(_Table):
     """
 
     title: str
+    short: str
+    kind: Literal["streams and messages", "all-reduces", "training steps", "failures and recovery"]
     citation: str
     url: str
     revision: str
@@ -376,14 +378,8 @@ def _line(number: Number, cell: TrainingCell, times: Times | None, why: str) -> 
         "error": _error(predicted, number.value),
         "plain": plain,
         "plain_error": _error(plain, number.value),
-        "amount": _amount(number, cell),
         "why": why or None,
     }
-
-
-def _amount(number: Number, cell: TrainingCell) -> float | None:
-    """What a rate counts, so that its seconds are known: bits, samples or tokens."""
-    return 32.0 * cell.workload.params if number.quantity == "throughput_bps" else number.per_step
 
 
 def _of(quantity: Callable[[Times], float | None] | None, times: Times | None, number: Number) -> float | None:
@@ -421,9 +417,13 @@ def _predicted(name: str, source: Source, folder: Path) -> list[dict[str, Any]]:
 
 # The figure.
 
-_MARKERS = "os^vDP*Xdph<>8H"
-_COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#66CCEE", "#222222", "#CCBB44", "#EE7733", "#882255")
-_AMBIGUOUS = 2  # tier
+_LOOKS: Mapping[str, Mapping[str, Any]] = {
+    kind: {"color": colour, "marker": marker, "markersize": 3.2, "markeredgewidth": 0.6, "fillstyle": "none", "ls": ""}
+    for kind, colour, marker in (
+        ("streams and messages", "#4477AA", "o"), ("all-reduces", "#228833", "^"), ("training steps", "#222222", "s"),
+        ("failures and recovery", "#AA3377", "X"),
+    )
+}  # fmt: skip
 
 
 def agreement_drawing() -> Drawing:
@@ -438,11 +438,12 @@ def agreement_drawing() -> Drawing:
         f"nearer than the plain law for {len(nearer)} sources, farther for {len(farther)}"
     )
     about = (
-        "Simulated; nothing is fitted to what is drawn. Rates are shown as seconds for what was sent or trained, "
-        "shares and ratios not at all. A source counts at its worst reading. Open marks: an ambiguous condition. "
-        f"Band: {100 * NEAR:.0f} % to either side. Seen: compared before its tolerance was chosen."
+        "A point is a published number and its prediction, which is simulated; nothing is fitted to what is drawn. "
+        "Of rates and shares the reciprocal is drawn, so that to the right all predictions are too slow. In brackets: "
+        f"numbers. A source counts at its worst reading. Band: {100 * NEAR:.0f} % to either side. Blind: nobody had "
+        "compared before the tolerance was chosen."
     )
-    text = f"{title}\nPredicted against published, seconds"
+    text = f"{title}\nPredicted time over published time, by source"
     return Drawing(
         NAME,
         title,
@@ -459,57 +460,43 @@ def agreement(
     about: str,
     width_in: float = PAGE_IN,
 ) -> Figure:
-    """A panel of blind predictions, and one of those that had been compared before.
+    """A row of ratios for each source, first of those that are blind.
 
     Args:
         lines: by source, under the reading at which it counts. title: the finding, and the subject. about: the caption.
     """
-    drawn = {name: seconds for name, of_source in lines.items() if (seconds := _seconds(of_source))}
-    looks = {name: _look(index, sources[name]) for index, name in enumerate(drawn)}
-    values = [value for seconds in drawn.values() for pair in seconds for value in pair]
-    ends = np.array([min(values) / 1.5, max(values) * 1.5])
-    entries = {name: Line2D([], [], **look) for name, look in looks.items()}
-    across = 2 if width_in > COLUMN_IN else 1
-    sheet = Panels(width_in, title, about, entries, count=2, across=across, panel_in=2.6, between_in=0.0, left_in=0.55)
-    for index, (seen, heading) in enumerate([(False, "blind"), (True, "seen before")]):
-        axes = sheet.panel(index, heading)
-        axes.fill_between(ends, ends * (1 - NEAR), ends * (1 + NEAR), color=FAINT, alpha=0.15, linewidth=0)
-        axes.plot(ends, ends, color=FAINT, linewidth=0.5)
-        for name, seconds in drawn.items():
-            if sources[name].seen is seen:
-                axes.plot(*zip(*seconds, strict=True), **looks[name])
-                for published_s, predicted_s in seconds:
-                    note(axes, published_s, predicted_s, f"{name}: {published_s:.4g} s, predicted {predicted_s:.4g} s")
-        logarithmic(axes.xaxis, *ends)
-        logarithmic(axes.yaxis, *ends)
-        sheet.label(index, "published (s)", "predicted (s)")
+    drawn = {name: ratios for name, of_source in lines.items() if (ratios := _ratios(of_source))}
+    rows: list[str] = []
+    for seen, heading in ((False, "blind"), (True, "seen before")):
+        names = [name for name in drawn if sources[name].seen is seen]
+        rows += [heading, *sorted(names, key=lambda name: [*_LOOKS].index(sources[name].kind))]
+    entries = {kind: Line2D([], [], **look) for kind, look in _LOOKS.items()}
+    titles = [f"{sources[name].short} ({len(drawn[name])})" if name in drawn else name for name in rows]
+    left_in = 0.15 + max(text_in(title, 6.5) for title in titles)
+    sheet = Sheet(width_in, 0.155 * len(rows), title, about, entries, left_in=left_in)
+    axes = sheet.axes()
+    axes.axvspan(1 - NEAR, 1 + NEAR, color=FAINT, alpha=0.15, linewidth=0)
+    axes.axvline(1, color=FAINT, linewidth=0.5)
+    for row, name in enumerate(rows):
+        for index, ratio in enumerate(drawn.get(name, ())):
+            y = row - 0.35 + 0.7 * (index + 0.5) / len(drawn[name])  # in the order of the source
+            axes.plot(ratio, y, **_LOOKS[sources[name].kind])
+            note(axes, ratio, y, f"{sources[name].title}: predicted {ratio:.3g} times the published time")
+    for label, name in zip(axes.set_yticks(range(len(rows)), titles), rows, strict=True):
+        label.label1.set_fontweight("normal" if name in drawn else "bold")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    every = [ratio for ratios in drawn.values() for ratio in ratios]
+    logarithmic(axes.xaxis, min(every) / 1.3, max(every) * 1.3)
+    axes.set_xlabel("predicted over published")
+    for x, text, side in ((0.02, "← too fast", "left"), (0.98, "too slow →", "right")):
+        axes.text(x, 0, text, transform=axes.get_yaxis_transform(), ha=side, va="center", color=FAINT, fontsize=6.5)
     return sheet.figure
 
 
-def _look(index: int, source: Source) -> dict[str, Any]:
-    colour = _COLOURS[index % len(_COLOURS)]
-    is_open = source.tier >= _AMBIGUOUS or len(source.reading) > 1
-    return {
-        "color": colour,
-        "marker": _MARKERS[index % len(_MARKERS)],
-        "markerfacecolor": "none" if is_open else colour,
-        "markeredgewidth": 0.7,
-        "markersize": 3.5,
-        "linestyle": "none",
-    }
-
-
-def _seconds(lines: Sequence[Line]) -> list[tuple[float, float]]:
-    """Published and predicted seconds of the numbers that are times, or rates of a known amount, and not fitted."""
-    pairs = []
-    for line in lines:
-        if line["predicted"] is None or line.get("fitted"):
-            continue
-        if line["unit"] == "s":
-            pairs.append((line["value"], line["predicted"]))
-        elif line["amount"] is not None:
-            pairs.append((line["amount"] / line["value"], line["amount"] / line["predicted"]))
-    return pairs
+def _ratios(lines: Sequence[Line]) -> list[float]:
+    """Predicted over published of the times that are not fitted; published over predicted of rates and shares."""
+    pairs = [(line["predicted"], line["value"], line["unit"]) for line in lines if not line.get("fitted")]
+    return [predicted / value if unit == "s" else value / predicted for predicted, value, unit in pairs if predicted]
 
 
 def agreement_points(sources: Mapping[str, Source], lines: Mapping[str, Sequence[Line]]) -> list[Point]:
