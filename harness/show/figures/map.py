@@ -29,7 +29,9 @@ _HATCH = "////"
 MATTERS = 1.1  # a setting of unknown accuracy that is faster by less is not hatched
 _TINTS = (0.75, 0.5, 0.92, 0.62, 0.35)  # of a family's colour, for its settings in turn
 _LIGHT = 0.5  # 1 - the mean of a colour's red, green and blue
-_NAME_PT = 6.5
+_NAME: Mapping[str, Any] = {
+    "ha": "center", "va": "center", "fontsize": 6.5, "path_effects": [withStroke(linewidth=2, foreground="white")]
+}  # fmt: skip
 _MARKS: Mapping[bool, Mapping[str, Any]] = {
     True: {"marker": "o", "color": INK},
     False: {"marker": "X", "color": "#CC3311"},
@@ -238,11 +240,11 @@ def best_map(data: MapData, width_in: float = PAGE_IN) -> Figure:
     about = f"{data.caption} {coverage(data)}"
     sheet = Sheet(width_in, 0.62 * width_in, data.title, about, entries, left_in=0.55)
     axes = sheet.axes()
+    logarithmic(axes.xaxis, data.rtts_ms[0], data.rtts_ms[-1])  # before labels cut their gaps into the lines
+    logarithmic(axes.yaxis, data.mbits[0], data.mbits[-1])
     names = _areas(axes, data, colours, sheet.axes_in[0])
     for values, dashes in lines.values():
         _contours(axes, data, values, dashes)
-    logarithmic(axes.xaxis, data.rtts_ms[0], data.rtts_ms[-1])
-    logarithmic(axes.yaxis, data.mbits[0], data.mbits[-1])
     _make_room(axes, names)
     axes.set_xlabel("round-trip time (ms)")
     axes.set_ylabel("rate of each worker (Mbit/s)")
@@ -273,25 +275,21 @@ def _areas(axes: Axes, data: MapData, colours: Mapping[str, Any], width_in: floa
     names = []
     order = [*colours]
     winner = np.array([[order.index(name) for name in row] for row in data.names])
-    x, y = _edges(data.rtts_ms), _edges(data.mbits)
     image = np.array([[colours[name] for name in row] for row in data.names])
-    axes.pcolormesh(x, y, image, rasterized=False, linewidth=0, antialiased=False)
+    axes.pcolormesh(_edges(data.rtts_ms), _edges(data.mbits), image, linewidth=0, antialiased=False)
     unknown = (np.array(data.unknown) > MATTERS).astype(float)
     if unknown.any():
         axes.contourf(data.rtts_ms, data.mbits, unknown, levels=[0.5, 1.5], colors="none", hatches=[_HATCH])
+    bands = np.digitize(data.gains, _GAINS) * len(_GAINS) + np.digitize(data.unknown, _GAINS)
+    lines = (bands != np.roll(bands, 1, 0)) | (bands != np.roll(bands, 1, 1))
     for index, name in enumerate(order):
         area = (winner == index).astype(float)
         if area.min() < area.max():
             axes.contour(data.rtts_ms, data.mbits, area, levels=[0.5], colors=[INK], linewidths=0.8)
         if area.mean() >= _LABEL_SHARE:
-            row, column = _middle(area > 0)
-            # Near an edge, a name begins or ends at its point.
-            half = text_in(data.words[name], _NAME_PT) / width_in * len(data.rtts_ms) / 2 + 1
-            side = "left" if column < half else "right" if column >= len(data.rtts_ms) - half else "center"
-            words = data.words[name]
-            text = axes.text(data.rtts_ms[column], data.mbits[row], words, ha=side, va="center", fontsize=_NAME_PT)
-            text.set_path_effects([withStroke(linewidth=2, foreground="white")])
-            names.append(text)
+            half = int(text_in(data.words[name], _NAME["fontsize"]) / width_in * len(data.rtts_ms) / 2) + 1
+            row, column = _middle(area > 0, ~lines, min(half, (len(data.rtts_ms) - 1) // 2))
+            names.append(axes.text(data.rtts_ms[column], data.mbits[row], data.words[name], **_NAME))
     axes.grid(visible=False)
     return names
 
@@ -322,13 +320,15 @@ def _edges(values: Sequence[float]) -> Any:
     return np.array([values[0] / ratio, *(value * ratio for value in values)])
 
 
-def _middle(area: Any) -> tuple[int, int]:
-    """The point of an area that is farthest from its border, counted in cells."""
-    inside, depth = np.pad(area, 1), np.zeros_like(area, dtype=int)
+def _middle(area: Any, between: Any, half: int) -> tuple[int, int]:
+    """The point of an area farthest from its border, in cells; with `half` columns between lines beside it if it has
+    such a point."""
+    beside = np.pad(area & between, ((0, 0), (half, half)))
+    free = np.lib.stride_tricks.sliding_window_view(beside, 2 * half + 1, axis=1).all(axis=-1)
+    inside = np.pad(free if free.any() else area, 1)
+    depth = inside.astype(int)
     while inside.any():
-        depth += inside[1:-1, 1:-1]
-        inside = (
-            inside & np.roll(inside, 1, 0) & np.roll(inside, -1, 0) & np.roll(inside, 1, 1) & np.roll(inside, -1, 1)
-        )
+        inside &= np.roll(inside, 1, 0) & np.roll(inside, -1, 0) & np.roll(inside, 1, 1) & np.roll(inside, -1, 1)
+        depth += inside
     row, column = np.unravel_index(int(depth.argmax()), depth.shape)
-    return int(row), int(column)
+    return int(row) - 1, min(max(int(column) - 1, half), area.shape[1] - 1 - half)
