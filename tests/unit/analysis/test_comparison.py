@@ -98,7 +98,7 @@ def test_the_headline_names_the_fastest_setting_and_what_each_value_of_a_choice_
     )
     assert said.splitlines()[3].startswith("network    fastest setting")
     both = best_text([*alone, *CHOICES], 200)
-    assert both.startswith("gloo is as fast as any on 1 of 2 networks; direct on 1 (emulated). Step time, everything else ")
+    assert both.startswith("gloo is as fast as any on 1 of 2 networks; direct on 1 (emulated). Step time, everything ")
     assert "collective gloo is not clearly faster than direct (2.88 times, 0.5 to 16.6), as fast as ring" in both
 
 

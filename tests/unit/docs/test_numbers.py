@@ -8,6 +8,7 @@ code are not read: other tests run them.
 from __future__ import annotations
 
 import re
+from statistics import median
 
 import pytest
 from recorded_numbers import REFERENCE, ROOT, SUBJECTS, limits, parity, rows
@@ -242,3 +243,10 @@ def test_the_notes_of_profiles_follow_from_their_values():
         assert f"{seconds:.2f} s on {workers}" in notes["sgp-poster"]
     assert "The window of an untuned host limits one TCP connection to much less" in notes["world4"]
     assert 8e-6 * KERNELS["stock-6.1"].in_flight / 0.1 < 300  # Mbit/s on its paths, whose rates are in Gbit/s
+
+
+def test_the_page_on_step_times_has_the_times_to_a_model_of_machines_that_differ():
+    text = " ".join((ROOT / "docs/explanation/step-time.md").read_text().split())
+    for algorithm in ("async-local-sgd-p10", "adpsgd", "diloco-p10", "dts-d20-p4", "ssgd"):
+        times = sorted(row["time_to_target_s"] for row in rows("uneven", algorithm=algorithm))
+        assert f"{median(times):.0f} s ({times[0]:.0f} to {times[-1]:.0f})" in text, algorithm
