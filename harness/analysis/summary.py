@@ -7,7 +7,7 @@ over the window. A median over steps would hide every synchronisation of a metho
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -23,7 +23,7 @@ from wanbench.harness.analysis.axes import (
     set_choices,
 )
 from wanbench.harness.grouping import by_key
-from wanbench.harness.plan.law import PredictInputs, one_shot_bytes, predict
+from wanbench.harness.plan.law import PredictInputs
 from wanbench.harness.results.columns import MEASURES, SHOWN, empty
 from wanbench.harness.results.goodput import set_goodput
 from wanbench.harness.results.hosts import NOT_RECORDED, by_run, hosts_of
@@ -163,18 +163,6 @@ def law_inputs(line: Mapping[str, Any]) -> PredictInputs | None:
     """The recorded inputs of the law, or None if the row has none."""
     recorded = line.get("law_inputs")
     return PredictInputs.from_json(recorded) if isinstance(recorded, Mapping) else None
-
-
-def law_curve(line: Mapping[str, Any], rtts_ms: Sequence[float]) -> list[float] | None:
-    """Scalability by the law at other round-trip times; None if the row does not have its inputs."""
-    inputs = law_inputs(line)
-    predicted_s = line.get("predicted_step_time_s", 1.0)
-    if inputs is None or inputs.step_time_s == 0 or predicted_s is None or math.isnan(predicted_s):
-        return None
-    at_rtts = [replace(inputs, rtt_s=rtt_ms / 1e3) for rtt_ms in rtts_ms]
-    if "one_shot_bytes" in line["law_inputs"]:  # it depends on the round trip
-        at_rtts = [replace(at_rtt, one_shot_bytes=one_shot_bytes(at_rtt)) for at_rtt in at_rtts]
-    return [inputs.base_step_time_s / predict(at_rtt).step_time_s for at_rtt in at_rtts]
 
 
 def provenance(testbeds: Iterable[str]) -> str:

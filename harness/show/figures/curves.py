@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.axes import absent
-from wanbench.harness.analysis.summary import Beside, Line, Pivot, law_curve
+from wanbench.harness.analysis.summary import Beside, Line, Pivot
 from wanbench.harness.results.scalability import formula
 from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
 from wanbench.harness.show.figures.hover import note
@@ -30,7 +30,6 @@ from wanbench.harness.show.figures.style import (
 )
 from wanbench.harness.text import percent
 
-_LAW_POINTS = 240
 _COLUMN: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (1, 2)), "zorder": 1}
 _LABEL_GAP_IN = 0.27
 _APART = 0.03  # of two runs of an algorithm, about the size of a marker
@@ -210,10 +209,7 @@ def _scale(axes: Axes, rtts: Sequence[float], width_in: float) -> None:
 
 
 def _law(axes: Axes, lines: Sequence[Mapping[str, Any]], look: Style) -> None:
-    transform = axes.xaxis.get_transform()
-    low, high = transform.transform([lines[0]["rtt_ms"], lines[-1]["rtt_ms"]])
-    rtts = [float(x) for x in transform.inverted().transform(np.linspace(low, high, _LAW_POINTS)).clip(min=0)]
-    values = law_curve(lines[-1], rtts)  # windows limit the longest round trip first
-    if values is None:  # no recorded inputs: the predictions of the cells themselves
-        rtts, values = [line["rtt_ms"] for line in lines], [line["predicted_scalability"] for line in lines]
-    axes.plot(rtts, values, color=look.colour, linewidth=0.5, zorder=2)
+    """The predictions of the cells. Between them it is straight, as the curve is: how a collective sends depends on the
+    round trip, and was decided for those of the cells."""
+    values = [(line["rtt_ms"], line["predicted_scalability"]) for line in lines]
+    axes.plot(*zip(*values, strict=True), color=look.colour, linewidth=0.5, zorder=2)

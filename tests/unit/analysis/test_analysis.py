@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
-from pathlib import Path
 
 import pytest
 import synthetic_rows
 
 from wanbench.harness.analysis.axes import AXIS_TITLES, CONDITIONS, axes_of, axis_value
-from wanbench.harness.analysis.summary import AnalysisError, cells, frame, law_curve, pivots, provenance
+from wanbench.harness.analysis.summary import AnalysisError, cells, frame, pivots, provenance
 from wanbench.harness.results.columns import SHOWN
 from wanbench.netprofiles.path import EFFECTS
 
@@ -71,7 +69,6 @@ def test_without_recorded_inputs_the_law_is_scaled_by_the_measured_single_worker
         del row["law_inputs"]
     line = summary(rows, algorithm="ssgd", rtt_ms=100.0)
     assert line["predicted_scalability"] == pytest.approx(0.3 / line["predicted_step_time_s"])
-    assert law_curve(line, [0.0]) is None
 
 
 def test_real_compute_has_no_prediction():
@@ -79,21 +76,6 @@ def test_real_compute_has_no_prediction():
     rows[0]["predicted_step_time_s"] = None
     rows[0]["law_inputs"]["step_time_s"] = 0.0
     assert math.isnan(summary(rows)["predicted_scalability"])
-    assert law_curve(rows[0], [0.0]) is None
-
-
-def test_the_law_curve_passes_through_the_cells_predictions():
-    line = summary(synthetic_rows.latency_sweep(reps=1), algorithm="sparse-p4", rtt_ms=500.0)
-    assert law_curve(line, [500.0]) == [pytest.approx(line["predicted_scalability"])]
-
-
-def test_the_law_curve_passes_through_the_predictions_of_a_recorded_sweep():
-    """Above some round-trip time, `direct` sends short vectors whole."""
-    path = Path(__file__).resolve().parents[3] / "results" / "reference" / "dts-latency" / "rows.jsonl"
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    lines = cells(frame(only(rows, algorithm="ssgd")))
-    expected = [pytest.approx(line["predicted_scalability"]) for line in lines]
-    assert law_curve(lines[0], [line["rtt_ms"] for line in lines]) == expected
 
 
 def test_the_order_of_execution_does_not_matter():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_spec import cells, edited, refusal, swept
 
-from wanbench.harness.analysis.summary import law_curve, predicted_scalability
+from wanbench.harness.analysis.summary import predicted_scalability
 from wanbench.harness.plan.law import (
     PredictError,
     PredictInputs,
@@ -289,7 +289,6 @@ def test_the_scalability_of_the_law_has_the_harmonic_mean_as_its_unit():
     line = {"law_inputs": LAW.to_json(), "predicted_step_time_s": 1.91, "scalability": 0.2, "step_time_s": 2.0}
     harmonic_s = statistics.harmonic_mean(TIMES)
     assert predicted_scalability(line) == pytest.approx(harmonic_s / 1.91)
-    assert law_curve(line, [0.0, 200.0]) == pytest.approx([harmonic_s / 1.71, harmonic_s / 1.91])
 
 
 def test_messages_are_sent_whole_where_the_slowest_then_waits_for_nothing():
