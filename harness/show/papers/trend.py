@@ -109,7 +109,9 @@ def trend_drawing(
         raise AnalysisError("no valid repetition; there is nothing to draw")
     measures = [_named(by_column[name], lines) for name in figure.y]
     series += _simulated(figure, series, beside) + _published(figure, series)
-    marks = "whiskers: minimum and maximum" + (", drawn side by side" if not figure.published and not beside else "")
+    x, log_x = str(figure.x), figure.x == _BYTES
+    aside = any(_aside_pt(series, log_x=log_x).values())
+    marks = "whiskers: minimum and maximum" + (", drawn side by side" if aside else "")
     if beside:
         marks += f"; dashed: simulated, {figure.beside}"
     if figure.published:
@@ -117,7 +119,6 @@ def trend_drawing(
     pivot = replace(whole(lines), heading=figure.subject, note=figure.note)
     about = caption(pivot, run_name, marks, whiskers=False)
     finding = _TEMPLATE.sub(lambda match: _value(match, series, by_column), figure.title or figure.name)
-    x, log_x = str(figure.x), figure.x == _BYTES
     column = x.removeprefix(_PARAMETER)
 
     def draw(width_in: float) -> Figure:
@@ -236,7 +237,7 @@ def _trend(
     for measure in measures:
         if all(math.isnan(cell[measure.column]) for line in series for _, cell in line.points):
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
-    looks, aside_pt = _looks(series), _aside_pt(series)
+    looks, aside_pt = _looks(series), _aside_pt(series, log_x=log_x)
     across = len(measures) if width > COLUMN_IN else 1
     ends = [_ends(series, measure, looks, aside_pt, log_x=log_x) for measure in measures]
     panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
@@ -291,9 +292,10 @@ def _looks(series: Sequence[Series]) -> dict[str, dict[str, Any]]:
     return of_label
 
 
-def _aside_pt(series: Sequence[Series]) -> dict[str, float]:
-    """How far each series is moved to the right; not at all if another has values for the same place beside it."""
-    apart = 0.0 if any(line.beside for line in series) else _APART_PT
+def _aside_pt(series: Sequence[Series], *, log_x: bool) -> dict[str, float]:
+    """How far each series is moved to the right; not at all if another has values for the same place beside it, or x is
+    a quantity that was measured."""
+    apart = 0.0 if log_x or any(line.beside for line in series) else _APART_PT
     moved = [line for line in series if not _level(line)]
     return {line.label: apart * (index - (len(moved) - 1) / 2) for index, line in enumerate(moved)}
 

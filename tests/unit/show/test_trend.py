@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import synthetic_rows
 from legible import assert_nothing_overlaps
@@ -91,7 +92,10 @@ def test_an_accuracy_names_its_data_set():
 def test_bytes_can_be_the_axis():
     (axes,) = trend_drawing(wanted(x="megabytes_per_step", series="params.staleness"), rows(), "r").draw(PAGE_IN).axes
     assert (axes.get_xlabel(), axes.get_xscale()) == ("kB per step per worker", "log")
-    assert sorted(len(line.get_xdata()) for line in curves(axes.get_figure())) == [1, 2, 2]
+    drawn = curves(axes.get_figure())
+    assert sorted(len(line.get_xdata()) for line in drawn) == [1, 2, 2]
+    data_in_px = axes.transData.transform((5.0, 85.0))
+    assert all(np.allclose(line.get_transform().transform((5.0, 85.0)), data_in_px) for line in drawn), "none is moved"
 
 
 @pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
