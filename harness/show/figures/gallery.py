@@ -228,7 +228,7 @@ def _trade_off(run: _Run) -> list[Drawing]:
     if not any(map(drawn_points, standings)):
         return []
     marks = (
-        f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below ssgd; "
+        f"bars: minimum and maximum; grey: at most {100 * ACCURACY_BAND:g} points below SSGD; "
         "title: 95 % interval of paired seeds"
     )
     marks += "; dashed: not dominated" if any(len(pareto_front(drawn_points(n))) > 1 for n in standings) else ""

@@ -227,6 +227,17 @@ def _with_digits(digits: Sequence[float], low: float, high: float) -> list[float
     return [tick for tick in ticks if low <= tick <= high]
 
 
+def mark_break(axis: Axis) -> None:
+    """Two strokes across a linear axis that does not begin at 0. Its limits must be final."""
+    axes, is_x = axis.axes, axis is axis.axes.xaxis
+    if axis.get_scale() != "linear" or min(axis.get_view_interval()) <= 0:
+        return
+    xs, ys = ((0.012, 0.022), (0.0, 0.0)) if is_x else ((0.0, 0.0), (0.03, 0.05))
+    stroke = [(-0.5, -1), (0.5, 1)] if is_x else [(-1, -0.5), (1, 0.5)]
+    look: dict[str, Any] = {"marker": stroke, "markersize": 5, "markeredgecolor": INK, "markeredgewidth": 0.6}
+    axes.figure.add_artist(Line2D(xs, ys, color="white", transform=axes.transAxes, zorder=10, **look))
+
+
 @dataclass(frozen=True)
 class End:
     """The last point of a curve.

@@ -13,14 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.best import REFERENCE, NetworkStandings, Standing
+from wanbench.harness.analysis.summary import ALONE
 from wanbench.harness.results.rules import ACCURACY_BAND
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import Panels, text_in
+from wanbench.harness.show.figures.layout import Panels, mark_break, text_in
 from wanbench.harness.show.figures.names import standing_name
 from wanbench.harness.show.figures.style import COLUMN_IN, FAINT, INK, PAGE_IN, Style, point, styles, wanbench_style
 
 _PANEL_IN = 1.7
+_HALF = 0.5  # an axis of scalabilities above it does not begin at 0
 _FRONT: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "linestyle": (0, (2, 1.5))}
 
 
@@ -62,14 +64,17 @@ def _sheet(
     """The figure; None if there is no legend, and no room for a name beside every point."""
     across = min(len(shown), 3 if width_in > COLUMN_IN else 1)
     low, high = _limits(shown)
+    slowest = min(standing.low for network in shown for standing in drawn_points(network))
+    begin = 0.0 if slowest < _HALF else slowest - 0.15 * (1 - slowest)
     entries: dict[str, Artist] = {label: Line2D([], [], **point(look)) for label, look in legend.items()}
     sheet = Panels(width_in, title, about, entries, count=len(shown), across=across, panel_in=_PANEL_IN, left_in=0.56)
     for index, network in enumerate(shown):
         axes = sheet.panel(index, network.title if len(shown) > 1 else "")
         _panel(axes, network, looks)
-        axes.set_xlim(0, 1.06)
+        axes.set_xlim(begin, 1 + 0.06 * (1 - begin))
+        mark_break(axes.xaxis)
         axes.set_ylim(low, high)
-        sheet.label(index, "scalability  T(1) / T(N)", "accuracy against ssgd (points)", fontsize=6.5)
+        sheet.label(index, "scalability  T(1) / T(N)", "accuracy against SSGD (points)", fontsize=6.5)
         if not legend:
             size = (sheet.panel_width_in, _PANEL_IN)
             placed = name_places(axes, [_place_of(s) for s in drawn_points(network)], size)
@@ -80,14 +85,17 @@ def _sheet(
 
 
 def _finding(network: NetworkStandings) -> str:
-    """ "At 500 ms, dts-d20-p4 is 21 times as fast as ssgd; accuracy -1.4 to +2.1 points", the 95 % interval."""
+    """ "At 500 ms, DTS d20 p4 is 21 times as fast as SSGD; accuracy -1.4 to +2.1 points", the 95 % interval.
+
+    It is the fastest on the front that is accurate.
+    """
     reference = next((s for s in network.standings if s.kind == REFERENCE), None)
-    best = network.best
-    if best is None or reference is None or best.kind == REFERENCE or best.accuracy_change is None:
+    best = next((s for s in reversed(pareto_front(drawn_points(network))) if s.accurate and s.kind != ALONE), reference)
+    if best is None or reference is None or best.kind == REFERENCE:
         return "Speed and accuracy"
     times, name = reference.step_time_s / best.step_time_s, standing_name(best)
     where = f"At {network.title.removeprefix('RTT ')}, " if network.where else ""
-    return f"{where}{name} is {times:.2g} times as fast as ssgd; accuracy {_change(best)} points"
+    return f"{where}{name} is {times:.2g} times as fast as SSGD; accuracy {_change(best)} points"
 
 
 def _change(standing: Standing) -> str:
@@ -137,16 +145,15 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[Standing]:
-    """The algorithms that no other one beats in scalability without being less accurate, slowest first."""
+    """The algorithms to which no other one is preferable, slowest first.
+
+    One that is more accurate is preferable unless all its repetitions are slower; of equally accurate ones, the faster.
+    """
+    merits = [(s.accuracy_change or 0.0, s.scalability, s.high) for s in standings]
     front = [
         s
-        for s in standings
-        if not any(
-            other.scalability >= s.scalability
-            and (other.accuracy_change or 0.0) >= (s.accuracy_change or 0.0)
-            and (other.scalability, other.accuracy_change) != (s.scalability, s.accuracy_change)
-            for other in standings
-        )
+        for s, merit in zip(standings, merits, strict=True)
+        if not any(other[:2] > merit[:2] and other[2] >= s.low for other in merits)
     ]
     return sorted(front, key=lambda s: s.scalability)
 

@@ -16,7 +16,7 @@ from wanbench.harness.analysis.best import (
     unscaled_megabytes_per_step,
 )
 from wanbench.harness.analysis.paired import paired_difference
-from wanbench.harness.show.figures.pareto import pareto_front
+from wanbench.harness.show.figures.pareto import pareto, pareto_front
 
 
 def standing(name, scalability, change=None, megabytes=None, low=None, high=None):
@@ -166,3 +166,15 @@ def test_the_front_holds_algorithms_that_no_other_beats_in_both():
         standing("d", 0.6, -0.01),
     )
     assert pareto_front([a, b, c, d]) == [a, b, d]
+    as_fast = standing("e", 0.601, -0.02, low=0.59)
+    assert pareto_front([b, as_fast]) == [b], "a median that is faster within the repetitions is not faster"
+    assert pareto_front([b, replace(as_fast, low=0.6005)]) == [b, replace(as_fast, low=0.6005)]
+
+
+def test_the_title_names_the_fastest_of_the_front_on_an_axis_that_shows_differences():
+    soonest = replace(standing("b", 0.95, -0.01), time_to_target_s=1.0)
+    others = standing("ssgd", 0.8, 0.0), standing("c", 1.0, -0.005), standing("d", 1.0, -0.03)
+    figure = pareto([network(*others, soonest)], "digits", "subject", "about", "simulated")
+    title = " ".join(figure.texts[0].get_text().split())
+    assert title == "c is 1.2 times as fast as SSGD; accuracy -0.50 points"
+    assert 0.7 < figure.axes[0].get_xlim()[0] < 0.8
