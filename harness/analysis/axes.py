@@ -38,6 +38,8 @@ _FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "hosts": ("testbed",),
 }
 
+_TESTBEDS = {"docker": "containers (docker)", "netns": "processes (netns)", "virtual": "simulation (virtual)"}
+
 CHOICES = ("collective", "channels", "tcp", "host_tcp")
 """The columns that are choices."""
 
@@ -98,6 +100,8 @@ def axis_value(axis: str, value: object) -> str:
         return str(value)
     if axis == "workers":
         return f"{value} workers"
+    if axis == "testbed":
+        return _TESTBEDS.get(str(value), str(value))
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")
     return f"{name} {plain(value)} {unit.removesuffix(')')}".rstrip()
 

@@ -10,6 +10,7 @@ from typing import Any
 from wanbench.harness.analysis.axes import absent, axis_value
 from wanbench.harness.analysis.best import REFERENCE, TIE_SHARE, megabytes_per_step
 from wanbench.harness.analysis.summary import Line, Pivot, law_inputs, speed_ups
+from wanbench.harness.grouping import by_key
 from wanbench.harness.show.figures.names import line_name
 from wanbench.harness.text import percent, rate, shown
 from wanbench.workloads.algorithms.registry import BUILT_IN
@@ -57,8 +58,9 @@ def speed(pivot: Pivot) -> str | None:
     column, slow, fast = pair
     names = [_name(pivot, column, line) for line in (slow, fast)]
     verb = " keeps" if names[1].endswith("%") else ""
-    text = f"{_where(pivot, column)}, {names[0]} keeps {percent(slow['scalability'])} of its speed"
-    return text if slow is fast else f"{text}; {names[1]}{verb} {percent(fast['scalability'])}"
+    where = _agreement(pivot) or f"{_where(pivot, column)},"
+    text = f"{where} {names[0]} keeps {percent(slow['scalability'])} of its speed"
+    return text if slow is fast else f"{text}; {names[1]}{verb} {percent(fast['scalability'])}{unclear(slow, fast)}"
 
 
 def waiting(pivot: Pivot) -> str | None:
@@ -74,8 +76,24 @@ def waiting(pivot: Pivot) -> str | None:
         return f"{_where(pivot, column)}, {text}" + ("" if slow is fast else f"; of {names[1]} {second}")
     shares = [percent(line["stall_s"] / line["step_time_s"]) for line in (slow, fast)]
     text = f"{_where(pivot, column)}, {names[0]} waits {shares[0]} of its time"
-    text = text if slow is fast else f"{text}; {names[1]} {shares[1]}"
+    text = text if slow is fast else f"{text}; {names[1]} {shares[1]}{unclear(slow, fast)}"
     return text if absent(slow.get("fastest_step_time_s")) else f"{text} (slowest worker)"
+
+
+def unclear(one: Line, other: Line, measure: str = "scalability") -> str:
+    """What a title adds to the values of two cells whose repetitions overlap, so that neither is said to be better."""
+    ends = [(cell[f"{measure}_min"], cell[f"{measure}_max"]) for cell in (one, other)]
+    return ": no clear difference" if max(low for low, _ in ends) <= min(high for _, high in ends) else ""
+
+
+def _agreement(pivot: Pivot) -> str | None:
+    """ "Containers and processes agree within 0.5 %:", if every algorithm is as fast on all testbeds."""
+    if pivot.column_axis != "testbed" or len(pivot.columns) == 1:
+        return None
+    by_label = by_key((label, float(line["scalability"])) for (label, _), line in pivot.lines.items())
+    share = max(max(values) / min(values) - 1 for values in by_label.values())
+    names = " and ".join(axis_value("testbed", testbed).partition(" (")[0] for testbed in pivot.columns)
+    return f"{names.capitalize()} agree within {math.ceil(1000 * share) / 10:g} %:" if share <= TIE_SHARE else None
 
 
 def has_choices(pivot: Pivot) -> bool:

@@ -12,11 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from wanbench.harness.analysis.axes import absent
+from wanbench.harness.analysis.best import REFERENCE
 from wanbench.harness.analysis.summary import Beside, Line, Pivot
 from wanbench.harness.results.scalability import formula
-from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled
+from wanbench.harness.show.figures.caption import caption, column_of, has_law, names_of, speed, titled, unclear
 from wanbench.harness.show.figures.hover import note
 from wanbench.harness.show.figures.layout import End, Sheet, label_ends, least_in, marked, strip_in
+from wanbench.harness.show.figures.names import line_name
 from wanbench.harness.show.figures.style import (
     COLUMN_IN,
     FAINT,
@@ -107,15 +109,15 @@ def goodput_by_mtbf(pivot: Pivot, run_name: str, width_in: float = PAGE_IN) -> F
 
 def _kept(pivot: Pivot) -> str | None:
     """ "If each machine fails every 200 s, SSGD keeps 74 % of its throughput; DTS 81 %"; None if not known."""
-    first = {label: points[0] for label in pivot.algorithms if (points := _points(pivot.lines, label, "goodput"))}
-    if not first:
+    known = [line for line in pivot.lines.values() if not math.isnan(line["goodput"]) and not absent(line["mtbf_s"])]
+    often = min((line["mtbf_s"] for line in known), default=math.nan)
+    here = sorted((line for line in known if line["mtbf_s"] == often), key=lambda line: line["goodput"])
+    if not here:
         return None
-    often = min(x for x, _ in first.values())
-    here = {label: value for label, (x, value) in first.items() if x == often}
-    names = names_of(pivot)
-    least, most = min(here, key=lambda label: here[label]), max(here, key=lambda label: here[label])
-    text = f"If each machine fails every {often:g} s, {names[least]} keeps {percent(here[least])} of its throughput"
-    return text if least == most else f"{text}; {names[most]} {percent(here[most])}"
+    low, high = next((line for line in here if line["kind"] == REFERENCE), here[0]), here[-1]
+    kept = f"{line_name(low)} keeps {percent(low['goodput'])} of its throughput"
+    more = f"; {line_name(high)} {percent(high['goodput'])}{unclear(low, high, 'goodput')}"
+    return f"If each machine fails every {often:g} s, {kept}" + ("" if low is high else more)
 
 
 def _points(lines: Mapping[tuple[str, Any], Line], label: str, measure: str) -> list[tuple[float, float]]:

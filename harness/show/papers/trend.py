@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from wanbench.harness.analysis.axes import AXIS_TITLES
 from wanbench.harness.analysis.best import megabytes_per_step
 from wanbench.harness.analysis.summary import AnalysisError, Line, cells, frame, provenance
 from wanbench.harness.grouping import by_key
-from wanbench.harness.show.figures.caption import caption, titled
+from wanbench.harness.show.figures.caption import caption, titled, unclear
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole
 from wanbench.harness.show.figures.hover import note
@@ -118,28 +119,38 @@ def trend_drawing(
         marks += f"; dotted, with diamonds: published by {citation}"
     pivot = replace(whole(lines), heading=figure.subject, note=figure.note)
     about = caption(pivot, run_name, marks, whiskers=False)
-    finding = _TEMPLATE.sub(lambda match: _value(match, series, by_column), figure.title or figure.name)
+    finding = _finding(figure.title or figure.name, series, by_column)
     column = x.removeprefix(_PARAMETER)
-
-    def draw(width_in: float) -> Figure:
-        return _trend(series, _X_TITLES.get(x, column), measures, titled(pivot, finding), about, width_in, log_x=log_x)
-
+    title, x_title = titled(pivot, finding), _X_TITLES.get(x, column)
+    draw = partial(_trend, series, x_title, measures, title, about, log_x=log_x)
     points_x = "kilobytes_per_step_per_worker" if log_x else column
     return Drawing(figure.name, finding, draw, lambda: _points(series, points_x, measures))
 
 
-def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> str:
-    """The text of "{series|x|measure}" in a title; x is a number, "min", "max", or empty for a level."""
+def _finding(template: str, series: Sequence[Series], measures: Mapping[str, Measure]) -> str:
+    """The title with its values; if they are two of one measure whose repetitions overlap, it says so."""
+    values = [_value(match, series, measures) for match in _TEMPLATE.finditer(template)]
+    text = _TEMPLATE.sub("{}", template).format(*(text for text, _, _ in values))
+    if len(values) == 2 and values[0][1] == values[1][1]:
+        text += unclear(values[0][2], values[1][2], values[0][1])
+    return text
+
+
+def _value(match: re.Match[str], series: Sequence[Series], measures: Mapping[str, Measure]) -> tuple[str, str, Line]:
+    """The text of "{series|x|measure}" in a title, its measure and its cell.
+
+    x is a number, "min", "max", or empty for a level.
+    """
     label, at, name = match.groups()
-    points = [(x, cell[name]) for line in series if line.label == label for x, cell in line.points]
+    points = [(x, cell) for line in series if line.label == label for x, cell in line.points]
     if at in {"min", "max"}:
-        values = [value for _, value in points if not math.isnan(value)]
-        values = [min(values) if at == "min" else max(values)] if values else []
+        ordered = sorted((cell for _, cell in points if not math.isnan(cell[name])), key=lambda cell: float(cell[name]))
+        named = ordered[:1] if at == "min" else ordered[-1:]
     else:
-        values = [value for x, value in points if x == (float(at) if at else None)]
-    if name not in measures or len(values) != 1:
+        named = [cell for x, cell in points if x == (float(at) if at else None)]
+    if name not in measures or len(named) != 1:
         raise AnalysisError(f"title: {match.group()}: no such value is drawn")
-    return measures[name].text.format(measures[name].scale * values[0])
+    return measures[name].text.format(measures[name].scale * named[0][name]), name, named[0]
 
 
 def _simulated(figure: PaperFigure, series: Sequence[Series], rows: Sequence[Line]) -> list[Series]:

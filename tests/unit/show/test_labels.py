@@ -9,7 +9,7 @@ import synthetic_rows
 from matplotlib.figure import Figure
 
 from wanbench.harness.analysis.summary import frame, pivots
-from wanbench.harness.show.figures.caption import speed, waiting
+from wanbench.harness.show.figures.caption import speed, unclear, waiting
 from wanbench.harness.show.figures.curves import scalability_by_rtt
 from wanbench.harness.show.figures.layout import spread
 from wanbench.harness.show.figures.names import human
@@ -61,6 +61,28 @@ def test_a_title_states_what_is_drawn():
         speed(pivots(frame([row for row in rows if row["workers"] != 1 and not row.update(scalability=None)]))[0])
         is None
     )
+
+
+def test_cells_whose_repetitions_overlap_are_not_ranked():
+    slow, near, far = ({"goodput_min": low, "goodput_max": high} for low, high in ((0.6, 0.8), (0.7, 0.9), (0.81, 0.9)))
+    assert unclear(slow, near, "goodput") == unclear(near, slow, "goodput") == ": no clear difference"
+    assert unclear(slow, far, "goodput") == unclear(far, slow, "goodput") == ""
+
+
+def test_testbeds_that_agree_share_a_title():
+    rows = [
+        {**row, "testbed": testbed, "emulator": emulator, "cell": f"{row['cell']} {testbed}"}
+        for row in synthetic_rows.latency_sweep()
+        if row["rtt_ms"] in (None, 100.0) and row["algorithm"] in {"one-worker", "ssgd", "delayed-d4"}
+        for testbed, emulator in (("docker", "netem"), ("netns", "relay"))
+    ]
+    (pivot,) = pivots(frame(rows))
+    assert (speed(pivot) or "").startswith("Containers and processes agree within 0 %: SSGD keeps ")
+    for row in rows:
+        if row["testbed"] == "netns" and row["algorithm"] == "ssgd":
+            row["step_time_s"] *= 1.1
+    (pivot,) = pivots(frame(rows))
+    assert (speed(pivot) or "").startswith("On processes (netns), SSGD keeps ")
 
 
 @pytest.mark.parametrize(

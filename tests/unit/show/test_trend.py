@@ -78,6 +78,12 @@ def test_the_simulated_run_is_a_thin_line_without_whiskers_and_the_title_has_the
     assert not any("ssgd, simulated" in series for series, _ in sources)  # a level
 
 
+def test_a_title_ranks_no_two_values_whose_repetitions_overlap():
+    ours, level = "{OLCO3, top-k 10 %|4|accuracy}", "{SSGD||accuracy}"
+    titles = [trend_drawing(wanted(title=f"{ours} and {other}"), rows(), "r").title for other in (level, ours)]
+    assert titles == ["86.0 % and 90.0 %", "86.0 % and 86.0 %: no clear difference"]
+
+
 def test_a_cell_without_the_parameter_is_drawn_as_a_level():
     (axes,) = trend_drawing(wanted(), rows(), "r").draw(PAGE_IN).axes
     assert [list(line.get_ydata()) for line in axes.get_lines()].count([90.0, 90.0]) == 1
