@@ -275,7 +275,7 @@ def strip_in(labels: Sequence[str]) -> float:
         + _SPACE_IN
         + max((text_in(part, _END_PT) for label in labels for part in label.split("\n")), default=0.0)
     )
-    return _LEADER_IN + max(widest, text_in("3 curves near 98.3 %", _END_PT)) + _END_MARGIN_IN
+    return _LEADER_IN + max(widest, text_in("3 curves at 98.3–98.4 %", _END_PT)) + _END_MARGIN_IN
 
 
 def least_in(labels: Sequence[str]) -> float:
@@ -305,7 +305,7 @@ def label_ends(axes: Axes, ends: Sequence[End], axes_in: tuple[float, float]) ->
 def _grouped(ends: Sequence[tuple[float, End]]) -> list[list[tuple[float, End]]]:
     groups: list[list[tuple[float, End]]] = []
     for end in ends:
-        if groups and end[0] - groups[-1][0][0] < _EQUAL_IN and end[1].at == groups[-1][0][1].at:
+        if groups and end[0] - groups[-1][-1][0] < _EQUAL_IN and end[1].at == groups[-1][-1][1].at:
             groups[-1].append(end)
         else:
             groups.append([end])
@@ -351,10 +351,10 @@ def _rows(axes: Axes, ends: Sequence[End], top_in: float, axes_in: tuple[float, 
         "linespacing": 1.0,
     }
     if len(ends) > 1:
-        values = list(dict.fromkeys(end.value for end in ends))
-        at = f"at {values[0]}" if len(values) == 1 else f"near {values[len(values) // 2]}"
+        high, low = ends[0].value, ends[-1].value
+        at = high if high == low else f"{low.partition(' ')[0]}–{high}"
         y = (top_in - _END_ROW_IN / 2) / axes_in[1]
-        axes.text(left_in / axes_in[0], y, f"{len(ends)} curves {at}", color=FAINT, **text)
+        axes.text(left_in / axes_in[0], y, f"{len(ends)} curves at {at}", color=FAINT, **text)
         top_in -= _END_ROW_IN
     for end in ends:
         y = (top_in - _row_in(end.text) / 2) / axes_in[1]

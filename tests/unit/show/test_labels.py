@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import synthetic_rows
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from wanbench.harness.analysis.summary import frame, pivots
 from wanbench.harness.show.figures.caption import speed, unclear, waiting
 from wanbench.harness.show.figures.curves import scalability_by_rtt
-from wanbench.harness.show.figures.layout import spread
+from wanbench.harness.show.figures.layout import End, label_ends, spread
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.pareto import Place, name_places
 from wanbench.harness.text import percent
@@ -104,3 +105,16 @@ def test_an_algorithm_is_named_by_its_family_its_settings_and_its_compression_in
     assert human("eager-diloco-p2-o0.4", "eager-diloco", {"outer_lr": 0.4}) == "eager DiLoCo p2 o0.4"
     assert human("ssgd", "ssgd", {}) == "SSGD"
     assert human("mine", "dts", {"delay": 4}) == "mine", "a user's name stays"
+
+
+def test_curves_that_end_together_share_a_label_with_the_values_of_the_lowest_and_the_highest():
+    axes = Figure(figsize=(4, 2)).add_axes((0.1, 0.1, 0.5, 0.8))
+    axes.set(xlim=(0, 1), ylim=(98, 99))
+    heights = (98.10, 98.112, 98.123, 98.5, 98.9, 98.9)
+    ends = [End(f"c{index}", {"color": "red"}, 1.0, y, f"{y:.1f} %") for index, y in enumerate(heights)]
+    label_ends(axes, [*ends, End("early", {}, 0.2, 98.3, "98.3 %", at="0.2")], (2.0, 1.6))
+    texts = [text.get_text() for text in axes.texts]
+    assert [text for text in texts if "curves" in text] == ["3 curves at 98.1 %", "2 curves at 98.9 %"]
+    near = [replace(end, value=f"{end.y:.2f} %") for end in ends[:3]]
+    label_ends(axes, near, (2.0, 1.6))
+    assert "3 curves at 98.10–98.12 %" in [text.get_text() for text in axes.texts]
