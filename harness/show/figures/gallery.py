@@ -264,12 +264,16 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
 
 
 def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tuple[Row, list[Any]]]:
-    """The learning curves of repetitions, by label and kind, with the algorithm's parameters."""
+    """The learning curves of repetitions, by label and kind, with the algorithm's parameters.
+
+    A curve is stored with few digits, so its end is the accuracy of the repetition, as tables and other figures have it.
+    """
     curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
     for row in rows:
         curve = evidence.curve(row)
         if curve is not None and len(curve["step"]) > 1:
-            curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(curve)
+            ending = {**curve, "accuracy": [*curve["accuracy"][:-1], row["accuracy"]]}
+            curves.setdefault((row["algorithm"], row["kind"]), (row["params"] or {}, []))[1].append(ending)
     return curves
 
 

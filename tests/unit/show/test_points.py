@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from statistics import median
 
 import pytest
 import synthetic_rows
@@ -97,3 +98,12 @@ def test_points_of_a_network_are_configured_and_measured_paths(recorded):
 def test_numbers_have_seven_digits_and_what_is_not_known_is_empty(tmp_path):
     path = write_points([{"a": 1 / 3, "b": None}, {"a": float("nan"), "b": "x, y", "c": 2}], tmp_path / "points.csv")
     assert path.read_text() == 'a,b,c\n0.3333333,,\n,"x, y",2\n'
+
+
+def test_a_curve_ends_at_the_accuracy_that_tables_print():
+    """Curves are stored with five digits: 98.05 % and 98.05014 % round to 98.0 and 98.1."""
+    folder = open_run("olco3-delay", REFERENCE)
+    (drawing,) = gallery(folder.rows(), "olco3-delay", Evidence(folder), kind="learning")
+    ends = {point["algorithm"]: point["accuracy"] for point in drawing.points()}
+    assert ends["ssgd"] == median(row["accuracy"] for row in folder.rows() if row["algorithm"] == "ssgd")
+    assert ends["ssgd"] != round(ends["ssgd"], 5)
