@@ -188,7 +188,7 @@ def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = 
 
     Args:
         pivot: what is drawn. run_name: the first word. marks: explains what is drawn, if it needs words.
-        whiskers: the figure shows the spread of repetitions, if there is one. middle: what it shows of them.
+        whiskers: it shows the spread of repetitions, if there is one. middle: what it shows of them; "" if single ones.
     """
     lines = list(pivot.lines.values())
     valid = [line for line in lines if line["status"] == "ok"]
@@ -201,7 +201,7 @@ def caption(pivot: Pivot, run_name: str, marks: str | None, *, whiskers: bool = 
         _network(pivot, lines),
         *(f"{text}{_channels(lines)}" for text in _all_reduce(lines)),
         f"TCP {_distinct(lines, 'tcp')} on {_distinct(lines, 'host_tcp')} hosts",
-        _repeats(valid, whiskers, middle),
+        _repeats(valid, whiskers, middle) if middle else None,
         _hosts(valid),
         f"{lost} cell{'s' if lost > 1 else ''} failed or invalid" if lost else None,
         f"left out: {lost_reps} failed or invalid repetition{'s' if lost_reps > 1 else ''}" if lost_reps else None,
@@ -223,7 +223,7 @@ def _workload(pivot: Pivot, lines: Sequence[Line]) -> str:
     if any(line["payload_scale"] != 1 for line in lines):
         text += f" with messages and rates × {_distinct(lines, 'payload_scale')}"
     if size := message_size(pivot):
-        text += f" ({size} per message)"
+        text += f" (up to {size} per message)"
     times_s = [time_s for line in lines if (inputs := law_inputs(line)) for time_s in inputs.step_times_s]
     if times_s:  # of workers that differ
         text += f" on workers of {1e3 * min(times_s):g} to {1e3 * max(times_s):g} ms a step"

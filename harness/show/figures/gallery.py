@@ -266,7 +266,7 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
 def _curves(rows: Sequence[Row], evidence: Evidence) -> dict[tuple[str, str], tuple[Row, list[Any]]]:
     """The learning curves of repetitions, by label and kind, with the algorithm's parameters.
 
-    A curve is stored with few digits, so its end is the accuracy of the repetition, as tables and other figures have it.
+    A curve is stored with few digits, so its end is the accuracy of the repetition, as tables have it.
     """
     curves: dict[tuple[str, str], tuple[Row, list[Any]]] = {}
     for row in rows:
@@ -305,7 +305,7 @@ def _timeline(run: _Run, evidence: Evidence) -> list[Drawing]:
         return []
     pivot = run.cells_of(rows)
     above = ", ".join(filter(None, [on_network(pivot), _delays(rows[0], evidence)]))
-    draw = partial(timeline, traces, above, caption(pivot, run.name, TIMELINE_MARKS, whiskers=False))
+    draw = partial(timeline, traces, above, caption(pivot, run.name, TIMELINE_MARKS, middle=""))
     return [Drawing("timeline", "A worker's steps and messages in flight", draw, partial(timeline_points, traces))]
 
 
@@ -337,7 +337,7 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
     if not paces:
         return []
     pivot = run.cells_of(rows)
-    about = caption(pivot, run.name, f"{PACE_MARKS}; {rows[0]['timeline']}", whiskers=False)
+    about = caption(pivot, run.name, f"{PACE_MARKS}; {rows[0]['timeline']}", middle="")
     draw = partial(pace, paces, on_network(pivot), about)
     return [Drawing("pace", "Step time against time", draw, partial(pace_points, paces))]
 

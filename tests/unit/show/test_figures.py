@@ -171,8 +171,8 @@ def test_a_bar_without_a_number_shows_the_reason():
 def test_the_caption_states_the_conditions(sweep):
     assert caption(sweep, "latency-sweep", "thin lines: step-time law") == (
         "latency-sweep: network emulated by relay (testbed netns); 4 workers; resnet50-v100 with messages and rates "
-        "× 0.01 (1.0 MB per message); profile uniform at 100 Mbit/s per worker; direct all-reduce; TCP reno on tuned "
-        "hosts; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
+        "× 0.01 (up to 1.0 MB per message); profile uniform at 100 Mbit/s per worker; direct all-reduce; TCP reno on "
+        "tuned hosts; median of 3 repetitions, whiskers: minimum and maximum; thin lines: step-time law."
     )
 
 
@@ -182,7 +182,7 @@ def test_the_caption_has_the_step_times_of_machines_that_differ():
         if row["workers"] == 4:
             row["law_inputs"] |= {"step_time_s": 1.71, "step_times_s": [0.3, 0.39, 0.78, 1.71]}
     (pivot,) = pivots(frame(rows))
-    assert "(1.0 MB per message) on workers of 300 to 1710 ms a step; profile" in caption(pivot, "uneven", None)
+    assert "(up to 1.0 MB per message) on workers of 300 to 1710 ms a step; profile" in caption(pivot, "uneven", None)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +198,10 @@ def test_a_caption_says_that_losses_come_in_bursts(bursts, words):
     rows = [{**row, "loss_burst": burst, "cell": f"{row['cell']}-{burst}"} for row in rows for burst in bursts]
     pivot = whole(cells(frame([row for row in rows if row["workers"] != 1])))
     assert words in caption(pivot, "r", None)
+
+
+def test_a_figure_of_single_repetitions_has_no_median_in_its_caption(sweep):
+    assert " reno on tuned hosts; marks." in caption(sweep, "r", "marks", middle="")
 
 
 def test_a_simulation_is_named_in_subject_and_caption():
