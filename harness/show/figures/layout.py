@@ -33,6 +33,7 @@ _END_ROW_IN = 0.125
 _END_PT = 6.5
 _LEADER_IN, _SAMPLE_IN, _SPACE_IN, _END_MARGIN_IN = 0.14, 0.24, 0.05, 0.05
 _APART_IN = 0.05  # between labels that do not belong together
+_NEAR_IN = 0.4  # a curve that ends farther from the edge has no line to its label
 _EQUAL_IN = 0.02  # curves that end closer than this, about a line's width, share a label
 
 
@@ -244,7 +245,6 @@ class End:
 
     Attributes:
         label: its name. look: keywords of its line. x, y: data coordinates. value: y as text.
-        aside_in: how far the curve is drawn to the right of its coordinates.
         at: x as text if the curve ends before others, because its last cells have no valid repetition.
     """
 
@@ -253,7 +253,6 @@ class End:
     x: float
     y: float
     value: str
-    aside_in: float = 0.0
     at: str = ""
 
     @property
@@ -297,8 +296,8 @@ def label_ends(axes: Axes, ends: Sequence[End], axes_in: tuple[float, float]) ->
     ]
     centres = [sum(y for y, _ in group) / len(group) for group in groups]
     for group, height, y, centre in zip(groups, heights, centres, spread(centres, heights, axes_in[1]), strict=True):
-        start = max(float(to_axes.transform((end.x, end.y))[0]) * axes_in[0] + end.aside_in for _, end in group)
-        _leader(axes, (start, y), (axes_in[0] + _LEADER_IN, centre), axes_in)
+        if max(float(to_axes.transform((end.x, end.y))[0]) * axes_in[0] for _, end in group) > axes_in[0] - _NEAR_IN:
+            _leader(axes, y, centre, axes_in)
         _rows(axes, [end for _, end in reversed(group)], centre + (height - _APART_IN) / 2, axes_in)
 
 
@@ -326,9 +325,9 @@ def spread(centres: Sequence[float], heights: Sequence[float], room: float) -> l
     return [max(0.0, min(shift, room - sum(heights))) + offset for shift, offset in zip(shifts, below, strict=True)]
 
 
-def _leader(axes: Axes, start: tuple[float, float], end: tuple[float, float], axes_in: tuple[float, float]) -> None:
-    bend = max(start[0], axes_in[0]) + 0.04
-    xs, ys = (start[0], bend, end[0] - 0.03), (start[1], start[1], end[1])
+def _leader(axes: Axes, y: float, centre: float, axes_in: tuple[float, float]) -> None:
+    """A line from the right edge of the axes to a label: one across the data would look like a curve."""
+    xs, ys = (axes_in[0], axes_in[0] + 0.04, axes_in[0] + _LEADER_IN - 0.03), (y, y, centre)
     look: dict[str, Any] = {
         "color": FAINT,
         "linewidth": 0.4,

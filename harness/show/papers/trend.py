@@ -250,7 +250,7 @@ def _trend(
             raise AnalysisError(f"no repetition has {measure.column}; there is nothing to draw")
     looks, aside_pt = _looks(series), _aside_pt(series, log_x=log_x)
     across = len(measures) if width > COLUMN_IN else 1
-    ends = [_ends(series, measure, looks, aside_pt, log_x=log_x) for measure in measures]
+    ends = [_ends(series, measure, looks, log_x=log_x) for measure in measures]
     panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
     strip = strip_in([end.text for of in ends for end in of])
     sheet = Panels(
@@ -325,7 +325,6 @@ def _ends(
     series: Sequence[Series],
     measure: Measure,
     looks: Mapping[str, Looks],
-    aside_pt: Mapping[str, float],
     *,
     log_x: bool,
 ) -> list[End]:
@@ -336,9 +335,8 @@ def _ends(
         shown = [(at, cell[measure.column]) for at, cell in line.points if cell[measure.column] > _least(measure)]
         if shown:
             x, value = shown[-1]
-            text, aside_in = measure.text.format(measure.scale * value), aside_pt.get(line.label, 0.0) / 72
-            at = math.inf if x is None else x
-            end = End(line.label, dict(looks[line.label]), at, measure.scale * value, text, aside_in)
+            at, y = math.inf if x is None else x, measure.scale * value
+            end = End(line.label, dict(looks[line.label]), at, y, measure.text.format(y))
             (levels if x is None else ends).append(end)
     return [*(ends if log_x else marked(ends, "{:g}")), *levels]
 

@@ -118,3 +118,12 @@ def test_curves_that_end_together_share_a_label_with_the_values_of_the_lowest_an
     near = [replace(end, value=f"{end.y:.2f} %") for end in ends[:3]]
     label_ends(axes, near, (2.0, 1.6))
     assert "3 curves at 98.10–98.12 %" in [text.get_text() for text in axes.texts]
+
+
+def test_lines_to_labels_are_outside_of_the_data_and_a_curve_that_ends_early_has_none():
+    axes = Figure(figsize=(4, 2)).add_axes((0.1, 0.1, 0.5, 0.8))
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    label_ends(axes, [End("whole", {}, 1.0, 0.2, "0.2"), End("early", {}, 0.3, 0.8, "0.8", at="0.3")], (2.0, 1.6))
+    leaders = [line.get_xdata() for line in axes.lines if line.get_markevery() is None]
+    assert len(leaders) == 1
+    assert min(leaders[0]) == 1.0, "in units of the axes"
