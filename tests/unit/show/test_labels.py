@@ -1,4 +1,4 @@
-"""Names beside curves and points, and titles that state a finding, are computed from the data drawn."""
+"""Names beside curves, and titles that state a finding, are computed from the data drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from wanbench.harness.show.figures.caption import speed, unclear, waiting
 from wanbench.harness.show.figures.curves import scalability_by_rtt
 from wanbench.harness.show.figures.layout import End, label_ends, spread
 from wanbench.harness.show.figures.names import human
-from wanbench.harness.show.figures.pareto import Place, name_places
 from wanbench.harness.text import percent
 
 
@@ -22,14 +21,6 @@ def test_labels_stay_in_place_if_there_is_room_and_never_overlap():
     assert spread([0.5, 1.5], [0.2, 0.2], 2.0) == pytest.approx([0.5, 1.5])
     assert spread([1.0, 1.0, 1.0], [0.2, 0.2, 0.2], 2.0) == pytest.approx([0.8, 1.0, 1.2])
     assert spread([1.95, 2.0], [0.2, 0.2], 2.0) == pytest.approx([1.7, 1.9])
-
-
-def test_points_that_coincide_share_a_label_and_too_many_points_have_none():
-    axes = Figure(figsize=(3, 2)).add_axes((0, 0, 1, 1))
-    same = [Place(name, 0.5, 0.5, 0.4, 0.6) for name in ("a", "b")]
-    assert [label for label, _, _ in name_places(axes, same, (3.0, 2.0)) or []] == ["a, b"]
-    crowd = [Place("a long name" * 3, 0.5 + 0.02 * k, 0.5, 0.5, 0.5) for k in range(40)]
-    assert name_places(axes, crowd, (3.0, 2.0)) is None
 
 
 def test_a_line_that_ends_early_says_where_and_is_not_counted_among_those_that_go_on():
