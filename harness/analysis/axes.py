@@ -96,10 +96,12 @@ def axis_value(axis: str, value: object) -> str:
         return _WITHOUT_VALUE[axis]
     if axis == "rate_mbps" and isinstance(value, float) and not absent(value):
         return f"rate {rate(value)}"
-    if axis in {"profile", "tcp", "host_tcp", "collective", "workload"}:
+    if axis in {"profile", "tcp", "collective", "workload"}:
         return str(value)
     if axis == "workers":
         return f"{value} workers"
+    if axis == "host_tcp":
+        return f"{value} hosts"
     if axis == "testbed":
         return _TESTBEDS.get(str(value), str(value))
     name, _, unit = AXIS_TITLES.get(axis, axis).partition(" (")

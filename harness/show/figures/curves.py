@@ -161,9 +161,11 @@ def _ends(pivot: Pivot, measure: str, looks: Mapping[str, Style], names: Mapping
 
 
 def _other(name: str, pivot: Pivot) -> str:
-    """The name of a curve of the other run: "ssgd, simulated"; beside the same kind of network, "ssgd, my-run"."""
-    assert pivot.beside is not None
-    return f"{name}, {pivot.beside.run if pivot.beside.network == pivot.network else pivot.beside.network}"
+    """The name of a curve of the other run: "SSGD, simulated"; if both runs are, "SSGD, tuned hosts": a condition that
+    only the other run has, or its name."""
+    run = pivot.beside
+    assert run is not None
+    return f"{name}, {run.network if run.network != pivot.network else (run.run, *run.different)[-1]}"
 
 
 def _entries(pivot: Pivot) -> dict[str, Artist]:

@@ -83,6 +83,17 @@ def test_bars_have_the_outline_of_the_other_run(bars):
     assert any("(simulated 0." in text.get_text() for axes in figure.axes for text in axes.texts)
 
 
+def test_a_curve_of_a_run_on_the_same_kind_of_network_is_named_by_what_is_different_there():
+    rows = synthetic_rows.latency_sweep(reps=1)
+    slower = [{**row, "host_tcp": "stock-6.1", "step_time_s": 2 * row["step_time_s"]} for row in rows]
+    own = [row if row["workers"] == 1 else changed for row, changed in zip(rows, slower, strict=True)]
+    (pivot,) = pivots(frame(own))
+    (axes,) = scalability_by_rtt(lay_beside(pivot, rows, "tuned-run"), "mine").axes
+    assert {"SSGD", "SSGD, tuned hosts"} <= {text.get_text() for text in axes.texts}
+    (axes,) = scalability_by_rtt(lay_beside(pivot, slower, "again"), "mine").axes
+    assert not any("hosts" in text.get_text() for text in axes.texts)
+
+
 @pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
 def test_no_text_overlaps_or_is_cut(width_in, sweep, bars):
     assert_nothing_overlaps(scalability_by_rtt(sweep, "mine", width_in))
