@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 from wanbench.harness.analysis.paired import mean_interval
 from wanbench.harness.show.figures.drawing import Point
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
+from wanbench.harness.show.figures.layout import (
+    End,
+    Panels,
+    label_ends,
+    least_in,
+    logarithmic,
+    mark_break,
+    marked,
+    strip_in,
+)
 from wanbench.harness.show.figures.names import human
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN, Style, as_line, styles, wanbench_style
 from wanbench.harness.text import seconds
@@ -127,6 +136,7 @@ def learning(
             _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
         logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
         by_time.set(xlabel="seconds, logarithmic", ylim=steps.get_ylim())
+        mark_break(by_time.yaxis)
     return sheet.figure
 
 
@@ -138,6 +148,7 @@ def _limit(axes: Axes, least: float) -> None:
     """
     bottom = max(axes.get_ylim()[0], 100 - _SHOWN_ERRORS * (100 - 100 * least))
     axes.set_ylim(bottom=bottom, top=100 + (100 - bottom) / 20)
+    mark_break(axes.yaxis)
 
 
 def _ends(courses: Courses, looks: Mapping[Key, Style], names: Mapping[Key, str], side_by_side: bool) -> list[End]:
@@ -175,12 +186,7 @@ def learning_points(curves: Curves) -> list[Point]:
 
 @wanbench_style()
 def learning_time(
-    networks: Mapping[str, Curves],
-    data_set: str,
-    subject: str,
-    about: str,
-    provenance: str,
-    width_in: float = PAGE_IN,
+    networks: Mapping[str, Curves], data_set: str, subject: str, about: str, provenance: str, width_in: float = PAGE_IN
 ) -> Figure:
     """Means over repetitions against one logarithmic time axis, one panel per network, the fastest first.
 
@@ -206,6 +212,7 @@ def learning_time(
             _draw(axes, course, "end_s", looks[key], f"{key[0]}, {network}", "{:.4g} s")
         axes.set_ylim(100 * min(min(course.accuracy) for course in every) - 3, 101)
         logarithmic(axes.xaxis, min(times) / 1.2, max(times) * 1.2)
+        mark_break(axes.yaxis)
         sheet.label(index, "seconds, logarithmic", f"{data_set}: accuracy (%)", fontsize=6.5)
         if not beside or index == len(by_network) - 1:
             ends = [

@@ -22,7 +22,16 @@ from wanbench.harness.show.figures.caption import caption, titled, unclear
 from wanbench.harness.show.figures.drawing import Drawing, Point
 from wanbench.harness.show.figures.gallery import whole
 from wanbench.harness.show.figures.hover import note
-from wanbench.harness.show.figures.layout import End, Panels, label_ends, least_in, logarithmic, marked, strip_in
+from wanbench.harness.show.figures.layout import (
+    End,
+    Panels,
+    label_ends,
+    least_in,
+    logarithmic,
+    mark_break,
+    marked,
+    strip_in,
+)
 from wanbench.harness.show.figures.names import compressed, data_set, human
 from wanbench.harness.show.figures.style import COLUMN_IN, SIMULATED, as_line, styles, wanbench_style
 from wanbench.harness.show.papers import PaperFigure
@@ -284,6 +293,7 @@ def _limit(
         logarithmic(axes.xaxis, *_stretched(xs))
     if measure.log:
         logarithmic(axes.yaxis, *_stretched([value for line in series for value in _drawn(line, measure)]))
+    mark_break(axes.yaxis)
 
 
 def _least(measure: Measure) -> float:

@@ -109,6 +109,14 @@ def test_the_figure_is_legible(width_in):
     assert_nothing_overlaps(trend_drawing(wanted(y=["accuracy", "scalability"]), rows(), "r").draw(width_in))
 
 
+def test_an_axis_that_does_not_begin_at_0_is_marked_and_a_logarithmic_one_is_not():
+    def marks(measure, low):
+        some = [{**row, "time_to_target_s": 20.0 + row["rep"], "final_loss": low + row["rep"]} for row in rows()]
+        return len(trend_drawing(wanted(y=[measure]), some, "r").draw(PAGE_IN).artists)
+
+    assert [marks("final_loss", 10.0), marks("final_loss", 0.0), marks("time_to_target_s", 0.0)] == [1, 0, 0]
+
+
 def test_unknown_measures_and_missing_ones_are_named():
     with pytest.raises(AnalysisError, match=r"^measure 'acuracy': expected one of accuracy, final_loss, "):
         trend_drawing(wanted(y=["acuracy"]), rows(), "r")
