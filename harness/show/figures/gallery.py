@@ -33,7 +33,13 @@ from wanbench.harness.show.figures.bars import scalability_bars, step_time
 from wanbench.harness.show.figures.caption import caption, on_network, subject
 from wanbench.harness.show.figures.curves import goodput_by_mtbf, scalability_by_rtt
 from wanbench.harness.show.figures.drawing import Drawing, Point
-from wanbench.harness.show.figures.learning import learning, learning_points, learning_time, learning_time_points
+from wanbench.harness.show.figures.learning import (
+    MOST_BANDS,
+    learning,
+    learning_points,
+    learning_time,
+    learning_time_points,
+)
 from wanbench.harness.show.figures.names import data_set, line_name, standing_name
 from wanbench.harness.show.figures.network import MOST_SITES, network_matrix, network_points
 from wanbench.harness.show.figures.pareto import drawn_points, pareto, pareto_front, pareto_points
@@ -255,9 +261,11 @@ def _learning(run: _Run, evidence: Evidence) -> list[Drawing]:
     if not curves:
         return []
     pivot = run.cells_of(rows)
-    own = any("before_drain" in curve for _, reps in curves.values() for curve in reps)
+    crowded = len(curves) > MOST_BANDS
+    own = not crowded and any("before_drain" in curve for _, reps in curves.values() for curve in reps)
     dotted = "; dotted: rank 0's own model, which lacks the averages in flight" if own else ""
-    about = caption(pivot, run.name, f"bands: minimum and maximum{dotted}", whiskers=False)
+    spread = "bars at the ends" if crowded else "bands"
+    about = caption(pivot, run.name, f"{spread}: minimum and maximum{dotted}", whiskers=False)
     learned = _data_sets(pivot.lines.values())
     draw = partial(learning, curves, learned, on_network(pivot), about, pivot.network)
     return [Drawing("learning", f"Learning {learned}", draw, partial(learning_points, curves))]

@@ -61,6 +61,8 @@ class Course:
 
 Courses = Mapping[Key, Course]
 _SHOWN_ERRORS = 6
+MOST_BANDS = 4
+"""With more curves, bands and dotted lines hide them: `learning` then draws the spread at the ends alone."""
 
 
 def medians(curves: Sequence[Curve]) -> Course:
@@ -125,7 +127,7 @@ def learning(
     )  # fmt: skip
     steps = sheet.panel(0, f"{data_set}: accuracy (%)")
     for key, course in courses.items():
-        _draw(steps, course, "step", looks[key], key[0], "step {:g}")
+        _draw(steps, course, "step", looks[key], key[0], "step {:g}", crowded=len(courses) > MOST_BANDS)
     steps.set(xlim=(0, None), xlabel="step")
     _limit(steps, min(course.accuracy[-1] for course in courses.values()))
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
@@ -133,7 +135,7 @@ def learning(
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
         times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
         for key, course in courses.items():
-            _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}")
+            _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}", crowded=len(courses) > MOST_BANDS)
         logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
         by_time.set(xlabel="seconds, logarithmic", ylim=steps.get_ylim())
         mark_break(by_time.yaxis)
@@ -253,7 +255,7 @@ def _looks(curves: Curves, provenance: str) -> dict[Key, Style]:
     return {key: looks[key[0]] for key in curves}
 
 
-def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -> None:
+def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str, *, crowded: bool = False) -> None:
     """A curve, its band, and a note on every point, in which `at` is the format of x."""
     xs = np.array(getattr(course, x))
     # An evaluation before the first step has no place on a logarithmic time axis.
@@ -261,10 +263,13 @@ def _draw(axes: Axes, course: Course, x: str, look: Style, name: str, at: str) -
     xs = xs[shown]
     percent, low, high = (100 * np.array(values)[shown] for values in (course.accuracy, course.low, course.high))
     axes.plot(xs, percent, markevery=max(1, len(xs) // 6), **as_line(look))
-    if course.before_drain:
+    if course.before_drain and not crowded:
         axes.plot(xs, 100 * np.array(course.before_drain)[shown], color=look.colour, linewidth=0.7, linestyle=":")
     if course.repetitions > 1 and np.isfinite(low).all():
-        axes.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        if crowded:
+            axes.vlines(xs[-1], low[-1], high[-1], color=look.colour, linewidth=0.7)
+        else:
+            axes.fill_between(xs, low, high, color=look.colour, alpha=0.15, linewidth=0)
     for x_value, value in zip(xs, percent, strict=True):
         note(axes, x_value, float(value), f"{name}: {value:.2f} % at {at.format(x_value)}")
 

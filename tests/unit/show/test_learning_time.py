@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from legible import assert_nothing_overlaps
+from matplotlib.collections import FillBetweenPolyCollection
 from scipy import stats
 
 from wanbench.harness.results.evidence import Evidence
@@ -81,6 +82,16 @@ def test_equally_fast_algorithms_are_compared_by_accuracy_alone_and_not_ranked_w
 
     assert title(0.89, 0.91) == "SSGD trains to 91.0 %; DTS d4 p4 to 90.0 %: no clear difference"
     assert title(0.80, 0.82) == "SSGD trains to 91.0 %; DTS d4 p4 to 81.0 %"
+
+
+@pytest.mark.parametrize(("algorithms", "bands"), [(4, 4), (5, 0)])
+def test_many_curves_have_neither_bands_nor_the_own_models_of_a_worker(algorithms, bands):
+    reps = [{**repetition(1.0, seed), "before_drain": [0.5, 0.6, 0.7, 0.8]} for seed in range(3)]
+    curves = {(f"delayed-d{delay}", "delayed"): ({"delay": delay}, reps) for delay in range(1, algorithms + 1)}
+    (axes,) = learning(curves, "digits", "subject", "about", "simulated").axes
+    assert sum(isinstance(each, FillBetweenPolyCollection) for each in axes.collections) == bands
+    assert sum(line.get_linestyle() == ":" for line in axes.lines) == bands
+    assert len(axes.collections) == algorithms, "the spread at the ends is drawn"
 
 
 def test_two_repetitions_have_no_band():
