@@ -332,7 +332,7 @@ def _pace(run: _Run, evidence: Evidence) -> list[Drawing]:
     rows = [row for row in run.one_each() if row.get("events")]
     paces = [
         Pace(
-            row["algorithm"],
+            line_name(row),
             row["kind"],
             row["params"] or {},
             steps["slowest"],

@@ -131,8 +131,8 @@ def _steps(count: int) -> str:
 
 
 def _timeline_finding(shown: Sequence[View], span_s: float) -> str:
-    """ "In 3.6 s, ssgd completes 3 steps; dts-d4-p4 11"; of equally fast ones, the one with fewer messages."""
-    slow = min(shown, key=lambda view: (view.label != "ssgd", view.done))
+    """ "In 3.6 s, SSGD completes 3 steps; DTS d4 p4 11"; of equally fast ones, the one with fewer messages."""
+    slow = min(shown, key=lambda view: (view.label != "SSGD", view.done))
     fast = max(shown, key=lambda view: (view.done, -sum(map(len, view.lanes))))
     text = f"In {span_s:.1f} s, {slow.label} completes {_steps(slow.done)}"
     return text if slow.done == fast.done else f"{text}; {fast.label} {fast.done}"
