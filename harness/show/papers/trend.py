@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from wanbench.harness.analysis.axes import AXIS_TITLES
@@ -33,7 +34,7 @@ from wanbench.harness.show.figures.layout import (
     strip_in,
 )
 from wanbench.harness.show.figures.names import compressed, data_set, human
-from wanbench.harness.show.figures.style import COLUMN_IN, SIMULATED, as_line, styles, wanbench_style
+from wanbench.harness.show.figures.style import COLUMN_IN, INK, SIMULATED, as_line, styles, wanbench_style
 from wanbench.harness.show.papers import PaperFigure
 
 Looks = Mapping[str, Any]
@@ -46,9 +47,10 @@ _PANEL_IN = 1.9
 _APART_PT = 2.4  # between the markers of two series at one place, so that whiskers do not cover each other
 _BESIDE: Mapping[str, Looks] = {
     "": {},
-    "published": {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "none", "markersize": 4.0},
+    "published": {"linestyle": (0, (1, 2)), "linewidth": 0.8, "marker": "D", "fillstyle": "full", "markersize": 4.0},
     "simulated": {"linestyle": SIMULATED, "linewidth": 0.7, "marker": ""},
 }
+_MARKED: Looks = {"linestyle": "", "markerfacecolor": "white"}  # a published value that the network is fitted to
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,13 @@ def _published(figure: PaperFigure, series: Sequence[Series]) -> list[Series]:
         if label not in kinds or len(figure.y) != 1:
             raise AnalysisError(f"published {value.algorithm} at {value.at}: no such line is drawn")
         (name,) = figure.y
-        cell = {name: value.value, f"{name}_min": value.value, f"{name}_max": value.value, "repeats": 1}
+        cell = {
+            name: value.value,
+            f"{name}_min": value.value,
+            f"{name}_max": value.value,
+            "repeats": 1,
+            "mark": value.mark,
+        }
         groups.setdefault(label, []).append((float(value.at), cell))
     return [
         Series(f"{label}, published", kinds[label], {}, tuple(points), beside="published")
@@ -263,7 +271,7 @@ def _trend(
     panel_in = max(_PANEL_IN, *(least_in([end.text for end in of]) for of in ends))
     strip = strip_in([end.text for of in ends for end in of])
     sheet = Panels(
-        width, title, about, {},
+        width, title, about, _entries(series),
         count=len(measures), across=across, panel_in=panel_in, own_y=True, gap_in=strip + 0.42, right_in=strip,
     )  # fmt: skip
     margin = (max(aside_pt.values(), default=0.0) + 4) / 72 / sheet.panel_width_in
@@ -276,6 +284,16 @@ def _trend(
         placed = [replace(end, x=min(end.x, axes.get_xlim()[1])) for end in ends[index]]
         label_ends(axes, placed, (sheet.panel_width_in, panel_in))
     return sheet.figure
+
+
+def _entries(series: Sequence[Series]) -> dict[str, Artist]:
+    """A legend that tells published values of which some are marked apart; else nothing."""
+    marks = dict.fromkeys(str(cell.get("mark", "")) for line in series for _, cell in line.points)
+    if not any(marks):
+        return {}
+    look = {**_BESIDE["published"], "color": INK, "linestyle": ""}
+    words = {f"published, {mark}" if mark else "published": _MARKED if mark else {} for mark in sorted(marks)}
+    return {word: Line2D([], [], **{**look, **extra}) for word, extra in words.items()}
 
 
 def _limit(
@@ -366,6 +384,8 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
         return
     at = [float(x_value) for x_value, _ in shown if x_value is not None]
     drawn: list[Artist] = [*axes.plot(at, middle, **look)]
+    marked_at = [index for index, (_, cell) in enumerate(shown) if cell.get("mark")]
+    axes.plot(np.take(at, marked_at), middle[marked_at], **{**look, **_MARKED})
     if not series.beside and any(cell["repeats"] > 1 for _, cell in shown):
         high = np.where(np.isnan(high), middle, high)  # a repetition never reached the target
         whiskers = axes.errorbar(

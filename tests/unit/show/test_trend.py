@@ -9,7 +9,7 @@ from legible import assert_nothing_overlaps
 
 from wanbench.harness.analysis.summary import AnalysisError
 from wanbench.harness.show.figures.style import COLUMN_IN, PAGE_IN
-from wanbench.harness.show.papers import PaperFigure
+from wanbench.harness.show.papers import PaperFigure, Published
 from wanbench.harness.show.papers.trend import trend_drawing
 
 TOPK = {"kind": "topk", "ratio": 0.1}
@@ -107,6 +107,22 @@ def test_bytes_can_be_the_axis():
 @pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
 def test_the_figure_is_legible(width_in):
     assert_nothing_overlaps(trend_drawing(wanted(y=["accuracy", "scalability"]), rows(), "r").draw(width_in))
+
+
+def test_published_values_that_the_network_is_fitted_to_are_hollow_and_named_in_the_legend():
+    some = [
+        row | {"workers": row["workers"] * (1 + (row["rtt_ms"] == 100.0))} for row in synthetic_rows.latency_sweep()
+    ]
+    ssgd = [row for row in some if row["algorithm"] in {"one-worker", "ssgd"} and row["rtt_ms"] in {None, 0.0, 100.0}]
+    values = [
+        Published(algorithm="ssgd", at=at, value=0.4, source="", mark=mark) for at, mark in (("4", ""), ("8", "fitted"))
+    ]
+    given = wanted(x="workers", series="algorithm", y=["step_time_s"], published=values)
+    figure = trend_drawing(given, ssgd, "r", "Somebody").draw(PAGE_IN)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["published", "published, fitted"]
+    diamonds = [line for line in figure.axes[0].lines if line.get_marker() == "D" and line.get_markevery() is None]
+    hollow = [list(line.get_xdata()) for line in diamonds if line.get_markerfacecolor() == "white"]
+    assert hollow == [[8.0]]
 
 
 def test_an_axis_that_does_not_begin_at_0_is_marked_and_a_logarithmic_one_is_not():
