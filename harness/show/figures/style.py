@@ -39,10 +39,17 @@ _OTHERS = (
 SIMULATED = (0, (4, 1.5))
 """The dashes of what is simulated."""
 
-# Markers of further parameters of a family.
-_SHAPES: tuple[Any, ...] = ("v", "8", "X", "P", "h", "*", "<", ">", "p", "^", "s")
+# Markers of further settings of a family.
+_SHAPES: tuple[Any, ...] = (
+    "v", "X", "P", "h", "*", "<", ">", "p", "^", "s", (3, 1, 0), (6, 1, 0), (5, 0, 180), (3, 1, 180), (5, 1, 180),
+)  # fmt: skip
+# (grey that is mixed with the colour of a family, its share, width of a line in points)
+_SHADES = ((0, 0.0, 1.2), (1, 0.55, 1.7), (0, 0.45, 1.2), (0, 0.28, 1.2), (1, 0.45, 1.7), (1, 0.4, 1.7), (1, 0.3, 1.7))
 # The sizes that papers use come first and never share a look.
-_KNOWN_SIZES = (4, 20, 8, 12, 2, 16)
+_KNOWN_SIZES = (4, 20, 8, 12, 2, 16, 10, 5, 1, 0)
+# Weights of delay, period and compression in the number of a setting, and of number and family in the choice of its
+# marker. With them no two settings of a recorded figure have the same one.
+_OF_DELAY, _OF_PERIOD, _OF_COMPRESSION, _OF_NUMBER, _OF_KIND = 2, 3, 6, 4, 2
 
 
 @dataclass(frozen=True)
@@ -51,13 +58,14 @@ class Style:
 
     Attributes:
         colour: of line, marker and bar. marker: its shape. above: whether it is small, and drawn above others.
-        simulated: open and dashed.
+        simulated: open and dashed. width: of a line, in points.
     """
 
     colour: str
     marker: Any
     above: bool
     simulated: bool
+    width: float = 1.2
 
     @property
     def dashes(self) -> Any:
@@ -68,20 +76,23 @@ class Style:
 def styles(algorithms: Sequence[tuple[str, str, Mapping[str, Any]]], network: str = "emulated") -> dict[str, Style]:
     """The look of every (label, kind, params), on a network that is "emulated", "simulated" or both (`provenance`).
 
-    A look depends on kind and parameters alone. If two would have the same marker, the later one takes the next that
-    is free.
+    A look depends on kind and parameters alone, the same in every figure. Only if two of a figure would have the same
+    marker, the later one takes the next that is free.
     """
     chosen: dict[str, Style] = {}
     for label, kind, params in algorithms:
         built_in = BUILT_IN.get(kind)
         colour, marker = built_in[2:4] if built_in else _OTHERS[zlib.crc32(kind.encode()) % len(_OTHERS)]
-        variant = _variant(params)
-        colour = _shade(colour, variant)
-        begin = (variant + (list(BUILT_IN).index(kind) if built_in else 0)) % len(_SHAPES)
-        shapes = [*([] if variant else [marker]), *_SHAPES[begin:], *_SHAPES[:begin]]
+        number = _number(params)
+        grey, share, width = _SHADES[number % len(_SHADES)]
+        share *= min(1.0, 1.6 - 1.6 * grey * sum(to_rgb(colour)) / 3)  # what is light already is still seen
+        red, green, blue = ((1 - share) * part + share * grey for part in to_rgb(colour))
+        begin = (_OF_NUMBER * number + _OF_KIND * (list(BUILT_IN).index(kind) if built_in else 0)) % len(_SHAPES)
+        shapes = [*([] if number else [marker]), *_SHAPES[begin:], *_SHAPES[:begin]]
         taken = {look.marker for look in chosen.values()}
         shape = next((shape for shape in shapes if shape not in taken), shapes[0])
-        chosen[label] = Style(colour, shape, variant == 0, network == "simulated")
+        shade = to_hex((red, green, blue)).upper()
+        chosen[label] = Style(shade, shape, number == 0, network == "simulated", width)
     return chosen
 
 
@@ -90,6 +101,7 @@ def as_line(look: Style) -> dict[str, Any]:
     # Those below are larger: they show around the marker of a curve that coincides, as several do at 1.
     return point(look) | {
         "linestyle": look.dashes,
+        "linewidth": look.width,
         "markersize": 3.8 if look.above else 5.6,
         "zorder": 5 if look.above else 4,
     }
@@ -115,19 +127,19 @@ def looks_of(pivot: Pivot) -> dict[str, Style]:
     return styles(algorithms, pivot.network)
 
 
-def _shade(colour: str, variant: int) -> str:
-    """The colour itself, darker or lighter."""
-    other, share = ((0.0, 0.0), (0.0, 0.4), (1.0, 0.35))[variant % 3]
-    red, green, blue = ((1 - share) * part + share * other for part in to_rgb(colour))
-    return to_hex((red, green, blue)).upper()
+def _number(params: Mapping[str, Any]) -> int:
+    """A number for a setting, 0 for the smallest one of a family."""
+    sizes = {_OF_DELAY: params.get("delay", params.get("staleness")), _OF_PERIOD: params.get("period")}
+    known = [weight * _place(int(size)) for weight, size in sizes.items() if size is not None]
+    packed = str(params.get("compression", "none"))
+    extra = 0 if packed == "none" else _OF_COMPRESSION * (1 + zlib.crc32(packed.encode()) % 5)
+    if known or not params.keys() - {"compression"}:
+        return sum(known) + extra
+    return zlib.crc32(repr(sorted(params.items())).encode()) % 97
 
 
-def _variant(params: Mapping[str, Any]) -> int:
-    delay, period = params.get("delay", params.get("staleness")), params.get("period")
-    sizes = [_KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else int(size) for size in (delay, period) if size]
-    if not sizes:
-        return 0 if not params else zlib.crc32(repr(sorted(params.items())).encode()) % len(_SHAPES)
-    return sum(weight * size for weight, size in enumerate(sizes, start=1)) % len(_SHAPES)
+def _place(size: int) -> int:
+    return _KNOWN_SIZES.index(size) if size in _KNOWN_SIZES else len(_KNOWN_SIZES) + size
 
 
 @contextmanager

@@ -92,7 +92,7 @@ _MEASURES = (
     Measure("time_to_target_s", "seconds to target", log=True, text="{:.0f} s"),
     Measure("scalability", "scalability  T(1) / T(N)", text="{:.2f}"),
     Measure("step_time_s", "seconds per step", text="{:.2f} s"),
-    Measure("replica_spread", "spread of replicas", log=True, text="{:.2g}"),
+    Measure("replica_spread", "spread of replicas", log=True, text="{:#.2g}"),
     Measure("blocks_lost_pct", "blocks lost (%)"),
 )
 
@@ -200,7 +200,7 @@ def _published(figure: PaperFigure, series: Sequence[Series]) -> list[Series]:
 
 def _series(figure: PaperFigure, lines: Sequence[Line]) -> list[Series]:
     """Valid cells by series. A series without a place on the x axis has one cell, and is a level."""
-    x, by_parameter = str(figure.x), figure.series.startswith(_PARAMETER)
+    x, named = str(figure.x), figure.series.removeprefix(_PARAMETER) if figure.series.startswith(_PARAMETER) else ""
     placed = [(_x_of(x, line), line) for line in lines if line["status"] == "ok" and line["workers"] != 1]
     groups = by_key(
         ((_of(figure.series, cell), str(cell["kind"])), (x_value, cell))
@@ -214,7 +214,7 @@ def _series(figure: PaperFigure, lines: Sequence[Line]) -> list[Series]:
         Series(
             label,
             kind,
-            {} if by_parameter else points[-1][1]["params"] or {},
+            {key: value for key, value in (points[-1][1]["params"] or {}).items() if not named or key == named},
             tuple(sorted(points, key=lambda point: (point[0] is None, point[0] or 0.0))),
         )
         for (label, kind), points in groups.items()

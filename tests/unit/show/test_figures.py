@@ -78,6 +78,12 @@ def test_a_family_has_its_colour_and_an_algorithm_its_look_in_every_run():
     assert styles(LABELS)["dts-d4-p4"].colour == BUILT_IN["dts"].colour
 
 
+def test_a_compressed_setting_has_one_look_in_every_figure():
+    topk = ("topk-d4-p4", "dts", {"delay": 4, "period": 4, "compression": {"kind": "topk", "ratio": 0.01}})
+    (alone,) = styles([topk]).values()
+    assert styles([*LABELS, topk])["topk-d4-p4"] == alone != styles(LABELS)["dts-d4-p4"]
+
+
 def test_algorithms_of_one_family_and_size_still_differ():
     looks = styles([(f"dts-d4-p{period}", "dts", {"delay": 4, "period": period}) for period in (1, 2, 4)])
     assert len(set(looks.values())) == 3
