@@ -87,7 +87,7 @@ def means(curves: Sequence[Curve]) -> Course:
     An evaluation before the first step is left out: it has no place on a logarithmic time axis.
     """
     course = medians(curves)
-    kept = [index for index, end_s in enumerate(course.end_s) if end_s > 0]
+    kept = [index for index, step in enumerate(course.step) if step]
     intervals = [mean_interval([curve["accuracy"][index] for curve in curves]) for index in kept]
     return Course(
         step=[course.step[index] for index in kept],
@@ -133,7 +133,8 @@ def learning(
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
-        times = [time for _, reps in curves.values() for curve in reps for time in curve["end_s"] if time > 0]
+        curve_times = [zip(curve["step"], curve["end_s"], strict=True) for _, reps in curves.values() for curve in reps]
+        times = [time for curve in curve_times for step, time in curve if step]  # step 0 is where training begins
         for key, course in courses.items():
             _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}", crowded=len(courses) > MOST_BANDS)
         logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
