@@ -8,10 +8,12 @@ A test that makes a claim about time waits for its turn on this host. The others
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib.util
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -99,6 +101,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         done = yield
     os.environ[SWITCH] = "off"
     return done
+
+
+@pytest.fixture
+def turns_of_nobody_else() -> Iterator[None]:
+    """Wait until no other test takes the host's turn without a claim about time: lanes run side by side."""
+    with (Path(tempfile.gettempdir()) / f"wanbench-tests-turn-{os.getuid()}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -14,6 +14,8 @@ import pytest
 from wanbench.harness.errors import EXIT_INTERRUPTED
 from wanbench.harness.run.host import SWITCH
 
+pytestmark = pytest.mark.usefixtures("turns_of_nobody_else")
+
 EXEC = ["exec", "--profile", "uniform", "--rtt", "1ms", "-n", "2", "--name", "same", "--", "sh", "-c"]
 WAITING = "wanbench: waiting: another wanbench emulates on this host; each would disturb the other\n"
 

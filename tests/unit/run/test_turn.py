@@ -14,6 +14,8 @@ from wanbench.harness.errors import EXIT_INTERRUPTED, Interrupted
 from wanbench.harness.run import host
 from wanbench.harness.run.host import SWITCH, host_turn, stoppable
 
+pytestmark = pytest.mark.usefixtures("turns_of_nobody_else")
+
 HOLD = """
 import subprocess, sys
 from wanbench.harness.errors import WanbenchError
