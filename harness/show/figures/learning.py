@@ -133,8 +133,7 @@ def learning(
     label_ends(steps, ends, (sheet.panel_width_in, panel_in))
     if timed:
         by_time = sheet.panel(1, f"{data_set}: accuracy (%)")
-        curve_times = [zip(curve["step"], curve["end_s"], strict=True) for _, reps in curves.values() for curve in reps]
-        times = [time for curve in curve_times for step, time in curve if step]  # step 0 is where training begins
+        times = [at for course in courses.values() for step, at in zip(course.step, course.end_s, strict=True) if step]
         for key, course in courses.items():
             _draw(by_time, course, "end_s", looks[key], key[0], "end {:g}", crowded=len(courses) > MOST_BANDS)
         logarithmic(by_time.xaxis, min(times) / 1.1, max(times) * 1.1)
