@@ -330,8 +330,8 @@ class Row(TypedDict):
         float | None,
         Column(
             "Time from the start of training until the accuracy crosses train.target, interpolated linearly "
-            "between the evaluations before and after; null if it never does. The model is the mean of the workers', "
-            "which exists once the last of them has made the step.",
+            "between the evaluations before and after; null if it never does. A mean of the workers' models exists "
+            "once the last of them has made the step.",
             applies="workloads that train a model",
             minimum=0,
             measure=True,

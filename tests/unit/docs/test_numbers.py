@@ -7,6 +7,7 @@ code are not read: other tests run them.
 
 from __future__ import annotations
 
+import csv
 import re
 from statistics import median
 
@@ -254,3 +255,16 @@ def test_the_page_on_step_times_has_the_times_to_a_model_of_machines_that_differ
     for algorithm in ("async-local-sgd-p10", "adpsgd", "diloco-p10", "dts-d20-p4", "ssgd"):
         times = sorted(row["time_to_target_s"] for row in rows("uneven", algorithm=algorithm))
         assert f"{median(times):.0f} s ({times[0]:.0f} to {times[-1]:.0f})" in text, algorithm
+
+
+def test_the_page_on_step_times_has_the_all_reduces_with_losses():
+    with (REFERENCE / "collectives" / "collectives.csv").open(encoding="utf-8") as file:
+        over = {
+            row["collective"]: float(row["over"]) for row in csv.DictReader(file) if "1.02 MB, loss" in row["change"]
+        }
+    text = (ROOT / "docs/explanation/step-time.md").read_text()
+    assert f"| loss of 0.1 %, 1 MB | {over['direct']:.1f} |" in text
+    assert (
+        f"with 4 and 16 connections for each pair {over['direct-4']:.1f} and {over['direct-16']:.1f} (simulated)"
+        in text
+    )
