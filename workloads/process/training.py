@@ -288,7 +288,8 @@ def _connections() -> Iterator[socket.socket]:
     for file in Path("/proc/self/fd").iterdir():
         if not file.is_socket():
             continue
-        with socket.socket(fileno=os.dup(int(file.name))) as sock, suppress(OSError):  # some are no connections
+        # Some are no connections, and other threads can close one meanwhile.
+        with suppress(OSError), socket.socket(fileno=os.dup(int(file.name))) as sock:
             sock.getpeername()
             sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             yield sock
