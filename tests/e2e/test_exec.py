@@ -161,11 +161,14 @@ README = "--nnodes=4 --node_rank 0 --master_addr=123.45.67.89 --master_port 1234
         ([], "--nproc-per-node 2", 4),
         pytest.param([], README, 2, marks=pytest.mark.long),  # the other lines are tested as texts each time
         pytest.param([], "--standalone", 2, marks=pytest.mark.long),
-        ([], "--nnodes 1:4 --rdzv-backend=c10d --rdzv-endpoint host1:29400 --rdzv-conf last_call_timeout=1", 2),
+        pytest.param(
+            [], "--nnodes 1:4 --rdzv-backend=c10d --rdzv-endpoint host1:29400 --rdzv-conf last_call_timeout=1", 2,
+            marks=pytest.mark.long,
+        ),
         pytest.param(["--rendezvous", "local"], README, 2, marks=pytest.mark.long),
         pytest.param(["--rendezvous", "local"], "--rdzv-backend c10d", 2, marks=pytest.mark.long),
     ],
-)
+)  # fmt: skip
 def test_a_line_of_torchrun_for_any_machines_forms_one_world_of_all_workers(bench, options, line, world):
     command = [*TORCHRUN, *line.split(), str(PROGRAMS / "ddp.py")]
     result = bench.run(*TWO[:-1], "--timeout", "2min", *options, "--", *command)

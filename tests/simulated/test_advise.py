@@ -83,6 +83,7 @@ def make(rank, world_size, seed, batch_size):
 """
 
 
+@pytest.mark.long  # its parts are tested each time, in tests/unit/advise and tests/unit/learning
 def test_for_a_model_of_ones_own_there_is_a_design_and_what_it_recorded_is_the_evidence(bench):
     (bench.folder / "mine.py").write_text(MODEL)
     question = ("advise", *UNIFORM[:-1], "2", "--workload", "mine:make", "--emulate", "0", *FEW)

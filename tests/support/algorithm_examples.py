@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from wanbench.workloads.algorithms import registry
 
 KINDS = [kind for kind in registry.kinds() if kind != "local"]
 EXAMPLES = [(kind, params) for kind in KINDS for params in registry.find(kind).examples]
+
+# The other examples of a kind take other parameters through the same code.
+FIRST_EXAMPLES = [
+    pytest.param(kind, params, marks=() if params == registry.find(kind).examples[0] else pytest.mark.long)
+    for kind, params in EXAMPLES
+]
 
 
 def written(kind: str, params: Mapping[str, object] | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from algorithm_examples import EXAMPLES, KINDS, written
+from algorithm_examples import FIRST_EXAMPLES, KINDS, written
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.emulators.plan import payload_share
@@ -27,7 +27,7 @@ def simulated(cell, shuffle=None):
     return simulate(cell.repetition(0).jobs, cell.emulated_network, Tcp(), shuffle=shuffle)
 
 
-@pytest.mark.parametrize(("kind", "params"), EXAMPLES, ids=str)
+@pytest.mark.parametrize(("kind", "params"), FIRST_EXAMPLES, ids=str)
 def test_it_learns(kind, params):
     steps = 40 if kind == "halos" else 24  # halos merges late
     until = ("[algorithms]", f"[train]\nuntil = '{steps} steps'\nlr = 0.1\n\n[algorithms]")
@@ -37,8 +37,8 @@ def test_it_learns(kind, params):
 
 
 # PowerSGD needs matrices, which a workload by numbers has not.
-WITHOUT_MATRICES = [(kind, params) for kind, params in EXAMPLES if "powersgd" not in str(params)]
-ALIKE = [(kind, params) for kind, params in WITHOUT_MATRICES if kind not in {"osgp", "adpsgd"}]
+WITHOUT_MATRICES = [example for example in FIRST_EXAMPLES if "powersgd" not in str(example.values)]
+ALIKE = [example for example in WITHOUT_MATRICES if example.values[0] not in {"osgp", "adpsgd"}]
 
 
 @pytest.mark.parametrize(("kind", "params"), ALIKE, ids=str)

@@ -72,8 +72,9 @@ def test_the_code_hash_depends_on_the_text_of_this_python_and_only_for_the_workl
     assert (after[0] == before[0], after[1] == before[1]) == (False, True)
 
 
-@pytest.mark.parametrize(("workload", "chance"), [("mnist-cnn", 0.1), ("gpt-stdlib", 1 / 256)])
-@pytest.mark.parametrize("shards", ["iid", "dirichlet:0.5"])
+@pytest.mark.parametrize(
+    ("workload", "chance", "shards"), [("mnist-cnn", 0.1, "dirichlet:0.5"), ("gpt-stdlib", 1 / 256, "iid")]
+)
 def test_simulated_workers_learn_from_it(tmp_path, workload, chance, shards):
     data = f"data = '{mnist(tmp_path / 'mnist')}'" if workload == "mnist-cnn" else ""
     train = f"[train]\nuntil = '60 steps'\nlr = 0.05\nmomentum = 0.9\nbatch_size = 8\nshards = '{shards}'\n\n[sweep]"

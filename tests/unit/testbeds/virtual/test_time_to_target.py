@@ -12,8 +12,11 @@ from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
 LONG = '[train]\nuntil = "160 steps"\nlr = 0.004\neval_every = 10\ntarget = {target}\n\n[algorithms]'
-ALGORITHMS = ("ssgd = {}", "dts = { delay = 1, period = 2 }", "diloco = { period = 10 }", "sgp = {}")
-MORE = ("sparse = { period = 4 }", "delayed = { delay = 1 }", "localsgd = { period = 4 }", "dpsgd = {}")
+ALGORITHMS = ("dts = { delay = 1, period = 2 }", "sgp = {}")
+MORE = (
+    "ssgd = {}", "diloco = { period = 10 }", "sparse = { period = 4 }", "delayed = { delay = 1 }",
+    "localsgd = { period = 4 }", "dpsgd = {}",
+)  # fmt: skip
 
 
 def row_of(tmp_path, algorithm, target, rtt):
@@ -38,7 +41,7 @@ def test_a_target_beyond_reach_has_no_time(tmp_path):
     assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None
 
 
-@pytest.mark.parametrize("algorithm", ["adpsgd = {}", "sgp = {}", "dts = { delay = 4, period = 4 }"])
+@pytest.mark.parametrize("algorithm", ["adpsgd = {}", "dts = { delay = 4, period = 4 }"])
 def test_a_mean_of_models_exists_once_the_slowest_machine_has_made_the_step(tmp_path, algorithm):
     uneven = ('step_time = "10ms"', 'step_time = ["10ms", "50ms"]')
     changes = [VIRTUAL, DIGITS, uneven, ("ssgd = {}", algorithm), ("[algorithms]", LONG.format(target=0.8))]

@@ -36,7 +36,7 @@ def left_ns(connections, index, ready, sizes, losses, loss, ns_per_byte=80):
     return connections.stall(index, ready, load, np.stack([losses, np.zeros_like(losses)]))[1]
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("paced", [True, False])
