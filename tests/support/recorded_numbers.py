@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import re
@@ -98,6 +99,18 @@ def sweep():
         for (algorithm, rtt_ms), group in cells.items()
     ]
     yield f"Simulated steps of `latency-sweep` are {statistics.median(shorter):.1f} % shorter in the median"
+
+
+def stock():
+    """The sweep on stock hosts, emulated, against its simulation with messages of full size."""
+    simulated = by(rows("dts-latency-stock"), "algorithm", "rtt_ms")
+    emulated = by(rows("latency-sweep-stock"), "algorithm", "rtt_ms")
+    apart = [off(median(found, "step_time_s"), median(simulated[key], "step_time_s")) for key, found in emulated.items()]
+    yield f"Emulated steps of `latency-sweep-stock` are {min(apart):.0f} to {max(apart):.0f} % longer than the simulated"
+    algorithms, times_ms = zip(*emulated, strict=True)
+    ((missing, rtt_ms),) = set(itertools.product(algorithms, times_ms)) - emulated.keys()
+    assert missing.startswith("delayed")
+    yield f"Delayed updates at {rtt_ms:g} ms are missing"
 
 
 def above_the_law(percent):
@@ -337,4 +350,4 @@ def failed(outcomes):
     return sum("regressed" in (one["cell"], one["all_cells"]) for one in outcomes)
 
 
-SUBJECTS = (parity, hosts, sweep, world, poster, recipe, advice, old, delays, collectives)
+SUBJECTS = (parity, hosts, sweep, stock, world, poster, recipe, advice, old, delays, collectives)

@@ -58,12 +58,12 @@ class BbrConnections(Connections):
         self._round_trips = RoundTrips(count, self._seed, self._name)
 
     def stall(self, index: Ints, ready: Ints, load: Load, losses: Ints | None) -> tuple[Ints, Ints]:
-        load = self._at_pace(load)
+        load = load.at_pace(self._room)
         path = np.where(load.drain_ns > 0, load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)  # in bytes/ns
-        begin, wait_ns, held_ns = self._last.behind(index, ready)
+        begin, wait_ns, held_ns = behind = self._last.behind(index, ready)
         stall = np.rint(held_ns).astype(np.int64)
         rate = self._rate[index] * np.where(self._filled[index], 1.0, _STARTUP_GAIN)
-        fastest = np.minimum(path, self._most(load) / np.maximum(load.rtt_ns, 1))
+        fastest = np.minimum(path, load.most(self._largest, self._queue) / np.maximum(load.rtt_ns, 1))
         slow = (load.flow_bytes > 0) & (np.minimum(rate, fastest) < path) & (load.rtt_ns > 0)
         for i in np.flatnonzero(slow).tolist():
             message = Sent(float(begin[i]), math.inf, float(load.flow_bytes[i]))
@@ -76,7 +76,8 @@ class BbrConnections(Connections):
         silent = self._last.acknowledged_ns(index) <= first
         last = self._round_trips.last_ns(index, first, drained + stall, silent, load)
         stall = np.rint(last - drained).astype(np.int64) + again
-        self._last.add(index, ready, drained, stall, load.rtt_ns, load.flow_bytes, *[np.zeros(len(index))] * 2)
+        nothing = np.zeros(len(index))
+        self._last.add(index, ready, behind, drained, stall, load.rtt_ns, load.flow_bytes, nothing, nothing)
         return again, np.rint(drained + stall).astype(np.int64)
 
     def _start(self, connection: int, message: Sent, rtt_ns: float, fastest: float, path: float) -> int:

@@ -590,14 +590,16 @@ class FollowedConnections:
         """Which of these connections are followed."""
         return self._number[index] >= 0
 
-    def groups(self, index: Ints, messages: Sequence[NDArray[Any]]) -> list[Group]:
+    def groups(self, index: Ints, told_apart: Callable[[], Sequence[NDArray[Any]]]) -> list[Group]:
         """The senders of a round's messages. Connections whose messages differ no longer share one.
 
         Args:
-            index: the connection of each message. messages: what tells messages apart.
+            index: the connection of each message. told_apart: returns what tells messages apart.
         """
-        groups = []
-        for positions in alike(np.flatnonzero(self.among(index)), [self._number[index], *messages]):
+        groups: list[Group] = []
+        if not self._all:
+            return groups
+        for positions in alike(np.flatnonzero(self.among(index)), [self._number[index], *told_apart()]):
             followed = self._all[int(self._number[index[positions[0]]])]
             if followed.connections > len(positions):
                 followed = self.begin(index[positions], followed.part(len(positions)))

@@ -24,8 +24,9 @@ Not modelled: delayed acknowledgements, and the bytes and the queueing of acknow
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,11 @@ def in_units(nbytes: Any, mtu: int) -> Any:
     return nbytes * SEGMENT_BYTES / payload_bytes(mtu)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Load:
     """The load of a round's messages on their connections. Arrays have the shape (messages,). Bytes are `in_units`.
+
+    A route has the same load in every round, so what follows from it is computed once.
 
     Attributes:
         flow_bytes: payload per connection; a message to a site can stand for one to each of its workers.
@@ -111,6 +114,40 @@ class Load:
     drain_ns: Ints
     buffer_bytes: Floats
     loss: Floats
+    _at_pace: dict[float, "Load"] = field(default_factory=dict, init=False)
+    _most: dict[tuple[float, float], Floats] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def full(self) -> Floats:
+        """The bytes that fill the path of each message; infinite if its rate is unlimited."""
+        return np.where(self.drain_ns > 0, self.rtt_ns * self.flow_bytes / np.maximum(self.drain_ns, 1), np.inf)
+
+    @cached_property
+    def ns_per_byte(self) -> Floats:
+        """The time of a byte of each message in the busiest queue."""
+        rate: Floats = self.drain_ns / np.maximum(self.flow_bytes, 1.0)
+        return rate
+
+    def at_pace(self, room: float) -> "Load":
+        """The load with the time of its bytes at the rate of a sender, a share `room` of the path's."""
+        if room not in self._at_pace:
+            self._at_pace[room] = replace(self, drain_ns=np.rint(self.drain_ns / room).astype(np.int64))
+        return self._at_pace[room]
+
+    def most(self, largest: float, queue: float) -> Floats:
+        """The largest window of each message's connection, given those of its hosts and what a sender's queue holds."""
+        if (largest, queue) not in self._most:
+            self._most[largest, queue] = self._largest_window(largest, queue)
+        return self._most[largest, queue]
+
+    def _largest_window(self, largest: float, queue: float) -> Floats:
+        if queue == math.inf:
+            return np.full(len(self.rtt_ns), largest)
+        full = np.clip(self.full, 1.0, _ANY_BYTES)
+        unsent = full * UNSENT_S * 1e9 / np.maximum(self.rtt_ns, 1)
+        averages = np.minimum(largest, in_turns(full, queue, unsent))
+        most: Floats = np.where(full + unsent > queue, averages, largest)
+        return most
 
 
 class Connections:
@@ -138,8 +175,9 @@ class Connections:
     ) -> None:
         self._tcp, self.paced = tcp, paced
         self._seed, self._name = seed, name
-        self._room, self._largest = room(mtu), max(MIN_WINDOW, in_units(tcp.largest_window, mtu))
-        self._queue = in_units(tcp.send_queue, mtu)
+        # A paced sender leaves room for acknowledgements.
+        self._room, self._largest = room(mtu) if paced else 1.0, max(MIN_WINDOW, in_units(tcp.largest_window, mtu))
+        self._queue = in_units(tcp.send_queue, mtu) if paced else math.inf
         self._window, self._threshold = np.full(count, INITIAL_WINDOW), np.full(count, np.inf)
         self._last_sent = np.zeros(count, np.int64)
         self._last_arrival, self._last_begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -155,53 +193,38 @@ class Connections:
         when the last byte of each message would leave, were the queues empty.
 
         Args:
-            index: the connection of each message, all different.
-            ready: when each message begins.
-            load: their load.
+            index: the connection of each message, all different. ready: when each message begins. load: their load.
             losses: number of lost packets of each message, and 1 for each that loses its last packet, shape
                 (2, messages); None if no packet is lost.
         """
         if not self._tcp.ramp:
             return self._without_windows(ready, load, losses)
-        load = self._at_pace(load)
-        messages = self._told_apart(index, ready, load, losses)
-        groups = self._forget_quiet(self._followed.groups(index, messages), index, ready, load)
-        opened, most = self._after_idle(index, ready, load), self._most(load)
+        load = load.at_pace(self._room)
+        told_apart = partial(self._told_apart, index, ready, load, losses)
+        groups = self._forget_quiet(self._followed.groups(index, told_apart), index, ready, load)
+        opened, most = self._after_idle(index, ready, load), load.most(self._largest, self._queue)
         window = np.minimum(opened, most)
-        free, room, wait_ns, held_ns = self._last.bursts(index, ready, window, load)
+        _, wait_ns, held_ns = behind = self._last.behind(index, ready)
+        free, room = self._last.bursts(index, ready, behind, window, load)
         waits = load.flow_bytes > np.minimum(free, room)
         slow = (waits & ~self._covers(window, self._threshold[index], load)) | self._followed.among(index)
         if losses is not None:
             slow |= losses[0] > 0
-        flying = np.minimum(np.minimum(load.flow_bytes, _full(load)) if self.paced else load.flow_bytes, most)
+        flying = np.minimum(np.minimum(load.flow_bytes, load.full) if self.paced else load.flow_bytes, most)
         grown = np.minimum(np.maximum(opened, 2 * flying), opened + load.flow_bytes)
         after = np.minimum(grown, np.maximum(self._threshold[index], opened))
         stall = np.rint(held_ns + self._paced_ns(index, window, load)).astype(np.int64)
         drained = ready + wait_ns + load.drain_ns
         self._pass_idle(index, ready, load, ~slow)
-        groups += self._begin(slow, messages, index, opened, ready, load)
-        share = np.minimum(np.minimum(after, most) / np.maximum(load.flow_bytes, 1.0), 1.0)
-        last_ns = share * load.drain_ns.astype(np.float64)
+        groups += self._begin(slow, told_apart, index, opened, ready, load)
+        last_ns = np.minimum(np.minimum(after, most) / np.maximum(load.flow_bytes, 1.0), 1.0) * load.drain_ns
         self._window[index] = after
-        self._last.add(index, ready, drained, stall, load.rtt_ns, np.minimum(flying, after), after - opened, last_ns)
+        flying = np.minimum(flying, after)
+        self._last.add(index, ready, behind, drained, stall, load.rtt_ns, flying, after - opened, last_ns)
         left_ns = np.rint(drained + stall).astype(np.int64)
         sent = self._follow(groups, index, ready, load, losses, left_ns)
         self._last_sent[index] = np.maximum(self._last_sent[index], sent)
         return np.zeros(len(index), np.int64), left_ns
-
-    def _at_pace(self, load: Load) -> Load:
-        """The load with the time of its bytes at the rate of a sender, which leaves room for acknowledgements."""
-        return replace(load, drain_ns=np.rint(load.drain_ns / self._room).astype(np.int64)) if self.paced else load
-
-    def _most(self, load: Load) -> Floats:
-        """The largest window of each message's connection."""
-        if not self.paced or self._queue == math.inf:
-            return np.full(len(load.rtt_ns), self._largest)
-        full = np.clip(_full(load), 1.0, _ANY_BYTES)
-        unsent = full * UNSENT_S * 1e9 / np.maximum(load.rtt_ns, 1)
-        averages = np.minimum(self._largest, in_turns(full, self._queue, unsent))
-        most: Floats = np.where(full + unsent > self._queue, averages, self._largest)
-        return most
 
     def _covers(self, window: Floats, threshold: Floats, load: Load) -> Bools:
         """Whether a sender never waits: it is paced, and its window fills the path.
@@ -210,7 +233,7 @@ class Connections:
         """
         if not self.paced:
             return np.zeros(len(window), np.bool_)
-        fills = window >= _full(load) * (1 + 1 / PARTS) + BURST_BYTES
+        fills = window >= load.full * (1 + 1 / PARTS) + BURST_BYTES
         covered: Bools = fills & ((load.loss == 0) | np.isinf(threshold))
         return covered
 
@@ -219,7 +242,7 @@ class Connections:
         if not self.paced:
             return np.zeros(len(index))
         gain = np.where(window < self._threshold[index] / 2, SLOW_START_GAIN, GAIN)
-        share, limited = load.drain_ns / np.maximum(load.flow_bytes, 1.0), load.drain_ns > 0
+        share, limited = load.ns_per_byte, load.drain_ns > 0
         pace = np.maximum(load.rtt_ns / gain / window, share)
         burst = np.maximum(np.floor(BURST_NS / pace / SEGMENT_BYTES) * SEGMENT_BYTES, BURST_BYTES)
         before_last = np.maximum(np.ceil(load.flow_bytes / burst) - 1, 0) * burst
@@ -280,7 +303,7 @@ class Connections:
     def _begin(
         self,
         slow: Bools,
-        messages: Sequence[NDArray[Any]],
+        told_apart: Callable[[], list[NDArray[Any]]],
         index: Ints,
         window: Floats,
         ready: Ints,
@@ -294,7 +317,7 @@ class Connections:
         if self._cubic:
             state.append(np.array([str(self._cubic.get(connection)) for connection in index.tolist()]))
         groups = []
-        for positions_alike in alike(positions, [*messages, *state]):
+        for positions_alike in alike(positions, [*told_apart(), *state]):
             sender = self._sender(int(index[positions_alike[0]]), window, load, int(positions_alike[0]), ready)
             groups.append(
                 Group(
@@ -314,7 +337,7 @@ class Connections:
             float(window[i]) - grown,
             float(self._threshold[connection]),
             Stream(0),
-            largest=float(self._most(load)[i]),
+            largest=float(load.most(self._largest, self._queue)[i]),
         )
         sent_ns, empty_ns = float(self._last_sent[connection]), self._last.empty_ns(connection)
         sender.take_over(begin, sent_ns, empty_ns, flying, path)
@@ -416,9 +439,7 @@ class Connections:
 _RENO = Reno()
 
 
-def _full(load: Load) -> Floats:
-    """The bytes that fill the path of each message; infinite if its rate is unlimited."""
-    return np.where(load.drain_ns > 0, load.rtt_ns * load.flow_bytes / np.maximum(load.drain_ns, 1), np.inf)
+Behind = tuple[Floats, Floats, Floats]
 
 
 class LastMessages:
@@ -439,7 +460,7 @@ class LastMessages:
         # then, and what they add to the window.
         self._acknowledged, self._flying, self._grown = np.zeros((3, _LAST, count))
 
-    def behind(self, index: Ints, ready: Ints) -> tuple[Floats, Floats, Floats]:
+    def behind(self, index: Ints, ready: Ints) -> Behind:
         """Return (begin, wait_ns, held_ns): messages of a connection leave one after another.
 
         `wait_ns` is how long the last message still needs for its bytes at the rate, `held_ns` how much longer it needs
@@ -452,14 +473,13 @@ class LastMessages:
         held_ns = np.where(follows, np.maximum(self._sent[index] - ready - wait_ns, 0.0), 0.0)
         return begin, wait_ns, held_ns
 
-    def bursts(self, index: Ints, ready: Ints, window: Floats, load: Load) -> tuple[Floats, Floats, Floats, Floats]:
-        """What each sender can send at once, behind the last message: (free, room, wait_ns, held_ns), as in `behind`.
+    def bursts(self, index: Ints, ready: Ints, behind: Behind, window: Floats, load: Load) -> tuple[Floats, Floats]:
+        """What each sender can send at once, behind the last message: (free, room).
 
         `free` are the bytes of the window that are not occupied, `room` those that the buffer of the narrowest queue
         still holds.
         """
-        begin, wait_ns, held_ns = self.behind(index, ready)
-        ns_per_byte = load.drain_ns / np.maximum(load.flow_bytes, 1.0)
+        begin, ns_per_byte = behind[0], load.ns_per_byte
         last, sizes = self._acknowledged[:, index], self._flying[:, index]
         left_ns = np.where(ready >= self._ready[index], np.clip(last - begin, 0.0, sizes * ns_per_byte), 0.0)
         unacknowledged = np.divide(left_ns, sizes * ns_per_byte, out=np.zeros_like(left_ns), where=left_ns > 0)
@@ -467,12 +487,13 @@ class LastMessages:
         queued = np.minimum(flying, np.maximum(self._drained[index] - begin, 0.0) / np.maximum(ns_per_byte, 1e-9))
         free = np.maximum(window - flying - (self._grown[:, index] * unacknowledged).sum(axis=0), 0.0)
         room = np.full(len(index), np.inf) if self._paced else np.maximum(load.buffer_bytes - queued, 0.0)
-        return free, room, wait_ns, held_ns
+        return free, room
 
     def add(
         self,
         index: Ints,
         ready: Ints,
+        behind: Behind,
         drained: Floats,
         stall: Ints,
         rtt_ns: Ints,
@@ -483,12 +504,12 @@ class LastMessages:
         """Set the last messages.
 
         Args:
-            drained: when their bytes have left at the rate. stall: how much later they have.
-            flying: the bytes that are on their way then. grown: what they add to the window.
-            last_ns: how long the bytes that their last window lets go take at the rate.
+            behind: as `behind` returned. drained: when their bytes have left at the rate. stall: how much later they
+            have. flying: the bytes that are on their way then. grown: what they add to the window. last_ns: how
+            long the bytes that their last window lets go take at the rate.
         """
         sent = drained + stall
-        begin, _, held_ns = self.behind(index, ready)
+        begin, _, held_ns = behind
         entered = np.where(stall > held_ns, np.maximum(begin, sent - last_ns), begin)
         self._entered[index] = sent if self._paced else entered
         self._ready[index] = ready

@@ -20,7 +20,7 @@ seeds = 2
 profiles = ["lan"]
 workload = { name = "digits-cnn" }
 network = { rtt = "1ms" }
-train = { batch_size = 8, until = "12 steps", eval_every = 6 }
+train = { batch_size = 8, until = "24 steps", eval_every = 6 }
 tune = { lr = [0.01, 0.1] }
 
 [settings]
@@ -79,7 +79,7 @@ def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_noth
     for seed in (1, 2):
         assert near[seed].loss == far[seed].loss
         assert near[seed].accuracy == far[seed].accuracy
-        assert near[seed].steps == [0, 6, 12]
+        assert near[seed].steps == [0, 6, 12, 18, 24]
     assert set(found.step_time_s["lan"]) == {"ssgd", "dts"}
 
     before = (learned / "learned.json.gz").read_bytes()
@@ -90,7 +90,7 @@ def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_noth
     assert again.exit_code == 0, again.stderr
     assert [path.stat().st_mtime_ns for path in sorted(learned.glob("cells/*/rep-*/result.json"))] == times
     assert (learned / "learned.json.gz").read_bytes() == before
-    assert tables(found).startswith("| setting | lr | after 12 steps | points from ssgd | lan, ")
+    assert tables(found).startswith("| setting | lr | after 24 steps | points from ssgd | lan, ")
 
 
 def test_a_rate_that_diverges_with_a_seed_is_replaced_and_recorded_as_tried(quickly, tmp_path, monkeypatch):  # noqa: F811
