@@ -159,6 +159,7 @@ def training(api, rank: int) -> dict | None:
     return None
 
 
+@pytest.mark.long  # test_docker_failures has a worker that ends, and CI kills the controller of a composition
 def test_a_worker_that_ends_fails_its_cell_and_restarts_for_the_rest(project, api):
     project.spec(by_numbers("unlucky", "ssgd = {}\ndelayed = { delay = 2 }", window=100))
     running = project.start("run", "--rm", "wanbench", "run", "spec.toml", "--no-figures", "--out", "out")
