@@ -63,7 +63,7 @@ def typed(line: Line, folder: Path, path: str | None = None) -> subprocess.Compl
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=900,
     )
 
 
