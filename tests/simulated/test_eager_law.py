@@ -22,7 +22,9 @@ eager-diloco = {{ period = [4, 10], staleness = [0, 1, 2] }}
 """
 
 
-@pytest.mark.parametrize(("profile", "step_time"), [("lan", "1ms"), ("world4", "10ms")])
+@pytest.mark.parametrize(
+    ("profile", "step_time"), [("lan", "1ms"), pytest.param("lan", "10ms", marks=pytest.mark.long), ("world4", "10ms")]
+)
 def test_the_law_is_within_ten_percent_of_the_simulation(bench, profile, step_time):
     spec = bench.spec(SPEC.format(profile=profile, step_time=step_time))
     planned = bench.run("plan", spec, "--json")

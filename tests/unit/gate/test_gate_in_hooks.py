@@ -67,8 +67,12 @@ def hook(repository: Path, tmp_path: Path, base: str = "HEAD", sleeps: float = 0
 
 @pytest.mark.parametrize(
     ("linked", "what"),
-    [(False, ["--", "kept", "removed"]), (True, ["--all"])],
-    ids=["paths", "all of a linked worktree"],
+    [
+        pytest.param(False, ["--", "kept", "removed"], id="paths"),
+        pytest.param(True, ["--all"], id="all of a linked worktree"),
+        pytest.param(False, ["--all"], id="all", marks=pytest.mark.long),
+        pytest.param(True, ["--", "kept", "removed"], id="paths of a linked worktree", marks=pytest.mark.long),
+    ],
 )
 def test_a_commit_is_what_it_would_be_without_the_hook(repository, tmp_path, linked, what):
     where = tmp_path / "linked" if linked else repository
@@ -98,7 +102,7 @@ def test_a_rebase_that_executes_the_gate_ends_as_without_it(repository, tmp_path
     assert git(repository, "status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGINT])
+@pytest.mark.parametrize("end", [None, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_nothing_of_the_repository_is_changed_also_if_the_gate_is_stopped(repository, tmp_path, end):
     report = hook(repository, tmp_path, sleeps=0 if end is None else 60)
     (repository / "kept").write_text("stashed")

@@ -73,7 +73,13 @@ def test_the_code_hash_depends_on_the_text_of_this_python_and_only_for_the_workl
 
 
 @pytest.mark.parametrize(
-    ("workload", "chance", "shards"), [("mnist-cnn", 0.1, "dirichlet:0.5"), ("gpt-stdlib", 1 / 256, "iid")]
+    ("workload", "chance", "shards"),
+    [
+        ("mnist-cnn", 0.1, "dirichlet:0.5"),
+        ("gpt-stdlib", 1 / 256, "iid"),
+        pytest.param("mnist-cnn", 0.1, "iid", marks=pytest.mark.long),
+        pytest.param("gpt-stdlib", 1 / 256, "dirichlet:0.5", marks=pytest.mark.long),
+    ],
 )
 def test_simulated_workers_learn_from_it(tmp_path, workload, chance, shards):
     data = f"data = '{mnist(tmp_path / 'mnist')}'" if workload == "mnist-cnn" else ""

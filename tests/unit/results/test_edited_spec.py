@@ -97,7 +97,7 @@ def before(places):
     return here
 
 
-@settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, min_size=1, max_size=2))
 @example(steps=[{"run.repeats": 0}])
 @example(steps=[{"sweep": 0}])

@@ -13,7 +13,7 @@ from wanbench.harness.results.store import RunFolder
 
 
 def test_a_repetition_is_started_and_finished_in_as_few_calls_among_many_as_among_few(tmp_path, monkeypatch):
-    assert growth(lambda folder, made: executed(folder, made, monkeypatch), tmp_path, 50, 200) < 1.15
+    assert growth(lambda folder, made: executed(folder, made, monkeypatch), tmp_path, 100, 400) < 1.15
 
 
 def test_the_folders_of_cells_are_not_listed_again_for_each_new_cell(tmp_path, monkeypatch):

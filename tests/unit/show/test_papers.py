@@ -341,13 +341,9 @@ def test_the_published_values_of_another_figure_are_those_of_its_own_algorithms(
     assert [each.value for each in papers.parse("p", own).figures[2].published] == [0.9]
 
 
-# The same text has more room on a page than in a column. dts has as many figures as all others.
-OF_MANY = {"dts": pytest.mark.long}
-NAMES = [pytest.param(name, marks=OF_MANY.get(name, ())) for name in papers.names()]
-
-
+# The same text has more room on a page than in a column.
 @pytest.mark.parametrize("width_in", [pytest.param(PAGE_IN, marks=pytest.mark.long), COLUMN_IN])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", papers.names())
 def test_no_text_overlaps_or_is_cut_in_any_committed_figure(name, width_in):
     paper = papers.load(name)
     for figure in paper.figures:

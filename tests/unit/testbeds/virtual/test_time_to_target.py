@@ -41,7 +41,9 @@ def test_a_target_beyond_reach_has_no_time(tmp_path):
     assert beyond["time_to_target_s"] is beyond["steps_to_target"] is None
 
 
-@pytest.mark.parametrize("algorithm", ["adpsgd = {}", "dts = { delay = 4, period = 4 }"])
+@pytest.mark.parametrize(
+    "algorithm", ["adpsgd = {}", pytest.param("sgp = {}", marks=pytest.mark.long), "dts = { delay = 4, period = 4 }"]
+)
 def test_a_mean_of_models_exists_once_the_slowest_machine_has_made_the_step(tmp_path, algorithm):
     uneven = ('step_time = "10ms"', 'step_time = ["10ms", "50ms"]')
     changes = [VIRTUAL, DIGITS, uneven, ("ssgd = {}", algorithm), ("[algorithms]", LONG.format(target=0.8))]
