@@ -51,11 +51,6 @@ def _staleness(row: Row) -> float | None:
     return float(found[1]) if found else fixed.get(row["algorithm"])
 
 
-def _loss_of_four(row: Row) -> float | None:
-    """Return the loss in percent, for rows of four workers."""
-    return float(row["loss_pct"]) if row["workers"] == 4 else None
-
-
 _DISTANCE = Recorded(
     "latency-sweep", itemgetter("rtt_ms"), "scalability", "round-trip time, ms", "scalability",
     (0, 0.25, 0.5, 0.75, 1),
@@ -67,7 +62,7 @@ _STALENESS = Recorded(
     "Simulated. Eight workers that train digits-cnn at a round-trip time of 400 ms, without compression", "kind",
 )  # fmt: skip
 _LOSS = Recorded(
-    "rps-loss", _loss_of_four, "accuracy", "packet loss, %", "accuracy",
+    "rps-loss", itemgetter("loss_pct"), "accuracy", "packet loss, %", "accuracy",
     (0.96, 0.97, 0.98, 0.99, 1),
     "Simulated. Four workers that train digits-cnn at a round-trip time of 20 ms",
 )  # fmt: skip

@@ -207,7 +207,7 @@ def _source(figure: PaperFigure, reference: Path) -> _Source:
         return _Source(RunFolder(reference))
     folder = recorded(reference, figure.run)
     stored = folder.read()
-    beside = select(figure, recorded(reference, figure.beside).rows()) if figure.beside is not None else []
+    beside = recorded(reference, figure.beside).rows() if figure.beside is not None else []
     return _Source(folder, select(figure, stored.rows), stored.problems, beside)
 
 
