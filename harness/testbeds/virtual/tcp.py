@@ -95,7 +95,7 @@ def in_units(nbytes: Any, mtu: int) -> Any:
     return nbytes * SEGMENT_BYTES / payload_bytes(mtu)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Load:
     """The load of a round's messages on their connections. Arrays have the shape (messages,). Bytes are `in_units`.
 
