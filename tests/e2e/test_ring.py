@@ -11,12 +11,12 @@ paris,,,40,40
 tokyo,,,40,40
 lagos,,,40,40
 quito,,,40,40
-paris,tokyo,200,,
-paris,lagos,10,,
-paris,quito,10,,
-tokyo,lagos,10,,
-tokyo,quito,10,,
-lagos,quito,10,,
+paris,tokyo,300,,
+paris,lagos,60,,
+paris,quito,60,,
+tokyo,lagos,60,,
+tokyo,quito,60,,
+lagos,quito,60,,
 """
 SPEC = """
 schema = 1
