@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import warm
 from cli_session import patiently
-from documents import blocks, commands, matches, typed
+from documents import DOCS, blocks, commands, matches, typed
 
 from wanbench.harness.show import papers
 
@@ -45,9 +45,11 @@ def test_every_command_that_emulates_nothing_prints_what_the_readme_and_the_site
     printed = prints_what_is_shown(lines, path)
     site = [line for line in commands("index.md") if line.needs == ""]
     assert len(site) == 3
-    prints_what_is_shown([line for line in site if line.command not in printed], path)
-    for line in site:
-        assert line.command not in printed or matches(printed[line.command], line.output), f"$ {line.command}"
+    printed |= prints_what_is_shown([line for line in site if line.command not in printed], path)
+    for page in sorted(DOCS.rglob("*.md")):
+        for line in commands(page.relative_to(DOCS)):
+            if line.output and line.command in printed:
+                assert matches(printed[line.command], line.output), f"{page.name}: $ {line.command}"
 
 
 def test_the_page_on_papers_shows_the_readmes_check_of_figures_with_all_papers():
