@@ -72,20 +72,24 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     axis. Channels that follow from the algorithm, and an emulator or host from the testbed, are none either.
     """
     chosen = {axis for choices in table["choices"] for axis in choices}
-    return [axis for axis in swept_columns(table) if axis not in chosen]
+    columns = ("workers", "algorithm", *AXES)
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*map(table.get, columns), strict=True)]
+    return [axis for axis in swept_columns(rows) if axis not in chosen]
 
 
-def swept_columns(table: pd.DataFrame) -> list[str]:
-    """The columns that this run sweeps, choices included, as `axes_of`."""
-    swept = table[table["workers"] != 1]
+def swept_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The columns that these rows sweep, choices included, as `axes_of`."""
+    values = [{name: comparable(row[name]) for name in ("algorithm", *AXES)} for row in rows if row["workers"] != 1]
     axes = []
     for name in AXES:
-        if swept[name].nunique(dropna=False) <= 1:  # in no group are there more; groups take long
+        different = {row[name] for row in values}
+        if len(different) <= 1:
             continue
-        given = ["algorithm", *_FOLLOWS_FROM.get(name, ())]
+        given = ("algorithm", *_FOLLOWS_FROM.get(name, ()))
+        groups = by_key((tuple(row[key] for key in given), row[name]) for row in values)
         # Even if each algorithm has its own workload: speeds on different workloads cannot be compared.
-        several = name == "workload" and swept[name].nunique() > 1
-        if several or swept.groupby(given, dropna=False)[name].nunique(dropna=False).max() > 1:
+        several = name == "workload" and len(different - {None}) > 1
+        if several or any(len(set(group)) > 1 for group in groups.values()):
             axes.append(name)
     return axes
 
@@ -180,10 +184,8 @@ def _is_condition(axis: str) -> bool:
 
 def _swept_choices(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The columns of one setting's choices. Channels that follow from the collective or its buckets are none."""
-    table = pd.DataFrame([{name: row[name] for name in ("algorithm", *AXES)} for row in rows], dtype=object)
-    table["algorithm"] = ""
     given = any(key.endswith("channels") for row in rows for key in row["axes"] or {})
-    swept = swept_columns(table)
+    swept = swept_columns({**row, "algorithm": ""} for row in rows)
     return [axis for axis in CHOICES if axis in swept and (axis != "channels" or given)]
 
 

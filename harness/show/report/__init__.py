@@ -12,10 +12,11 @@ Everything that comes from result files is untrusted: it reaches the page as tex
 """
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from wanbench.harness.results.disk import write_text
@@ -42,13 +43,18 @@ def write_report(folder: RunFolder, path: Path, *, across_hosts: bool = False) -
 
 def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
     """The HTML of a run, with links relative to `path`."""
+    css, *scripts = (Markup((_HERE / name).read_text(encoding="utf-8")) for name in ("page.css", *_SCRIPTS))
+    content = content_of(folder, path, across_hosts=across_hosts)
+    return _template().render(css=css, js=Markup("\n").join(scripts), page=content)
+
+
+@cache  # to compile it takes as long as to fill it in
+def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["for_script"] = _for_script
-    css, *scripts = (Markup((_HERE / name).read_text(encoding="utf-8")) for name in ("page.css", *_SCRIPTS))
-    content = content_of(folder, path, across_hosts=across_hosts)
-    return environment.get_template("page.html.j2").render(css=css, js=Markup("\n").join(scripts), page=content)
+    return environment.get_template("page.html.j2")
 
 
 def _for_script(data: Any) -> Markup:
