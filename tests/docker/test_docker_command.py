@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 PROGRAMS = Path(__file__).parents[1] / "e2e" / "programs"
 
 SPEC = """
@@ -23,6 +25,7 @@ testbed = "docker"
 """
 
 
+@pytest.mark.long  # the same script is swept on namespaces each time
 def test_a_data_parallel_script_is_a_workload_in_containers(bench):
     bench.folder.chmod(0o755)
     shutil.copy(PROGRAMS / "ddp.py", bench.folder)

@@ -73,6 +73,7 @@ def test_a_program_that_raises_is_red(shared_bench, accepted):
     assert check(shared_bench).code == 4
 
 
+@pytest.mark.long  # a comparison of simulated step times is tested each time
 @pytest.mark.timed
 def test_a_sleep_is_red_where_step_times_are_compared(shared_bench, program):
     for name, code in (("quick", program.read_text()), ("slow", program.read_text().replace(

@@ -7,6 +7,7 @@ import os
 import zipfile
 from importlib import metadata
 
+import pytest
 import yaml
 from installed import ROOT, build_sdist, build_wheel, check_upload
 
@@ -67,6 +68,7 @@ def test_only_wanbench_is_installed(installed):
 
 
 # An editable installation is the harder case: it puts the checkout, with its own packages of these names, on the path.
+@pytest.mark.long  # the plugin is used beside such packages each time
 def test_a_users_packages_of_the_same_names_are_used(editable, project):
     done = editable.run(project, "wanbench", "run", "mine.toml", "--testbed", "virtual", "--out", "out", "--no-figures")
     assert (done.returncode, done.stdout) == (0, "out/mine\n"), done.stderr

@@ -88,6 +88,7 @@ def test_another_process_another_user_and_another_hash_seed_give_the_same_bytes(
     assert [name for name in mine if mine[name] != others[name]] == []
 
 
+@pytest.mark.long  # weights equal those of an emulated run to the bit in each build
 def test_real_training_repeats_to_the_byte(bench):
     spec = bench.spec(
         """

@@ -17,7 +17,7 @@ from warm import WANBENCH, Warm
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
 REPS = 60  # twelve for each of five cells, one of them the one-worker cell
 SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 12")
-KILLS = pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.long)])
+KILLS = pytest.mark.parametrize("kills", [pytest.param(40, marks=pytest.mark.long)])
 KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 SEED = 20
 RUN = ("run", "spec.toml", "--out")

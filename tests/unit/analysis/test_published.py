@@ -165,6 +165,7 @@ def test_a_source_is_nearer_than_the_plain_law_if_its_median_error_is_smaller(so
     assert Agreement.together(dict.fromkeys(of, source), of).near == 2
 
 
+@pytest.mark.long  # `make check-figures` compares it each time
 def test_the_committed_figure_is_compared_with_the_one_that_is_drawn_from_its_predictions(
     tmp_path, monkeypatch, capsys
 ):

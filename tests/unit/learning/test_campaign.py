@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
+import pytest
 from command_line import as_it_was, refused, wanbench  # noqa: F401  # the fixture is used by all
 from quick_learning import quickly  # noqa: F401
 from wanbench_docs.learned import tables
@@ -93,6 +94,7 @@ def test_a_design_is_tuned_trained_and_recorded_and_the_same_command_trains_noth
     assert tables(found).startswith("| setting | lr | after 24 steps | points from ssgd | lan, ")
 
 
+@pytest.mark.long  # trains once more; how rates are chosen is tested each time
 def test_a_rate_that_diverges_with_a_seed_is_replaced_and_recorded_as_tried(quickly, tmp_path, monkeypatch):  # noqa: F811
     def rigged(tried, rows, trained, seeds):
         """Choose as if 0.1 were best with the seed of tuning, 0, and diverged with the others."""

@@ -42,6 +42,7 @@ def recorded(tmp_path, monkeypatch, quickly):  # noqa: F811
     return before, read(tmp_path / "small.json.gz")
 
 
+@pytest.mark.long  # trains 5 settings; a design is tuned, trained and recorded each time
 def test_a_new_setting_stands_beside_the_recorded_ones_which_stay_as_they_were(recorded, tmp_path):
     before, after = recorded
     assert set(after.by_setting) == {*before.by_setting, ("base", "sparse")}

@@ -6,12 +6,14 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
 from many_repetitions import executed, growth, plan
 
 from wanbench.harness.results.disk import to_disk
 from wanbench.harness.results.store import RunFolder
 
 
+@pytest.mark.long  # prepares 500 repetitions; reading as many is tested each time
 def test_a_repetition_is_started_and_finished_in_as_few_calls_among_many_as_among_few(tmp_path, monkeypatch):
     assert growth(lambda folder, made: executed(folder, made, monkeypatch), tmp_path, 100, 400) < 1.15
 

@@ -320,6 +320,7 @@ def elsewhere(tmp_path_factory):
     return folder, done.stdout
 
 
+@pytest.mark.long  # `make check-figures` draws all committed figures in another process each time
 def test_equal_rows_give_equal_bytes_in_every_process_and_order(elsewhere, tmp_path):
     rows = only(synthetic_rows.latency_sweep(), "delayed-d4")
     here = draw_all(random.Random(2).sample(rows, len(rows)), "latency-sweep", tmp_path)
@@ -377,6 +378,7 @@ def test_a_run_without_a_valid_cell_has_nothing_to_draw(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long  # draws in another process, as the test on equal bytes
 def test_drawing_does_not_touch_pyplot(elsewhere):
     assert elsewhere[1] == "False\n"
 

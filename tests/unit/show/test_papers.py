@@ -105,6 +105,7 @@ def test_record_measures_stores_and_draws_and_drawing_again_changes_nothing(tmp_
     assert refused("record", "p", "--only", "u") == "wanbench: --only u: not an experiment of p; expected one of t"
 
 
+@pytest.mark.long  # measures twice what another test measures once
 def test_all_runs_of_a_paper_are_measured_before_a_recorded_file_changes(tmp_path, monkeypatch):
     """A run says whether files of its checkout had changed."""
     from wanbench.harness.spec.experiment import Spec
@@ -210,6 +211,7 @@ def test_changed_and_unexpected_files_are_reported(reference):
     )
 
 
+@pytest.mark.long  # compares all figures twice
 def test_recordings_with_other_libraries_are_not_comparable(reference, monkeypatch):
     monkeypatch.setattr(drawing, "versions", lambda: {**versions, "matplotlib": "9.9"})
     versions = json.loads((reference / "p" / "index.json").read_text())["versions"]

@@ -152,6 +152,7 @@ def test_without_loss_rps_is_averaging_and_gradient_sharing_synchronous_sgd():
     assert [spread for *_, spread in sharing] == [0.0] * 4
 
 
+@pytest.mark.long  # the rule of the replicas is tested without a network each time
 def test_with_loss_both_learn_and_the_replicas_of_rps_stay_closer():
     rps, sharing = (outcomes(text, "10%") for text in ("rps = {}", "gradient-sharing = {}"))
     for found in (rps, sharing):

@@ -112,6 +112,7 @@ def test_where_the_law_of_another_collective_would_be_off_it_says_nothing(collec
             assert cell.law_gap == "machines differ"
 
 
+@pytest.mark.long  # the same bound is tested on small networks each time
 def test_the_built_in_experiment_bounds_every_algorithm_by_its_slowest_machine():
     settings = {"run.testbed": "virtual", "train.until": "20 steps"}  # the window needs more, and learns enough
     found = expand(Spec.load("uneven").override(settings), "uneven")
