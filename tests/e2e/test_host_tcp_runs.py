@@ -11,7 +11,7 @@ FAR = ["exec", "--profile", "uniform", "--rtt", "100ms", "-n", "2"]
 WINDOW = 3 << 20
 
 
-@pytest.mark.parametrize("emulator", ["relay", pytest.param("netem", marks=pytest.mark.netem)])
+@pytest.mark.parametrize("emulator", ["relay", pytest.param("netem", marks=[pytest.mark.netem, pytest.mark.long])])
 def test_a_connection_reaches_the_window_of_its_host_and_the_user_is_told(bench, emulator):
     """Before 6.6, as in User-Mode Linux, the window is what the kernel itself makes of the buffers of that time."""
     result = bench.run(*FAR, "--rate", "400Mbit", "--emulator", emulator, "--", *STREAM)
