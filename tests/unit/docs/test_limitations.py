@@ -103,7 +103,10 @@ def test_the_text_has_the_numbers_of_the_recorded_rows(sentences):
     assert [sentence for sentence in sentences() if sentence not in TEXT] == []
 
 
-@pytest.mark.parametrize(("grid", "before"), [("parity", ""), ("hosts", "hosts ")])
+@pytest.mark.parametrize(
+    ("grid", "before"),
+    [("parity", ""), ("hosts", "hosts "), ("parity-2", "parity, second seed, "), ("hosts-2", "hosts, second seed, ")],
+)
 def test_every_cell_that_is_simulated_further_off_is_named_with_its_difference(grid, before):
     table = re.findall(rf"\| {before}(\d+): [^|]*\| ([+-]\d+) % \|", TEXT)
     with (REFERENCE / "parity" / f"{grid}.csv").open(encoding="utf-8") as file:
