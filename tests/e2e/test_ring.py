@@ -11,7 +11,7 @@ paris,,,40,40
 tokyo,,,40,40
 lagos,,,40,40
 quito,,,40,40
-paris,tokyo,300,,
+paris,tokyo,600,,
 paris,lagos,60,,
 paris,quito,60,,
 tokyo,lagos,60,,
