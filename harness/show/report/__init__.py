@@ -48,7 +48,7 @@ def page(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> str:
     return _template().render(css=css, js=Markup("\n").join(scripts), page=content)
 
 
-@cache  # to compile it takes as long as to fill it in
+@cache
 def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
