@@ -148,7 +148,6 @@ def test_rows_that_cannot_be_compared_are_refused(rows, by, message):
     assert str(caught.value).startswith(message)
 
 
-@pytest.mark.long  # `make check-figures` compares bytes each time
 def test_the_parity_figure_has_equal_bytes_for_equal_rows(tmp_path):
     first, second = (
         draw_parity(compare(rows, "testbed"), "x", tmp_path / name) for rows, name in ((ROWS, "a"), (ROWS[::-1], "b"))

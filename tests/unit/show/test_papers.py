@@ -211,7 +211,6 @@ def test_changed_and_unexpected_files_are_reported(reference):
     )
 
 
-@pytest.mark.long  # compares all figures twice
 def test_recordings_with_other_libraries_are_not_comparable(reference, monkeypatch):
     monkeypatch.setattr(drawing, "versions", lambda: {**versions, "matplotlib": "9.9"})
     versions = json.loads((reference / "p" / "index.json").read_text())["versions"]
