@@ -17,7 +17,7 @@ from warm import WANBENCH, Warm
 ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts = { delay = 4, period = 2 }"
 REPS = 60  # twelve for each of five cells, one of them the one-worker cell
 SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 12")
-KILLS = pytest.mark.parametrize("kills", [pytest.param(40, marks=pytest.mark.long)])
+KILLS = 40
 KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 SEED = 20
 RUN = ("run", "spec.toml", "--out")
@@ -87,12 +87,12 @@ def undisturbed(warm):
     return found, measured - began, time.monotonic() - measured
 
 
-@KILLS
-def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undisturbed, kills):
+@pytest.mark.long  # runs on namespaces are killed each time, and this run while it writes rows and figures
+def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undisturbed):
     (commands, folder), (expected, measuring_s, _) = warm, undisturbed
-    out = f"killed-{kills}"
+    out = "killed"
     run, rng = folder / out / "often", random.Random(SEED)
-    moments = [(done, rng.uniform(0, 2 * measuring_s / REPS)) for done in sorted(rng.sample(range(REPS - 5), kills))]
+    moments = [(done, rng.uniform(0, 2 * measuring_s / REPS)) for done in sorted(rng.sample(range(REPS - 5), KILLS))]
     kept: dict[Path, tuple[int, bytes]] = {}
     halfway = 0
     for done, extra_s in moments:
@@ -105,8 +105,8 @@ def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undis
         assert all(json.loads(row)["status"] == "ok" for _, row in now.values())
         halfway += len(list(run.glob("cells/*/rep-*.part")))
         kept = now
-    assert halfway >= kills / 4  # kills only between two repetitions would test little
-    assert kills <= len(kept) < REPS
+    assert halfway >= KILLS / 4  # kills only between two repetitions would test little
+    assert KILLS <= len(kept) < REPS
     commands.start(*RUN, out)
     assert commands.wait() == 0
     assert f"{REPS} reps, {REPS - len(kept)} to do" in commands.log.read_text()
