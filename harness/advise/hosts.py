@@ -13,6 +13,7 @@ from wanbench.netprofiles import Size
 from wanbench.workloads.comm.windows import MOST_CONNECTIONS
 
 _STOCK, _TUNED = "stock-6.1", "tuned"
+_WINDOW_STEPS = 20  # where windows bind, every packet is simulated
 
 
 @dataclass(frozen=True)
@@ -74,4 +75,4 @@ def on_other_hosts(
 def _with_tcp(cell: TrainingCell, changes: Mapping[str, object]) -> TrainingCell:
     table = cell.network.table
     table = table.model_copy(update={"tcp": table.tcp.model_copy(update=changes)})
-    return replace(cell, network=replace(cell.network, table=table))
+    return replace(cell, network=replace(cell.network, table=table), asked_window=_WINDOW_STEPS)

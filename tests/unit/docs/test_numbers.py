@@ -111,7 +111,7 @@ def of_code():
     yield f"at most {timeline.MOST_LINES} lines"
     yield f"RTT + {MIN_TIMEOUT_NS / 1e6:g} ms"
     yield f"gloo's {GLOO_SEGMENT_BYTES >> 20} MiB segments"
-    yield f"are means of {question._WINDOW}"
+    yield f"simulates {question._SHORT_WINDOW} instead of {question._WINDOW.removesuffix(' steps')}"
     headers = emulators.MTU - SEGMENT_BYTES
     yield f"plus packet headers ({100 * headers / SEGMENT_BYTES:.1f} %)"
     yield f"({100 * headers / (2 * SEGMENT_BYTES):.1f} % of the bytes)"
