@@ -72,7 +72,7 @@ def axes_of(table: pd.DataFrame) -> list[str]:
     axis. Channels that follow from the algorithm, and an emulator or host from the testbed, are none either.
     """
     chosen = {axis for choices in table["choices"] for axis in choices}
-    columns = ("workers", "algorithm", *AXES)
+    columns = ("algorithm", *AXES)
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*map(table.get, columns), strict=True)]
     return [axis for axis in swept_columns(rows) if axis not in chosen]
 
