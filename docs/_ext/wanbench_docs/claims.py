@@ -49,7 +49,7 @@ class Claim(_Table):
     Attributes:
         place: in the paper. text: what it says. theirs: its value as text; "picture" if it is not printed.
         why: why no recording bears on it; the keys below are for those on which some do.
-        value, per, where, over, minus, scale: as in `Question`. unit: for display.
+        value, per, where, over, minus, minus_at, scale: as in `Question`. unit: for display.
         table: a CSV file below `results/reference/` to ask instead of runs.
         published: the value to compare with. least, most: or its bounds.
         repeated: recordings, each with another that repeats it with more seeds: if the other decides, what is undecided
@@ -66,6 +66,7 @@ class Claim(_Table):
     where: dict[str, Any] = {}
     over: dict[str, float | int | str] | None = None
     minus: dict[str, float | int | str] | None = None
+    minus_at: dict[str, float | int | str] | None = None
     scale: float = 1.0
     unit: str = ""
     table: str | None = None
@@ -167,7 +168,7 @@ def answered(claims: Iterable[Claim], reference: Path) -> list[Answered]:
 def _answered(claim: Claim, reference: Path) -> Answered:
     if claim.value is None:
         return Answered(claim, [])
-    question = Question(claim.value, claim.per, claim.where, claim.over, claim.minus, claim.scale)
+    question = Question(claim.value, claim.per, claim.where, claim.over, claim.minus, claim.minus_at, claim.scale)
     found = bearing(question, reference) if claim.table is None else tabled(question, reference / claim.table)
     if not found:
         raise SpecError(f"claim {claim.place!r}: no recording has {claim.value} of {claim.where}")

@@ -7,7 +7,6 @@ is an answer without being named.
 from __future__ import annotations
 
 import csv
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -46,6 +45,7 @@ class Question:
     Attributes:
         value: a column, divided by column `per`, if given. where: selects cells, by column; a list holds alternatives.
         over, minus: axes in which another cell of the run differs; the value is divided by its, or its is subtracted.
+        minus_at: axes in which another two cells differ from both; their difference is subtracted too.
         scale: a factor.
     """
 
@@ -54,6 +54,7 @@ class Question:
     where: Where
     over: Where | None
     minus: Where | None
+    minus_at: Where | None
     scale: float
 
 
@@ -163,39 +164,41 @@ class _Run:
         axes = [rows[0]["axes"] for rows in selected]
         varied = {name for own in axes for name in own if any(own.get(name) != other.get(name) for other in axes)}
         for rows in selected:
-            other = self._other(rows[0], question)
-            if other is not None:
-                yield self._of_cell(question, rows, other, sorted(varied - _NAMED_ANYWAY))
+            others = self._others(rows[0], question)
+            if others is not None:
+                yield self._of_cell(question, rows, others, sorted(varied - _NAMED_ANYWAY))
 
     def _selected(self, row: Row, question: Question) -> bool:
         baseline = row["algorithm"] == BASELINE and "workers" not in question.where
         return not baseline and row.get(question.value) is not None and _matches(row, question.where)
 
-    def _other(self, row: Row, question: Question) -> list[Row] | None:
-        """The rows of the cell with equal axes but those that differ; none if nothing is compared; None without it."""
-        differs = question.over or question.minus
+    def _others(self, row: Row, question: Question) -> list[list[Row]] | None:
+        """The rows of each cell that this one is compared with, whose other axes are equal; None if one is missing."""
+        differs, at = question.over or question.minus, question.minus_at
         if differs is None:
             return []
-        axes = {**row["axes"], **differs}
-        return next((rows for rows in self.cells.values() if rows[0]["axes"] == axes), None)
+        compared = [differs] if at is None else [differs, at, {**differs, **at}]
+        by_axes = [(rows[0]["axes"], rows) for rows in self.cells.values()]
+        others = [next((rows for axes, rows in by_axes if axes == {**row["axes"], **own}), None) for own in compared]
+        return None if None in others else [rows for rows in others if rows is not None]
 
-    def _of_cell(self, question: Question, rows: list[Row], other: list[Row], varied: Sequence[str]) -> Evidence:
+    def _of_cell(self, question: Question, rows: list[Row], others: list[list[Row]], varied: Sequence[str]) -> Evidence:
         row = rows[0]
         label = f"`{row['algorithm']}`"
         text = ", ".join(
             [label, row["workload"], _workers(row["workers"]), *(f"{name} {row['axes'].get(name)}" for name in varied)]
         )
-        estimate = _estimate(question, rows, other)
-        why_not = self._why_not(question, row, other, estimate)
+        estimate = _estimate(question, rows, others)
+        why_not = self._why_not(question, row, others, estimate)
         unchecked = "; before the check for pauses" if absent(row["paused_pct"]) else ""
         emulated = None if row["testbed"] == "virtual" else f"{row['testbed']}, {row['emulator']}{unchecked}"
         load = partial(self._load, row)
         return Evidence(self.folder.name, label, text, estimate, why_not, emulated=emulated, load=load)
 
-    def _why_not(self, question: Question, row: Row, other: list[Row], estimate: MeanInterval) -> str | None:
+    def _why_not(self, question: Question, row: Row, others: list[list[Row]], estimate: MeanInterval) -> str | None:
         """Why a cell is not judged: trained for unequal steps, too few repetitions, or refused by `verify`."""
-        if other and question.value in _LEARNED:
-            steps, reference = row["steps_total"], other[0]
+        for reference, *_ in others if question.value in _LEARNED else ():
+            steps = row["steps_total"]
             if unequal_steps(steps, reference["steps_total"]) is not None:
                 return f"{steps} steps, {reference['algorithm']} {reference['steps_total']}"
         if not estimate.bounded:
@@ -225,13 +228,20 @@ def _workers(count: int) -> str:
     return f"{count} worker{'s' * (count != 1)}"
 
 
-def _estimate(question: Question, rows: Sequence[Row], other: Sequence[Row]) -> MeanInterval:
-    """The value of each repetition, divided by or less that of the repetition with the same seed."""
-    by_seed = _values(question, rows)
-    if other:
-        combine, others = operator.truediv if question.over else operator.sub, _values(question, other)
-        by_seed = {seed: combine(by_seed[seed], others[seed]) for seed in by_seed.keys() & others.keys()}
-    return mean_interval([question.scale * by_seed[seed] for seed in sorted(by_seed)])
+def _estimate(question: Question, rows: Sequence[Row], others: Sequence[Sequence[Row]]) -> MeanInterval:
+    """The value of each repetition, divided by or less that of the repetition with the same seed; see `Question`."""
+    own, *compared = [_values(question, cell) for cell in (rows, *others)]
+    seeds = sorted(set(own).intersection(*compared))
+    values = [_compared([own[seed], *(cell[seed] for cell in compared)], over=bool(question.over)) for seed in seeds]
+    return mean_interval([question.scale * value for value in values])
+
+
+def _compared(values: Sequence[float], *, over: bool) -> float:
+    """A value alone, divided by another, less another, or less another less the difference of a third and a fourth."""
+    if len(values) == 1:
+        return values[0]
+    first = values[0] / values[1] if over else values[0] - values[1]
+    return first - _compared(values[2:], over=over) if len(values) > 2 else first
 
 
 def _values(question: Question, rows: Sequence[Row]) -> dict[int, float]:

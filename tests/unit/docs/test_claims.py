@@ -37,10 +37,14 @@ SSGD = 'where = { algorithm = "ssgd" }\n'
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
+    return recording_of(SPEC, tmp_path_factory)
+
+
+def recording_of(spec, tmp_path_factory):
     from wanbench.harness.api import run
     from wanbench.harness.spec.experiment import Spec
 
-    found = run(Spec.from_toml(SPEC, "t"), out=tmp_path_factory.mktemp("runs"), figures=False)
+    found = run(Spec.from_toml(spec, "t"), out=tmp_path_factory.mktemp("runs"), figures=False)
     folder = tmp_path_factory.mktemp("reference")
     record(found.folder, folder / "t", set())
     return folder
@@ -76,6 +80,21 @@ def test_a_ratio_is_paired_by_seed(reference):
     mean = statistics.fmean(mine[seed] / theirs[seed] for seed in mine)
     where = 'where = { kind = "delayed" }\nover = { algorithm = "ssgd" }\n'
     assert line(reference, where, "least = 1.0\n")[2].startswith(f"{mean:.3g} (")
+
+
+def test_a_difference_is_compared_with_the_difference_of_another_two_cells(tmp_path_factory):
+    """What the delay brings at 80 ms, less what it brings at 40 ms; no cell, no answer."""
+    reference = recording_of(SPEC.replace('["40ms"]', '["40ms", "80ms"]'), tmp_path_factory)
+    cells = {(row["kind"], row["rtt_ms"], row["seed"]): row["scalability"] for row in rows(reference)}
+    gain = {
+        (rtt, seed): cells["delayed", rtt, seed] - cells["ssgd", rtt, seed]
+        for rtt, seed in {key[1:] for key in cells if key[0] == "delayed"}
+    }
+    mean = statistics.fmean(gain[80, seed] - gain[40, seed] for rtt, seed in gain if rtt == 80)
+    where = 'where = { kind = "delayed", rtt_ms = 80.0 }\nminus = { algorithm = "ssgd" }\nminus_at = { rtt = "40ms" }\n'
+    assert line(reference, where, "least = 0.0\n")[2].startswith(f"{mean:.3g} (")
+    with pytest.raises(SpecError, match="no recording has scalability"):
+        answered(reference, where.replace("40ms", "60ms"), "least = 0.0\n")
 
 
 def test_the_verdict_follows_from_the_whole_interval(reference):
