@@ -89,6 +89,7 @@ def test_a_missing_processor_is_refused_with_the_daemons_message(bench, image):
     assert result.last_line.startswith("wanbench: docker: worker 0: Requested CPUs are not available")
 
 
+@pytest.mark.long  # other things that are missing are refused each time
 def test_congestion_control_that_is_not_loaded_is_refused(bench):
     bench.spec(SPEC.replace("reno", "nonesuch"))
     assert "tcp congestion 'nonesuch': not loaded; use one of " in bench.run(*RUN).err

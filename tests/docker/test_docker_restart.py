@@ -77,6 +77,7 @@ def private(tmp_path_factory, monkeypatch):
             subprocess.run(["umount", "-l", line.split()[1]], check=False)
 
 
+@pytest.mark.long  # containers that are killed or removed are tested each time
 def test_a_cell_whose_daemon_restarts_fails_and_the_rest_continues(private, tmp_path, monkeypatch):
     api = APIClient(base_url=private.address, version="auto")
     host_image.make(api, "wanbench-restart")

@@ -18,6 +18,7 @@ rtt = "160ms"
 """
 
 
+@pytest.mark.long  # the test in namespaces runs each time
 def test_a_waiting_worker_stalls_through_a_cut_and_every_change_happens(bench):
     import pandas as pd
 

@@ -17,6 +17,7 @@ QUESTION = (
 )  # fmt: skip
 
 
+@pytest.mark.long  # answers and trials are written and read in tests/unit/advise each time
 def test_the_order_is_taken_from_what_was_emulated_and_the_trial_runs_as_predicted(bench):
     run = patiently(
         lambda: bench.run(*QUESTION, "--json", "--fresh"), lambda run: bool(json.loads(run.out)["emulation"]["why_not"])

@@ -266,6 +266,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_the_run_resumes_once_there_is_
     complete(bench, finished)
 
 
+@pytest.mark.long  # a full disk is tested each time
 def test_read_only_results_can_be_read_and_the_run_resumes_once_they_are_writable(bench, small_disk):
     command = measuring(bench)
     command.process.kill()

@@ -6,6 +6,7 @@ import json
 import sys
 
 import edited_project as project
+import pytest
 from cli_session import by_numbers
 
 PROGRAM = f"""
@@ -53,6 +54,7 @@ def program(bench):
     return bench.spec(PROGRAM)
 
 
+@pytest.mark.long  # simulated, an edited helper is other code each time
 def test_a_program_whose_helper_was_edited_is_not_taken_for_the_one_that_was_measured(bench):
     spec = program(bench)
     bench.measure(spec, "--no-figures")

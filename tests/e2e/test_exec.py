@@ -32,7 +32,7 @@ def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 
-@pytest.mark.long  # frameworks of test_process_group.py run each time
+@pytest.mark.long  # a data-parallel script runs each time
 def test_torchs_model_averaging_runs_unchanged(bench):
     exec_claims.torchs_model_averaging_runs_unchanged(bench, [], PYTHON)
 
@@ -178,6 +178,7 @@ def test_a_line_of_torchrun_for_any_machines_forms_one_world_of_all_workers(benc
     assert "exchanged next to nothing" not in result.err
 
 
+@pytest.mark.long  # a line of torchrun runs each time
 def test_torchrun_in_a_shell_finds_the_other_workers_by_variables(bench):
     command = shlex.join([*TORCHRUN, "--nproc-per-node", "1", str(PROGRAMS / "ddp.py")])
     result = bench.run(*TWO, "sh", "-c", command)

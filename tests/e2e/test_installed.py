@@ -1,10 +1,12 @@
 """Installed, in a project with packages of the same names as ours: real runs on an emulated network."""
 
+import pytest
 from cli_session import TOLERANT
 
 SHORT = ("--set", "run.window=5 steps", "--only", "algorithm=ssgd", "--only", "rtt=10ms")
 
 
+@pytest.mark.long  # what is installed beside packages of the same names is tested each time
 def test_a_users_loop_imports_the_users_workloads(editable, project):
     """Check the harder case: an editable installation puts the checkout, with its own workloads, on the path."""
     two = ["exec", "--profile", "uniform", "--rtt", "10ms", "-n", "2", "--", editable.program("python"), "train.py"]

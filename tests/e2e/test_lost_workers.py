@@ -104,6 +104,7 @@ def test_nothing_is_left_of_a_run_that_is_killed_while_a_worker_is_dead(bench):
     assert command.left_nothing()
 
 
+@pytest.mark.long  # who goes on is tested without a network each time
 def test_the_larger_side_finishes_without_one_that_is_dead_and_one_that_is_cut_off(bench):
     spec = SPEC[: SPEC.index("[[timeline]]")] % ("ssgd = {}", 40) + CUT
     bench.measure(bench.spec(spec), "--no-figures")

@@ -12,10 +12,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 NETWORK = ["--profile", "uniform", "--rtt", "20ms", "--rate", "200Mbit", "-n", "3"]
 
 
-@pytest.mark.parametrize(
-    "collective",
-    ["direct", pytest.param("hierarchical", marks=pytest.mark.long), pytest.param("ring", marks=pytest.mark.long)],
-)
+@pytest.mark.long  # a script uses the group in place of gloo in containers each time
+@pytest.mark.parametrize("collective", ["direct", "hierarchical", "ring"])
 def test_fsdp_powersgd_zero_dtensor_and_objects_give_the_same_results_as_on_gloo(bench, collective):
     def lines(collective: str) -> list[str]:
         program = [sys.executable, str(PROGRAMS / "frameworks.py")]

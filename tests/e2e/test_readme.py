@@ -37,11 +37,15 @@ def prints_what_is_shown(clone, monkeypatch):
 FIGURES = "wanbench figures --paper all --check"  # the lane `figures` is this command
 
 
-def test_every_command_that_emulates_nothing_prints_what_the_readme_and_the_site_show(prints_what_is_shown, clone):
+@pytest.mark.parametrize("advice", [False, pytest.param(True, marks=pytest.mark.long)])  # it simulates for minutes
+def test_every_command_that_emulates_nothing_prints_what_the_readme_and_the_site_show(
+    prints_what_is_shown, clone, advice
+):
     path = warm.path(clone)
     elsewhere = ("docker", "emulated", "minutes")
     lines = [line for line in commands(README) if line.needs not in elsewhere and line.command != FIGURES]
-    assert len(lines) >= 7
+    lines = [line for line in lines if line.command.startswith("wanbench advise ") == advice]
+    assert len(lines) >= (1 if advice else 6)
     printed = prints_what_is_shown(lines, path)
     site = [line for line in commands("index.md") if line.needs == ""]
     assert len(site) == 3

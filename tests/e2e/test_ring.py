@@ -48,6 +48,7 @@ window = "10 steps"
 """
 
 
+@pytest.mark.long  # the best order is found by the law each time
 def test_the_best_order_avoids_the_slow_path_on_all_clocks(bench):
     (bench.folder / "sites.csv").write_text(NETWORK)
     bench.spec(SPEC)

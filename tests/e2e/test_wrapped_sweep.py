@@ -3,9 +3,11 @@
 import json
 import sys
 
+import pytest
 from documents import write_files
 
 
+@pytest.mark.long  # a script is swept, and wrapped loops train, apart each time
 def test_one_script_is_measured_with_two_algorithms(bench):
     write_files("how-to/own-loop.md", bench.folder)
     text = (bench.folder / "sweep.toml").read_text()

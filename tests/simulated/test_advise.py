@@ -46,6 +46,7 @@ def test_the_same_question_simulates_nothing_again(bench):
     assert [line.split()[0] for line in again.out.splitlines()][:2] == ["question", "binds"]
 
 
+@pytest.mark.long  # tests/unit/advise has the parts of the answer
 def test_advice_says_what_the_buffers_of_stock_hosts_cost_and_both_remedies(bench):
     fast_and_far = ("uniform", "--rtt", "200ms", "--rate", "2Gbit", "--workers", "2")
     large = ("--workload", "params=5000000,tensors=2,step_time=20ms", "--emulate", "0", *FEWEST)
@@ -161,6 +162,7 @@ def test_a_map_has_a_point_for_every_network_and_names_the_proxy(bench):
     assert (folder / "map.svg").stat().st_size > 10_000
 
 
+@pytest.mark.long  # the law of such sites is tested by itself each time
 def test_a_site_of_gpus_takes_as_long_on_the_simulated_clock_as_the_law_says(bench):
     site = ("uniform", "--rtt", "60ms", "--rate", "10Gbit", "--workers", "2", "--workload", "gpt-1b")
     advised = bench.run("advise", *site, "--json")

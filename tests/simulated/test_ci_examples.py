@@ -55,6 +55,7 @@ def accepted(tmp_path_factory):
     return lambda job: shutil.copy(first.folder / CHECK[-1], job.folder / CHECK[-1])
 
 
+@pytest.mark.long  # the action does the same each time
 def test_the_shell_script_needs_a_baseline_and_fails_after_a_regression(job, accepted):
     first = job("sh", "gate.sh")
     assert (first.returncode, first.stderr.splitlines()[-1]) == (2, "gate: not checked; see the error above")

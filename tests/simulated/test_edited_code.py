@@ -68,6 +68,7 @@ def test_a_module_that_changes_before_anything_depends_on_it_is_measured_again(b
     assert [(project.messages(row), project.said(row)) for row in stored(bench)] == REPEATS * [(21, 21)]
 
 
+@pytest.mark.long  # an edited helper is other code each time
 def test_a_project_of_the_same_names_in_another_folder_is_other_code(bench, spec):
     bench.measure(spec, "--no-figures")
     other = bench.folder / "other"

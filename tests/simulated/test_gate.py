@@ -113,6 +113,7 @@ def check(bench, *arguments, program=HERE):
     return bench.run("check", "spec.toml", "--allow-no-code", *arguments, program=program)
 
 
+@pytest.mark.long  # a model that sends twice as much fails the gate of test_ci_examples.py each time
 def test_one_more_message_fails_the_gate_and_a_changed_comment_passes(here, repository):
     accepted = check(here, "--baseline", "b.json", "--accept")
     assert (accepted.code, accepted.out.splitlines()[-1]) == (0, "5 accepted.")
@@ -150,6 +151,7 @@ def test_failed_cells_are_neither_a_regression_nor_a_baseline(here, repository):
     assert (here.folder / "f.json").read_bytes() == before
 
 
+@pytest.mark.long  # `make gate` compares with baselines of other hosts each time
 def test_a_baseline_does_not_depend_on_the_processor(here):
     """Simulate jitter, loss and varying steps with the vector instructions of numpy and the C library, and without."""
     vectors = [name for name in __cpu_dispatch__ if __cpu_features__[name]]

@@ -35,6 +35,7 @@ def of(command, run: Path) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- by hand
 
 
+@pytest.mark.long  # killed runs, and several machines, are tested apart each time
 def test_whoever_is_killed_the_others_finish_each_repetition_once(bench):
     path, run = bench.folder / bench.spec(spec(1200, repeats=3)), bench.out / "shared"
     first = bench.start("run", str(path), "--out", "out", "--jobs", "1", "--no-figures")

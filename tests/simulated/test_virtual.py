@@ -76,6 +76,7 @@ def _files(folder):
     }
 
 
+@pytest.mark.long  # two processes write the same bytes as one each time
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become the user nobody")
 def test_another_process_another_user_and_another_hash_seed_give_the_same_bytes(smoke):
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # only root can read pytest's folders

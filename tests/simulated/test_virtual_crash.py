@@ -18,7 +18,7 @@ ALGORITHMS = "ssgd = {}\ndelayed = { delay = 2 }\nsparse = { period = 2 }\ndts =
 REPS = 60  # twelve for each of five cells, one of them the one-worker cell
 SPEC = by_numbers("often", ALGORITHMS, run='testbed = "virtual"').replace("repeats = 1", "repeats = 12")
 KILLS = 40
-KILLS_AT_THE_END = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+KILLS_AT_THE_END = 10
 SEED = 20
 RUN = ("run", "spec.toml", "--out")
 JOURNALS = ("manifest.json", "digests.jsonl")  # which say what happened when
@@ -87,7 +87,7 @@ def undisturbed(warm):
     return found, measured - began, time.monotonic() - measured
 
 
-@pytest.mark.long  # runs on namespaces are killed each time, and this run while it writes rows and figures
+@pytest.mark.long  # runs on namespaces are killed each time
 def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undisturbed):
     (commands, folder), (expected, measuring_s, _) = warm, undisturbed
     out = "killed"
@@ -116,12 +116,12 @@ def test_a_run_killed_at_random_moments_loses_no_finished_repetition(warm, undis
     assert differ == [], f"seed {SEED}: {moments}"
 
 
-@KILLS_AT_THE_END
-def test_the_same_command_repairs_a_run_that_was_killed_while_it_wrote_rows_and_figures(warm, undisturbed, kills):
+@pytest.mark.long  # other crashes are repaired each time
+def test_the_same_command_repairs_a_run_that_was_killed_while_it_wrote_rows_and_figures(warm, undisturbed):
     (commands, folder), (expected, _, deriving_s) = warm, undisturbed
     run, rng = folder / "undisturbed" / "often", random.Random(SEED)
     # The first is early enough even if the host is faster now than when it was measured.
-    moments = sorted([deriving_s / 5, *(rng.uniform(0, deriving_s) for _ in range(kills - 1))])
+    moments = sorted([deriving_s / 5, *(rng.uniform(0, deriving_s) for _ in range(KILLS_AT_THE_END - 1))])
     derived = [name for name in expected if re.match(r"figures/|results\.parquet", name)]
     assert len(derived) > 10
     unfinished = 0

@@ -139,6 +139,7 @@ def test_a_short_experiment_starts_no_process(bench):
     assert servers == set()
 
 
+@pytest.mark.long  # with the libraries imported, processes start each time
 def test_processes_start_without_anything_imported(bench, spec):
     """Commands of tests are forked from a process that has imported the libraries; a user's are not."""
     once = ("--set", "run.repeats=1", "--jobs", "2", "--no-figures")

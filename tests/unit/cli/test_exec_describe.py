@@ -65,6 +65,7 @@ def test_the_table_is_a_workload_of_a_spec(tmp_path):
     assert len(expand(spec, "x.toml")) == 2
 
 
+@pytest.mark.long  # such a script runs on an emulated network each time
 def test_a_data_parallel_script_is_measured_alone_and_unchanged_and_the_table_printed(tmp_path, capfd):
     (tmp_path / "train.py").write_text(SCRIPT)
     told = wanbench("exec", "--describe", "--", sys.executable, "train.py").stdout

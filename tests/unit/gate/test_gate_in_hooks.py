@@ -102,7 +102,9 @@ def test_a_rebase_that_executes_the_gate_ends_as_without_it(repository, tmp_path
     assert git(repository, "status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "end", [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.long) for each in (None, signal.SIGTERM))]
+)
 def test_nothing_of_the_repository_is_changed_also_if_the_gate_is_stopped(repository, tmp_path, end):
     report = hook(repository, tmp_path, sleeps=0 if end is None else 60)
     (repository / "kept").write_text("stashed")

@@ -97,6 +97,7 @@ def before(places):
     return here
 
 
+@pytest.mark.long  # one edit is tested each time
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, min_size=1, max_size=2))
 @example(steps=[{"run.repeats": 0}])

@@ -12,10 +12,10 @@ from wanbench.harness.testbeds.virtual.testbed import VirtualTestbed
 VIRTUAL = ("[algorithms]", '[run]\ntestbed = "virtual"\n\n[algorithms]')
 DIGITS = ("params = 1000\ntensors = 2\n", 'name = "digits-cnn"\n')
 LONG = '[train]\nuntil = "160 steps"\nlr = 0.004\neval_every = 10\ntarget = {target}\n\n[algorithms]'
-ALGORITHMS = ("dts = { delay = 1, period = 2 }", "sgp = {}")
+ALGORITHMS = ("sgp = {}",)
 MORE = (
     "ssgd = {}", "diloco = { period = 10 }", "sparse = { period = 4 }", "delayed = { delay = 1 }",
-    "localsgd = { period = 4 }", "dpsgd = {}",
+    "dts = { delay = 1, period = 2 }", "localsgd = { period = 4 }", "dpsgd = {}",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from collectives import COLLECTIVES
 from failing_ranks import Outcome, ranks
 
@@ -80,6 +81,7 @@ def check_stopped(collective: str, rendezvous: str) -> None:
         assert outcomes[-1].left == []
 
 
+@pytest.mark.long  # a rank that is stopped for too long is named each time
 def test_a_rank_that_is_slow_but_in_time_is_no_error(tmp_path):
     check_all(check_slow, ["two-phase all_reduce", "ring", "hierarchical, a member fails"], tmp_path)
 

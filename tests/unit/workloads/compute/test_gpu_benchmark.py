@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from warm import Warm
 
 from wanbench.workloads.compression import registry
@@ -23,6 +24,7 @@ def benchmark(folder: Path, *options: str) -> tuple[int, str]:
     return script.returncode or 0, (folder / "errors").read_text()
 
 
+@pytest.mark.long  # a program for hosts with a GPU
 def test_every_part_is_measured_and_written(tmp_path):
     code, errors = benchmark(tmp_path, "--toy")
     assert code == 0, errors

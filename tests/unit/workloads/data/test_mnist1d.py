@@ -35,6 +35,7 @@ def test_no_signal_is_both_trained_on_and_tested():
     assert len(set(digests)) == len(digests)
 
 
+@pytest.mark.long  # trains for 300 steps; other models learn each time
 def test_a_residual_network_learns_it_and_errs_on_some():
     task = make_task({"name": "mnist1d-resnet8"}, 0, 1, 1, FakeClock(), 1 << 20, {"batch_size": 64})
     untrained = task.accuracy(task.snapshot(task.w))

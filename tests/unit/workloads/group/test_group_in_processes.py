@@ -50,6 +50,7 @@ def exit_codes(ranks: int, target: Callable[..., None], *arguments: str) -> list
     return codes
 
 
+@pytest.mark.long  # all operations are tested in threads each time
 def test_what_a_process_has_sent_arrives_although_its_function_has_returned(tmp_path):
     store, received = tmp_path / "store", tmp_path / "received"
     assert exit_codes(2, take_part, str(store), str(received)) == [0, 0]

@@ -11,6 +11,7 @@ from wanbench.workloads.models import gpt_stdlib
 from wanbench.workloads.registry import info, make_task
 
 
+@pytest.mark.long  # trains for 150 steps; other models learn each time
 def test_one_worker_learns_more_than_that_the_next_byte_is_often_a_space():
     task = make_task({"name": "gpt-stdlib"}, 0, 1, 1, FakeClock(), 1 << 20, {"batch_size": 8})
     assert task.accuracy(task.snapshot(task.w)) < 0.05

@@ -174,6 +174,7 @@ def resumed(folder):
     return {name: [run(*(METHODS | OF_EACH_SHARD)[name], resumed=again) for again in (False, True)] for name in RESUMED}
 
 
+@pytest.mark.long  # a run without shards is resumed each time
 def test_a_run_resumed_from_a_checkpoint_equals_a_whole_one_to_the_bit(tmp_path):
     for results in on_processes(SITES * SHARDS, tmp_path, resumed, str(tmp_path)):
         for name, (one, again) in results.items():
