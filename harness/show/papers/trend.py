@@ -85,6 +85,11 @@ class Measure:
     log: bool = False
     text: str = "{:.3g}"
 
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        """The columns of the value, its minimum and its maximum."""
+        return self.column, f"{self.column}_min", f"{self.column}_max"
+
 
 _MEASURES = (
     Measure("accuracy", "accuracy (%)", 100, text="{:.1f} %"),
@@ -341,8 +346,7 @@ def _aside_pt(series: Sequence[Series], *, log_x: bool) -> dict[str, float]:
 
 def _drawn(series: Series, measure: Measure) -> list[float]:
     """Values and whiskers that are in view on a logarithmic axis."""
-    names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
-    return [measure.scale * cell[name] for _, cell in series.points for name in names if cell[name] > 0]
+    return [measure.scale * cell[name] for _, cell in series.points for name in measure.columns if cell[name] > 0]
 
 
 def _stretched(values: Sequence[float]) -> tuple[float, float]:
@@ -377,8 +381,7 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
     shown = [(x_value, cell) for x_value, cell in series.points if cell[measure.column] > _least(measure)]
     if not shown:
         return
-    names = (measure.column, f"{measure.column}_min", f"{measure.column}_max")
-    middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in shown]) for name in names)
+    middle, low, high = (measure.scale * np.array([float(cell[name]) for _, cell in shown]) for name in measure.columns)
     if _level(series):
         axes.axhline(float(middle[0]), **{**look, "zorder": 2})
         return
@@ -404,14 +407,13 @@ def _draw(axes: Axes, series: Series, measure: Measure, x: str, look: Looks, asi
 
 def _points(series: Sequence[Series], x: str, measures: Sequence[Measure]) -> list[Point]:
     """One point per cell, in the units of columns; a level has no x."""
-    ends = ("", "_min", "_max")
     return [
         {
             "series": line.label,
             "source": line.beside or provenance([str(cell["testbed"])]),
             x: x_value,
             "repetitions": None if line.beside == "published" else cell["repeats"],
-            **{measure.column + end: cell.get(measure.column + end) for measure in measures for end in ends},
+            **{name: cell.get(name) for measure in measures for name in measure.columns},
         }
         for line in series
         for x_value, cell in line.points
