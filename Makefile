@@ -25,9 +25,9 @@ sweep: setup ## measure and draw four modes of the latency sweep; some 6 minutes
 
 test: test-unit test-emulated ## test-unit and test-emulated; ARGS=... goes to pytest in every test target
 
-# JOBS: how many at a time; 2 if it is not given. 0: in one process, if something else runs beside it
+# JOBS: how many at a time; 2 if it is not given. 0: in one process, if something else runs beside it. TESTS: only these
 test-unit: docs ## units and simulated runs; no privileges
-	$(BIN)/python -m pytest tests/unit tests/simulated -n $(or $(JOBS),2) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest $(or $(TESTS),tests/unit tests/simulated) -n $(or $(JOBS),2) --dist loadfile $(ARGS)
 
 test-emulated: test-runs test-timed ## test-runs and test-timed
 
@@ -63,6 +63,9 @@ test-long: docs ## soaks, random grids and kill matrices, as root; writes docs/r
 figures: setup ## redraw every committed figure from results/reference
 	$(BIN)/wanbench figures --paper all
 	$(BIN)/python benchmarks/published.py draw
+	for name in collectives parity regret; do $(BIN)/python benchmarks/$$name.py --draw || exit; done
+	$(BIN)/python benchmarks/gate_power.py draw
+	$(BIN)/python benchmarks/stability.py
 
 # Exit code 5: other versions of the libraries draw other bytes, so the figures cannot be compared.
 check-figures: setup ## compare every committed figure with its recorded run, byte by byte

@@ -1,6 +1,7 @@
 """Measure how far each collective is from the limit of its network, one factor at a time, on emulated links.
 
     python benchmarks/collectives.py [--out build/collectives] [--only "10.2 MB"] [--collectives direct,gloo]
+    python benchmarks/collectives.py --draw     draws what is recorded again
 
 The middle is 4 workers, 10.2 MB, RTT 100 ms, 100 Mbit/s, Reno, no loss; each line changes one value. `limit` is the
 time of two phases, max(T + RTT/2, T/2 + RTT) with T = 2 (N-1)/N bytes with headers / rate, or of one-shot,
@@ -27,6 +28,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT / "results" / "reference" / "collectives"
 sys.path.insert(0, str(ROOT))
 
 from wanbench.harness.api import run  # noqa: E402
@@ -265,7 +267,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="points whose title contains this text")
     parser.add_argument("--collectives", default="", help="these collectives only, separated by commas")
     parser.add_argument("--kept", action="store_true", help="measure nothing: show what is measured, simulate the rest")
+    parser.add_argument("--draw", action="store_true", help="measure nothing: draw what is recorded")
     asked = parser.parse_args()
+    if asked.draw:
+        draw(RECORDED)
+        return
     out = Path(asked.out)
     lines = []
     for point in points():
@@ -277,8 +283,16 @@ def main() -> None:
         table = csv.DictWriter(file, list(lines[0]))
         table.writeheader()
         table.writerows(lines)
-    for ending in ("svg", "png") if any(line["status"] == "ok" for line in lines) else ():
-        save(drawing(lines), out / f"collectives.{ending}")
+    if any(line["status"] == "ok" for line in lines):
+        draw(out)
+
+
+def draw(folder: Path) -> None:
+    """Draw the table of a folder, in the folder."""
+    with (folder / "collectives.csv").open(newline="") as file:
+        lines = [{**line, "over": line["over"] and float(line["over"])} for line in csv.DictReader(file)]
+    for ending in ("svg", "png"):
+        print(save(drawing(lines), folder / f"collectives.{ending}"))
 
 
 if __name__ == "__main__":

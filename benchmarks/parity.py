@@ -1,6 +1,7 @@
 """Draw networks and workloads at random, and compare step times: emulated, simulated and by the law.
 
     python benchmarks/parity.py [--grid hosts] [--seed 2] [--out build/parity] [--cells 80] [--only 17,18]
+    python benchmarks/parity.py --draw          draws what is recorded again
 
 The grid `all` draws loss, buffers and stragglers on tuned hosts; `hosts` draws the buffers of hosts, on faster networks
 that lose nothing. Cell i of a grid and a seed is always the same. A cell that varies by chance, with packet loss, small
@@ -31,7 +32,8 @@ from wanbench.harness.errors import Interrupted, WanbenchError  # noqa: E402
 from wanbench.harness.plan.law import gloo_rounds  # noqa: E402
 from wanbench.harness.results.store import RunFolder  # noqa: E402
 from wanbench.harness.show.comparison import summary  # noqa: E402
-from wanbench.harness.show.figures.parity import draw_parity  # noqa: E402
+from wanbench.harness.show.figures.drawing import save  # noqa: E402
+from wanbench.harness.show.figures.parity import draw_parity, parity  # noqa: E402
 from wanbench.harness.spec.experiment import Spec  # noqa: E402
 
 _LONGEST_STEP_S = 1.6
@@ -41,6 +43,13 @@ _LEAST_IN_FLIGHT = 2.6e6  # bytes of a connection of the stock hosts
 _LARGEST_SPREAD = 0.1  # of repetitions, relative to their median
 _MANY = 9
 _LOOKS = {"direct": "ssgd", "gloo": "delayed", "hierarchical": "sparse", "ring": "dts"}  # colours of these algorithms
+_RECORDED = ROOT / "results" / "reference" / "parity"
+_FIGURES = {  # the column beside what was emulated, and the tables
+    "simulated": ("simulated", ["parity.csv"]),
+    "law": ("law", ["parity.csv"]),
+    "unseen": ("simulated", ["parity-2.csv", "hosts-2.csv"]),
+}
+_SECONDS = ("emulated_s", "simulated_s", "law_s")
 _ALGORITHMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ssgd", {}), ("ssgd", {}), ("delayed", {"delay": 1}), ("delayed", {"delay": 6}), ("sparse", {"period": 4}),
     ("dts", {"delay": 4, "period": 4}), ("diloco", {"period": 10}), ("sgp", {}),
@@ -277,7 +286,11 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=80, help="number of cells")
     parser.add_argument("--only", default="", help="numbers of cells, separated by commas")
     parser.add_argument("--kept", action="store_true", help="emulate nothing: compare what was emulated before")
+    parser.add_argument("--draw", action="store_true", help="measure nothing: draw what is recorded")
     asked = parser.parse_args()
+    if asked.draw:
+        draw()
+        return
     numbers = [int(word) for word in asked.only.split(",")] if asked.only else list(range(asked.cells))
     out = Path(asked.out)
     if asked.kept and not any(before(number, out)[0] for number in numbers):
@@ -295,6 +308,23 @@ def main() -> None:
             continue
         print(f"{head}: {summary(comparison)}")
         draw_parity(comparison, f"Emulated and {head}", out / head)
+
+
+def draw() -> None:
+    """Draw the recorded tables."""
+    for name, (head, tables) in _FIGURES.items():
+        comparison = _comparison([line for table in tables for line in _read(_RECORDED / table)], head)
+        for ending in ("svg", "png"):
+            print(save(parity(comparison, f"Emulated and {head}"), _RECORDED / f"{name}.{ending}"))
+
+
+def _read(table: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a table. Cells of the first grid have no other name than their number."""
+    with table.open(newline="") as file:
+        for line in csv.DictReader(file):
+            seconds = {name: float(line[name]) if line[name] else None for name in _SECONDS}
+            name = line["cell"] if table.stem == "parity" else f"{line['cell']} of {table.name}"
+            yield {**line, **seconds, "cell": name}
 
 
 def _comparison(lines: Sequence[Mapping[str, Any]], head: str) -> Comparison:

@@ -1,6 +1,7 @@
 """How much slower the advised setting is than the best one, for a learning task that the library does not have.
 
     python benchmarks/regret.py [--out build/regret] [--networks 20] [--record]
+    python benchmarks/regret.py --draw          draws what is recorded again
 
 Networks and workloads are drawn at random. On each of them, every recorded task is held out in turn: the advice knows
 the other recordings, and the truth is the one that is held out, with every setting of it on every collective. The
@@ -31,6 +32,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 ROOT = Path(__file__).resolve().parents[1]
+RECORDED = ROOT / "results" / "reference" / "regret"
 sys.path.insert(0, str(ROOT))
 
 from wanbench.harness.advise.candidates import candidates  # noqa: E402
@@ -389,6 +391,23 @@ def drawn_regrets(lines: Sequence[Mapping[str, Any]]) -> Figure:
     return sheet.figure
 
 
+def draw(folder: Path) -> None:
+    """Draw the table of a folder, in the folder."""
+    with (folder / "regret.csv").open(newline="") as file:
+        lines = [{**line, **{name: _read(line[name]) for name, _ in _CHOICES}} for line in csv.DictReader(file)]
+    figure = drawn_regrets(lines)
+    for form in ("svg", "png"):
+        print(save(figure, folder / f"regret.{form}"))
+
+
+def _read(text: str) -> float | str:
+    """A regret, or the reason why there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _title(lines: Sequence[Mapping[str, Any]]) -> str:
     held_out = [line for line in lines if line["task"] != _KNOWN]
     missed = sum(line["advice"] == MISSED for line in held_out)
@@ -406,8 +425,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "regret", help="folder of the measurements")
     parser.add_argument("--networks", type=int, default=20, help="with a task held out, and as many with a known one")
     parser.add_argument("--record", action="store_true", help="store tables and figure in results/reference/regret")
+    parser.add_argument("--draw", action="store_true", help="measure nothing: draw what is recorded")
     asked = parser.parse_args()
-    to = ROOT / "results" / "reference" / "regret" if asked.record else asked.out
+    if asked.draw:
+        draw(RECORDED)
+        return
+    to = RECORDED if asked.record else asked.out
     to.mkdir(parents=True, exist_ok=True)
     every = []
     for case in cases(asked.networks):
@@ -420,9 +443,7 @@ def main() -> None:
         table.writerows(lines)
     (to / "regret.md").write_text(summary(lines))
     (to / "settings.md").write_text(evidence_table())
-    figure = drawn_regrets(lines)
-    for form in ("svg", "png"):
-        save(figure, to / f"regret.{form}")
+    draw(to)
     print(summary(lines), evidence_table(), sep="\n", end="")
 
 
