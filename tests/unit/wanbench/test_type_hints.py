@@ -38,7 +38,7 @@ wanbench.foo
 """
 
 
-@pytest.mark.long  # `make lint` checks the types of the packages and of the examples each time
+@pytest.mark.long  # `make lint` checks the types of the packages each time
 def test_a_users_program_passes_and_its_mistakes_are_found(tmp_path):
     (tmp_path / "right.py").write_text(PROGRAM)
     (tmp_path / "wrong.py").write_text(WRONG)

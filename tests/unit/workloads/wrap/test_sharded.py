@@ -193,6 +193,7 @@ def refusals():
     return messages
 
 
+@pytest.mark.long  # starts four processes
 def test_a_dimension_over_which_parameters_are_sharded_is_refused(tmp_path):
     for rank, messages in enumerate(on_processes(SITES * SHARDS, tmp_path, refusals)):
         site, shard = divmod(rank, SHARDS)
