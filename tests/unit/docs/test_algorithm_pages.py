@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,14 @@ def test_the_conditions_under_a_recorded_curve_are_those_of_its_rows():
         assert recorded.conditions.startswith(provenance(row["testbed"] for row in rows).capitalize())
         (scale,) = {row["payload_scale"] for row in rows}
         assert (f"messages and rates x {scale:g}" in recorded.conditions) == (scale != 1)
+
+
+def test_the_page_of_rps_says_how_much_further_replicas_spread_on_more_servers():
+    spreads: dict[tuple[int, float], list[float]] = {}
+    for row in Run.open(str(curves.RECORDED / "rps-servers")).rows():
+        if row["kind"] == "rps":
+            spreads.setdefault((row["workers"], row["loss_pct"]), []).append(row["replica_spread"])
+    mean = {cell: statistics.fmean(values) for cell, values in spreads.items()}
+    ratios = sorted(mean[16, loss] / mean[4, loss] for loss in (10, 20, 30))
+    text = " ".join((PAGES / "rps.md").read_text().split())
+    assert f"spread {ratios[0]:.1f} to {ratios[-1]:.1f} times as far" in text
