@@ -88,9 +88,11 @@ def whole(model):
     return torch.cat([p.full_tensor().detach().reshape(-1) for p in model.parameters()])
 
 
-def all_methods():
+def everything():
+    """What all tests of four ranks need, so that these start once."""
     mesh = init_device_mesh("cpu", (SITES, SHARDS), mesh_dim_names=("site", "shard"))
-    return {name: sharded_run(*pair, mesh) for name, pair in METHODS.items()} | {"ddp": ddp_run(mesh)}
+    results = {name: sharded_run(*pair, mesh) for name, pair in METHODS.items()}
+    return results | {"ddp": ddp_run(mesh), "refused": refusals(mesh)}
 
 
 def two_workers(make, make_optimizer):
@@ -118,7 +120,7 @@ def two_workers(make, make_optimizer):
 
 @pytest.fixture(scope="module")
 def of_four(tmp_path_factory):
-    return on_processes(SITES * SHARDS, tmp_path_factory.mktemp("four"), all_methods)
+    return on_processes(SITES * SHARDS, tmp_path_factory.mktemp("four"), everything)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -181,8 +183,7 @@ def test_a_run_resumed_from_a_checkpoint_equals_a_whole_one_to_the_bit(tmp_path)
             assert all(map(torch.equal, one, again)), name
 
 
-def refusals():
-    mesh = init_device_mesh("cpu", (SITES, SHARDS), mesh_dim_names=("site", "shard"))
+def refusals(mesh):
     messages = []
     for over, between in ((mesh["shard"], None), (mesh["shard"], mesh["shard"]), (mesh, mesh["site"])):
         model = module_of(torch.float32)
@@ -193,13 +194,12 @@ def refusals():
     return messages
 
 
-@pytest.mark.long  # starts four processes
-def test_a_dimension_over_which_parameters_are_sharded_is_refused(tmp_path):
-    for rank, messages in enumerate(on_processes(SITES * SHARDS, tmp_path, refusals)):
+def test_a_dimension_over_which_parameters_are_sharded_is_refused(of_four):
+    for rank, results in enumerate(of_four):
         site, shard = divmod(rank, SHARDS)
         peers = [2 * site, 2 * site + 1]
         others = [peers, peers, [shard, 2 + shard]]
-        assert messages == [
+        assert results["refused"] == [
             f"parameter '0.weight' is sharded over ranks {ranks}, which would be averaged; pass "
             'mesh=mesh["site"], the dimension along which ranks hold the same shard'
             for ranks in others
