@@ -7,6 +7,7 @@ is an answer without being named.
 from __future__ import annotations
 
 import csv
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -237,11 +238,11 @@ def _estimate(question: Question, rows: Sequence[Row], others: Sequence[Sequence
 
 
 def _compared(values: Sequence[float], *, over: bool) -> float:
-    """A value alone, divided by another, less another, or less another less the difference of a third and a fourth."""
+    """A value alone; or compared with a second; or this less the same of a third and a fourth."""
     if len(values) == 1:
         return values[0]
-    first = values[0] / values[1] if over else values[0] - values[1]
-    return first - _compared(values[2:], over=over) if len(values) > 2 else first
+    first, *others = map(operator.truediv if over else operator.sub, values[::2], values[1::2])
+    return first - sum(others)
 
 
 def _values(question: Question, rows: Sequence[Row]) -> dict[int, float]:
