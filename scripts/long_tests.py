@@ -35,7 +35,7 @@ _SUMMARY = re.compile(r"^=+ (\d.* in [\d.]+s.*?) =+$")
 NOTHING_SELECTED = 5
 PAGE = """# Long tests
 
-Soaks, random grids, kill matrices, whole images, and what takes long although a quicker test checks most of it. They are
+Soaks, random grids, kill matrices, whole images, and tests that take too long for each build. They are
 marked `long` and are not part of `make test` or of CI. `make test-long` runs them and writes this page.
 
 {host}
