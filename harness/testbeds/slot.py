@@ -16,7 +16,7 @@ from wanbench.harness.testbeds.training import train
 from wanbench.workloads.process.control import Channel, ControlError
 
 _BLAME_S = 0.5  # a worker's end can be seen this much later than the errors that it causes in its peers
-_PRINT_S = 0.3
+_CONSEQUENCES = ("CommError", "TunError")  # what a worker reports that has lost its peer, or its device with the relay
 # The rows of one second, or the packets of a probe, take kilobytes, at most two megabytes.
 _MESSAGE_BYTES = 8 << 20
 _BURST_BYTES, _BYTES_PER_S = 64 << 20, 8 << 20
@@ -189,7 +189,7 @@ class WorkerSlot:
         """Let hung workers print their stacks into their logs. Return which a signal stopped, if any."""
         for worker in self._workers[:ranks]:
             worker.request_stack()
-        time.sleep(_PRINT_S)
+        time.sleep(0.3)  # until they have printed them
         ranks_stopped = [str(worker.rank) for worker in self._workers[:ranks] if worker.is_stopped()]
         stopped = [self.emulator.name] if self.emulator.is_stopped() else []
         stopped += [f"worker {', '.join(ranks_stopped)}"] if ranks_stopped else []
@@ -212,7 +212,7 @@ class WorkerSlot:
 
     def _blame(self, error: WorkerDied, ranks: int) -> WorkerDied | EmulatorError:
         """Find the first cause: a worker can report a lost peer before the end of the peer or emulator is seen."""
-        if error.kind != "CommError":
+        if error.kind not in _CONSEQUENCES:
             return error
         time.sleep(_BLAME_S)
         if self.emulator.has_ended():
@@ -223,7 +223,7 @@ class WorkerSlot:
                     while True:
                         worker.receive(0.001)
                 except WorkerDied as other:
-                    if other.kind != "CommError":
+                    if other.kind not in _CONSEQUENCES:
                         return other
         return error
 

@@ -47,8 +47,7 @@ def unlucky(shared_bench):
         for name, container in command.until(reached).items():
             time.sleep(0.3)
             todo.pop(name)(container["Id"])
-    result = command.wait()
-    yield bench, result, command, before
+    yield bench, command.wait(), command, before
     bench.api.remove_container("bystander")
 
 

@@ -180,7 +180,8 @@ def test_every_task_of_a_slurm_array_is_the_same_command(bench, stub):
 def test_a_ray_cluster_is_started_on_all_hosts_and_ends_with_the_run(bench, stub):
     stub("ssh", 'echo "ssh $*" >>log; exec sleep 100')
     stub("ray", 'echo "ray $*" >>log; [ "$1" = status ] || exec sleep 100')
-    stub("wanbench", 'while ! grep -q "ssh.*two" log; do sleep 0.1; done; echo "wanbench $*" >>log')
+    all_started = '[ "$(grep -c "^ssh\\|^ray start" log)" = 3 ]'  # they start in any order
+    stub("wanbench", f'until {all_started}; do sleep 0.1; done; echo "wanbench $*" >>log')
     stub("hostname", "echo 192.0.2.1 10.0.0.1")
     command = bench.start("spec.toml", "one", "two", program=["sh", str(EXAMPLES / "ray.sh")])
     assert command.wait(SOON_S).code == 0
