@@ -18,6 +18,7 @@ Rooms, from the top floor down; each uses only the rooms below it
     spec/          from TOML to typed tables, each key with its description; the built-in experiments
     process/       our modules in a child process; the owner of a running process
     errors.py      every error that a user can see, and its exit code
+    text.py        numbers, sizes, rates and times as people read them
     grouping.py    the values of each key
 
 describe.py and measure/ make a workload from a script (`exec --describe`), and a profile from ping and iperf3 output.

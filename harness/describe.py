@@ -6,7 +6,6 @@ import shlex
 import socket
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -53,19 +52,18 @@ class Description:
         )
 
 
-def describe(command: Sequence[str]) -> Description:
+def describe(command: Sequence[str], folder: Path) -> Description:
     """Run the command to its end as the only worker of its group, and measure its optimizer's steps.
 
-    Its output is written to stderr.
+    Its output is written to stderr, and the times of its steps into the folder.
 
     Raises:
         HostError: the command does not start, or fails.
         SpecError: it made too few steps, or none that could be seen.
     """
-    with tempfile.TemporaryDirectory(prefix="wanbench-") as folder:
-        steps = Path(folder) / "steps"
-        memory_mib = _run(command, _group_of_one() | environment(steps, hook=True))
-        return summarised(read_steps(steps), read_model(steps), memory_mib)
+    steps = folder / "steps"
+    memory_mib = _run(command, _group_of_one() | environment(steps, hook=True))
+    return summarised(read_steps(steps), read_model(steps), memory_mib)
 
 
 def summarised(ends_ns: Sequence[int], model: Mapping[str, int] | None, memory_mib: int) -> Description:

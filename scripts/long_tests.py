@@ -61,16 +61,16 @@ class Outcome:
 
 def run(command: list[str]) -> Outcome:
     """Run a lane and print its output immediately."""
-    began, summary = time.monotonic(), ""
+    began, summaries = time.monotonic(), list[str]()
     environment = {**os.environ, "MARKS": "netem and long", "PYTHON": sys.executable}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
-            found = _SUMMARY.match(line)
-            summary = found[1] if found else summary
+            if found := _SUMMARY.match(line):  # a second one if failed tests were run again
+                summaries.append(found[1])
     status = 0 if process.returncode == NOTHING_SELECTED else process.returncode
-    return Outcome(status, summary or f"exit status {process.returncode}", time.monotonic() - began)
+    return Outcome(status, "; again: ".join(summaries) or f"exit status {process.returncode}", time.monotonic() - began)
 
 
 def tests() -> dict[str, int]:

@@ -11,6 +11,8 @@ ray=$(command -v ray)
 address=$(hostname -I | cut -d ' ' -f 1):6379
 pids=
 trap 'kill $pids 2>/dev/null || true; wait' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 "$ray" start --head --port "${address#*:}" --include-dashboard=false --block >ray.log 2>&1 &
 pids=$!

@@ -24,7 +24,7 @@ while [ -z "$name" ] && [ -z "$stopped" ] && kill -0 "$run" 2>/dev/null; do
     sleep 1
     name=$(find results -path 'results/*/workers/*/owner.json' -newer "$began" | cut -d / -f 2 | head -n 1)
 done
-[ -z "$name" ] || for host in "$@"; do
+[ -z "$name" ] || [ -n "$stopped" ] || for host in "$@"; do
     # -tt: with a terminal of its own, the command ends when this ssh does.
     ssh -qtt "$host" "cd '$PWD' && '$wanbench' work '$name' 2>&1 >/dev/null | sed 's/^/$host  /'" </dev/null >&2 &
     pids="$pids $!"

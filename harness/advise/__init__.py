@@ -9,6 +9,8 @@ Layout
     sensitivity.py  which other networks and step times have another answer, by the law; unknown uplinks
     own_evidence.py   a design that measures the accuracy of the fastest settings with one's own model
     answer.py      Answer: plain data, the lines that people read, and the files beside it
+    recipe.py      how to train with a setting, as far as somebody measured it
+    hosts.py       what the TCP buffers of hosts do to the step times of an answer
     reproduce.py   a spec, a snippet, and a trial on real hosts
     map.py         the best setting over round-trip time and rate
     site.py        a site of several GPUs as one worker: how it is named, and how fast it is

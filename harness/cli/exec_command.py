@@ -13,7 +13,14 @@ import click
 
 from wanbench.harness import testbeds
 from wanbench.harness.cli import completion_command
-from wanbench.harness.cli.options import FiniteRange, congestion_option, out_option, preset_option, uniform_options
+from wanbench.harness.cli.options import (
+    FiniteRange,
+    congestion_option,
+    interruptible,
+    out_option,
+    preset_option,
+    uniform_options,
+)
 from wanbench.harness.errors import SpecError, as_spec_error
 
 if TYPE_CHECKING:
@@ -161,10 +168,12 @@ def command(argv: tuple[str, ...], describe: bool, **options: Any) -> None:
     """
     if describe:
         from wanbench.harness import describe as alone
+        from wanbench.harness.run.host import control_folder
         from wanbench.harness.spec.command import check_there
 
         check_there(argv[0], Path.cwd())
-        click.echo(alone.describe(argv).to_toml(argv), nl=False)
+        with interruptible("nothing was measured"), control_folder() as folder:
+            click.echo(alone.describe(argv, folder).to_toml(argv), nl=False)
         return
     context = click.get_current_context()
     for parameter in context.command.params:
@@ -206,7 +215,7 @@ def _execute(argv: tuple[str, ...], options: dict[str, Any]) -> int:
     ):
         _say(line)
     attended = Attended(_say, cwd, environment, mounts, gpus, options["private_tmp"], 0, timeout_s, options["launcher"])
-    with folder.lock():
+    with interruptible("the program did not run to its end"), folder.lock():
         folder.prepare(None, replace(plan, cells=(cell,)).to_json(), manifest([cell]))
         return attend(cell, attended, folder)
 

@@ -1,4 +1,4 @@
-"""The emulator process's side of its control socket: it starts, obeys commands and ends. `process.py` is the other."""
+"""The emulator process's side of its control socket: it starts, obeys commands and ends. `emulator.py` is the other."""
 
 import contextlib
 import signal

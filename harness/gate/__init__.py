@@ -13,4 +13,5 @@ Layout
     check.py        against a baseline, only by requirements, or base against head until a verdict is reached
     journal.py      the file of `--append`
     output.py       text, Markdown, annotations of GitHub and JUnit XML
+    services.py     formats of services that watch benchmarks: Bencher, github-action-benchmark, asv
 """

@@ -12,5 +12,6 @@ Layout
     conditions.py  the one round trip and one rate by which the law knows a network, and where it does not hold
     ring_order.py  the order of the workers in `ring`
     collective.py  the fastest collective of a network; pacing.py: how fast its connections send
+    host_tcp.py    the TCP buffers of kernels, and what a connection carries with them
     load.py        which repetitions run side by side, and how long a run takes
 """

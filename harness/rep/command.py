@@ -380,7 +380,11 @@ def _failure(ended: Ended, folder: Path, limit: str) -> RepFailed | None:
     """Return the failure, with the last lines of the process that failed. `limit` says how long it may take."""
     hint = "" if ended.silence is None else f"; {ended.silence}"
     if ended.failed is not None:
-        how = f"failed with status {ended.code}" if ended.code < 128 else f"was killed by signal {ended.code - 128}"
+        how = (
+            f"was killed by signal {ended.code - 128}"
+            if 128 < ended.code <= 192
+            else f"failed with status {ended.code}"
+        )
         return RepFailed(f"rank {ended.failed} {how}{hint}", _last_lines(folder, ended.failed))
     if ended.late:
         ranks = f"rank{'s' * (len(ended.late) > 1)} {', '.join(map(str, ended.late))}"

@@ -3,6 +3,7 @@
 Layout
     base.py       Testbed, Slot: the interface; Group, Training: what a repetition needs
     group.py      the group of a repetition
+    messages.py   what workers may say: the schema of every message
     slot.py       workers that are processes, with their own emulator, in namespaces or containers
     training.py   how such workers train, and which of them are there
     player.py     how their network changes during training

@@ -54,7 +54,7 @@ class WorkerCommand:
     Attributes:
         what: readable text, such as "tokyo: killed".
         ranks: the workers.
-        message: the command, as `process.program.run` and `process.mortal.run` obey it.
+        message: the command, as `process.program.run` and `process.training.run_mortal` obey it.
     """
 
     what: str

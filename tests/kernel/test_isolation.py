@@ -210,15 +210,16 @@ def test_whoever_adopts_orphans_ends_a_machine_whose_keeper_was_killed():
     if adopter == 0:
         try:
             _adopt_a_machine_and_end_it()
-        finally:
             os._exit(0)
+        finally:
+            os._exit(1)
     deadline = time.monotonic() + 30
-    while not (ended := os.waitpid(adopter, os.WNOHANG)[0]) and time.monotonic() < deadline:
+    while not (ended := os.waitpid(adopter, os.WNOHANG))[0] and time.monotonic() < deadline:
         time.sleep(0.05)
-    if not ended:
+    if not ended[0]:
         os.kill(adopter, signal.SIGKILL)
         os.waitpid(adopter, 0)
-    assert ended
+    assert ended == (adopter, 0)
 
 
 def _adopt_a_machine_and_end_it():

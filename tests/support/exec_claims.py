@@ -117,13 +117,13 @@ def programs_see_the_round_trips_and_the_rate_of_the_profile(bench, testbed, pyt
 
 def the_first_failure_sets_the_exit_code(bench, testbed):
     bench.folder.chmod(0o755)
-    script = "if [ $RANK = 2 ]; then echo no >&2; exit 7; fi; sleep 100"
+    script = "if [ $RANK = 2 ]; then echo no >&2; exit 255; fi; sleep 100"
     result = bench.run(*WORLD4, "0.01", *testbed, "--", "sh", "-c", script)
-    assert result.code == 7
+    assert result.code == 255
     assert "[2 london] no" in result.err
-    assert "wanbench: failed: rank 2 failed with status 7\n" in result.err
+    assert "wanbench: failed: rank 2 failed with status 255\n" in result.err
     row = row_of(result, bench)
-    assert (row["status"], row["reason"]) == ("failed", "rank 2 failed with status 7")
+    assert (row["status"], row["reason"]) == ("failed", "rank 2 failed with status 255")
 
 
 def a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, testbed, python):

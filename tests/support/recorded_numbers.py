@@ -11,6 +11,8 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
+from git_command import git
+
 from wanbench.harness.analysis.equivalence import differences, verdicts
 from wanbench.harness.learning.recording import RECORDED, SUFFIX, read
 from wanbench.harness.learning.summary import difference, lines, percent
@@ -112,7 +114,7 @@ def sweep():
     for (algorithm, rtt_ms), group in cells.items():
         emulated = median(group, "step_time_s")
         apart.append(abs(off(simulated[f"{algorithm} w4 {rtt_ms:g}ms"]["step_time_s"], emulated)))
-        law.append(abs(off(median(group, "predicted_step_time_s"), emulated)))
+        law.append(abs(off(emulated, median(group, "predicted_step_time_s"))))
     counts = {len(group) for group in cells.values()}
     yield f"The {len(cells)} cells of `latency-sweep` agree with {repetitions(counts)} within {max(apart):.1f} %"
     yield f"Cells of `latency-sweep` are within {max(law):.1f} % of the law"
@@ -319,7 +321,11 @@ def old():
     assert all((folder / "digests.jsonl").exists() for folder, _, _ in found)
     yield f"Pauses were counted in all {emulated} emulated repetitions in `results/reference`, and all have digests"
     assert not [folder for folder, _, manifest in found if str(manifest["git"]).endswith("-dirty")]
+    if git(REFERENCE, "rev-parse", "--is-shallow-repository", check=False) == "false":
+        history = {commit[:12] for commit in git(REFERENCE, "rev-list", "HEAD").split()}
+        assert {manifest["git"] for _, _, manifest in found} <= history
     yield f"All {len(found)} runs were recorded from working trees without changes"
+    yield "so the commit that each names repeats it"
     late = sorted((row["lateness_p99_ms"], row["algorithm"], row["rtt_ms"]) for row in rows("latency-sweep"))
     (most, algorithm, rtt_ms), next_ms = late[-1], late[-2][0]
     yield f"(`{algorithm}` at {rtt_ms:g} ms) has packets that were {most:.1f} ms late at the 99th percentile"

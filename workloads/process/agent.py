@@ -72,7 +72,8 @@ def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> No
             )
         watching = threading.Thread(target=_watch, args=(channel, process), daemon=True)
         watching.start()
-        code = process.wait()
+        # Not wait(): it reports 0 for a process that a kill of the timeline has waited for.
+        code = process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
         _answer(channel, {"code": code if code >= 0 else 128 - code})
         with suppress(OSError):
             channel.sock.shutdown(socket.SHUT_RDWR)

@@ -130,7 +130,7 @@ def _report_exits(channel: Channel) -> None:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
             # A keeper exits as a shell does if its worker was killed.
-            code = 128 - code if code > 128 else code
+            code = 128 - code if code - 128 in {*signal.Signals} else code
             channel.send({"cmd": "exited", "pid": _serving.pop(pid, pid), "code": code})
 
 

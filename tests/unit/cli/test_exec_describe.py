@@ -85,6 +85,6 @@ def test_without_it_a_network_is_needed():
 
 def test_a_script_that_fails_is_reported_in_one_line(tmp_path):
     with pytest.raises(HostError, match=r"python\S* ended with status 3; nothing was measured$"):
-        describe([sys.executable, "-c", "raise SystemExit(3)"])
+        describe([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
     with pytest.raises(HostError, match=r"^no-such-program: No such file or directory$"):
-        describe(["no-such-program"])
+        describe(["no-such-program"], tmp_path)

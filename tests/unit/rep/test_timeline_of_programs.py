@@ -26,9 +26,10 @@ class Slot:
     """The part of a slot that a player needs: an emulator that counts updates, or fails."""
 
     def __init__(self, fails: bool = False) -> None:
-        self.emulator, self.fails, self.updates = self, fails, 0
+        self.emulator, self.fails, self.updates, self.asked = self, fails, 0, False
 
     def update(self, network) -> None:
+        self.asked = True
         if self.fails:
             raise EmulatorError("relay: refused")
         self.updates += 1
@@ -59,10 +60,12 @@ def test_the_timeline_of_a_program_begins_with_its_start(tmp_path):
 
 
 def test_a_failed_change_ends_the_program_with_its_reason(tmp_path):
+    slot = Slot(fails=True)
+
     def program():
-        with play_timeline(schedule(tmp_path), Slot(fails=True), [], Ended()) as begin:
+        with play_timeline(schedule(tmp_path), slot, [], Ended()) as begin:
             begin()
-            time.sleep(0.2)
+            until(lambda: slot.asked)
 
     with pytest.raises(EmulatorError, match="relay: refused"):
         program()

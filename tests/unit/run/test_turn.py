@@ -59,7 +59,7 @@ def holder() -> Iterator[Callable[..., Holder]]:
 def said(process: Holder) -> str:
     """The next line."""
     line = process.stdout.readline().strip()
-    if not line:
+    if not line and process.args[0] == "unshare":
         pytest.skip("unshare: this kernel or this user cannot make these namespaces")
     return line
 

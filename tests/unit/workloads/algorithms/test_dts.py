@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pass_through import PassThrough
+from trained import NUMEL, START, WORKERS, assert_equal, gradient
 
 from wanbench.testing import simulate, synchronous
 from wanbench.workloads.algorithms.base import Replica
@@ -18,7 +19,6 @@ from wanbench.workloads.algorithms.sparse import Sparse
 from wanbench.workloads.algorithms.ssgd import SSGD
 from wanbench.workloads.compute.optim import SGD, SGDConfig
 
-WORKERS, NUMEL = 4, 6
 SCHEDULE = {"schedule": "cosine", "warmup_steps": 7, "total_steps": 80}
 OPTIMIZERS = {
     "vanilla": SGDConfig(lr=0.05),
@@ -27,7 +27,6 @@ OPTIMIZERS = {
     "momentum, weight decay, schedule": SGDConfig(lr=0.05, momentum=0.9, weight_decay=0.1, **SCHEDULE),
     "nesterov, weight decay, schedule": SGDConfig(lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1, **SCHEDULE),
 }
-START = torch.linspace(-1, 1, NUMEL, dtype=torch.float64)
 
 
 def recorded(steps, seed=0):
@@ -46,10 +45,6 @@ def replay(make, gradients, config, drain_after=()):
         world_size=WORKERS,
         drain_after=drain_after,
     )
-
-
-def assert_equal(actual, expected):
-    torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
@@ -127,15 +122,9 @@ def test_with_momentum_and_a_period_one_averaged_tensor_is_not_enough():
         assert exact or spread > 0.05
 
 
-def noisy_quadratic(rank, step, w):
-    """A quadratic whose optimum and curvature differ between ranks, with noise."""
-    random = torch.Generator().manual_seed(1000 * step + rank)
-    return (0.5 + 0.1 * rank) * (w - rank) + torch.randn(NUMEL, generator=random, dtype=w.dtype)
-
-
 @pytest.mark.parametrize("config", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_without_delay_and_period_it_is_synchronous_sgd(config):
-    run = {"gradient": noisy_quadratic, "config": config, "start": START, "steps": 40, "world_size": WORKERS}
+    run = {"gradient": gradient, "config": config, "start": START, "steps": 40, "world_size": WORKERS}
     late, in_time = simulate(lambda: DTS(delay=0, period=1), **run), simulate(SSGD, **run)
     assert_equal(late.w_at, in_time.w_at)
     assert_equal(late.m, in_time.m)
@@ -144,11 +133,11 @@ def test_without_delay_and_period_it_is_synchronous_sgd(config):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_without_delay_it_averages_parameters_and_momentum_every_period(momentum):
     config, period, steps = SGDConfig(lr=0.05, momentum=momentum, weight_decay=0.1), 4, 20
-    trace = simulate(lambda: Sparse(period=period), noisy_quadratic, config, START, steps=steps, world_size=WORKERS)
+    trace = simulate(lambda: Sparse(period=period), gradient, config, START, steps=steps, world_size=WORKERS)
     w, m, optimizer = START.repeat(WORKERS, 1), torch.zeros(WORKERS, NUMEL, dtype=torch.float64), SGD(config)
     for step in range(steps):
         for rank in range(WORKERS):
-            optimizer.step(w[rank], m[rank], noisy_quadratic(rank, step, w[rank]))
+            optimizer.step(w[rank], m[rank], gradient(rank, step, w[rank]))
         if (step + 1) % period == 0:
             w[:], m[:] = w.mean(dim=0), m.mean(dim=0)
         assert_equal(trace.w_at[step], w)
@@ -160,7 +149,7 @@ def test_without_momentum_it_is_cocod_sgd(delay, period):
     config, steps = SGDConfig(lr=0.05), 30
     trace = simulate(
         lambda: DTS(delay=delay, period=period),
-        noisy_quadratic,
+        gradient,
         config,
         START,
         steps=steps,
@@ -169,7 +158,7 @@ def test_without_momentum_it_is_cocod_sgd(delay, period):
     w, sent, optimizer = START.repeat(WORKERS, 1), [], SGD(config)
     for step in range(steps):
         for rank in range(WORKERS):
-            optimizer.step(w[rank], w[rank], noisy_quadratic(rank, step, w[rank]))
+            optimizer.step(w[rank], w[rank], gradient(rank, step, w[rank]))
         if (step + 1) % period == 0:
             sent.append((step, w.clone()))
         if sent and step - sent[0][0] == delay:

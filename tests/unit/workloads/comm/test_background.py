@@ -35,7 +35,7 @@ def number(value):
 
 
 def test_a_server_answers_while_its_worker_does_something_else(on_ranks):
-    served = threading.Event()
+    served, others_answered = threading.Event(), threading.Semaphore(0)
 
     def serve(comm):
         notes = {rank: number(0) for rank in range(3)}
@@ -49,33 +49,34 @@ def test_a_server_answers_while_its_worker_does_something_else(on_ranks):
     def body(comm):
         running = comm.background(serve) if comm.rank == 0 else None
         if comm.rank == 0:
-            time.sleep(0.2)  # its own message comes last
-        answer, began = number(0), time.monotonic()
+            assert all(others_answered.acquire(timeout=20) for _ in (1, 2)), "its own message comes last"
+        answer = number(0)
         answered = comm.recv(answer, 0, tag=2)
         comm.send(number(comm.rank + 1), 0, tag=1).wait()
         answered.wait()
-        waited_s = time.monotonic() - began
+        others_answered.release()
         if running is not None:
             running.wait()
             assert served.is_set()
-        return float(answer), waited_s
+        return float(answer)
 
-    found = on_ranks(3, body)
-    assert [value for value, _ in found] == [10, 20, 30]
-    assert max(waited_s for _, waited_s in found[1:]) < 0.15
+    assert on_ranks(3, body) == [10, 20, 30]
 
 
 def test_the_first_of_several_is_the_one_that_arrived_first_and_a_time_limit_ends_the_wait(on_ranks):
+    may_send = {rank: threading.Event() for rank in (1, 2)}
+
     def body(comm):
         if comm.rank:
-            time.sleep({1: 0.2, 2: 0.05}[comm.rank])
+            assert may_send[comm.rank].wait(20)
             comm.send(number(comm.rank), 0, tag=3).wait()
             return []
         into = {rank: number(0) for rank in (1, 2)}
         receives = {rank: comm.recv(vector, rank, tag=3) for rank, vector in into.items()}
         order = [comm.first(receives, comm.now())]
-        while receives:
-            order.append(comm.first(receives, comm.now() + 5_000_000_000))
+        for sender in (2, 1):
+            may_send[sender].set()
+            order.append(comm.first(receives, comm.now() + 20_000_000_000))
             receives.pop(order[-1]).wait()
         return order
 
@@ -117,16 +118,19 @@ def test_the_meter_counts_what_the_background_sends_and_not_its_waits(tmp_path):
         comm.recv(note, 1, tag=1).wait()
         comm.send(note, 1, tag=2).wait()
 
+    answered = threading.Event()
+
     def body(plain):
         comm = MeteredComm(plain, MonotonicClock())
         if comm.rank == 0:
             running = comm.background(serve)
-            time.sleep(0.2)  # while the server waits
+            assert answered.wait(20)
             running.wait()
         else:
-            time.sleep(0.15)
+            time.sleep(0.15)  # while the server waits
             comm.send(number(1), 0, tag=1).wait()
             comm.recv(number(0), 0, tag=2).wait()
+            answered.set()
         comm.send(number(0), comm.rank, tag=9).wait()  # to itself: no message
         return comm.payload_bytes, comm.messages_sent, comm.stall_ns
 

@@ -9,16 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
+from joined_ranks import on_every_rank
 
 from wanbench.workloads.comm import direct, mesh, tensors
 from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.comm.direct import DirectComm
 
-T = TypeVar("T")
 LOCALHOST = "127.0.0.1"
 
 
@@ -48,11 +48,6 @@ def group():
     yield make
     for comm in made:
         comm.close()
-
-
-def on_every_rank(comms: list[DirectComm], body: Callable[[DirectComm], T]) -> list[T]:
-    with ThreadPoolExecutor(len(comms)) as pool:
-        return list(pool.map(body, comms))
 
 
 def failure(action: Callable[[], object]) -> str:

@@ -22,8 +22,10 @@ def group(monkeypatch):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         store = dist.HashStore()
-        groups = [WanGroup(store, rank, size, timedelta(seconds=timeout_s)) for rank in range(size)]
+        groups = [WanGroup(store, rank, size, timedelta(seconds=20)) for rank in range(size)]
         on_every_rank(groups, lambda wan: wan._set_sequence_number_for_group())
+        for wan in groups:
+            wan.set_timeout(timedelta(seconds=timeout_s))
         made.extend(groups)
         return groups
 

@@ -35,6 +35,7 @@ def train(channel, job, before):
     else:
         say("back", before=before, pid=os.getpid())
     say("rows", rows=[{"step": 7}])
+    print("said", flush=True)
     TRAIN
 
 channel = Channel(socket.socket(fileno=3))
@@ -66,6 +67,12 @@ class Worker:
         for message in messages:
             self.channel.send(message)
 
+    def await_printed(self, text: str, times: int = 1) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while self.errors.read_text().count(text) < times:
+            assert time.monotonic() < deadline, self.errors.read_text()
+            time.sleep(0.01)
+
     def hear(self, event: str):
         message = self.channel.recv()
         assert message is not None, self.errors.read_text()
@@ -90,7 +97,7 @@ def worker(tmp_path):
 
 def test_a_killed_trainer_ends_and_starts_again_as_one_that_has_returned(worker):
     here = worker("time.sleep(1000)")
-    time.sleep(0.3)
+    here.await_printed("said")
     here.send(KILL)
     assert here.hear("rows")["rows"] == [{"step": 7}], "what it said before it was killed is known"
     killed = here.hear("killed")
@@ -102,7 +109,7 @@ def test_a_killed_trainer_ends_and_starts_again_as_one_that_has_returned(worker)
     back = here.hear("back")
     assert back["before"] == {"counted": 1}, "the counters when all were warm"
     assert back["pid"] != here.trainer
-    time.sleep(0.3)
+    here.await_printed("said", times=2)
     here.send(KILL, RESTART)
     assert [here.hear(event)["event"] for event in ("rows", "killed", "restarted", "back")]
     here.send(LEAVE)
@@ -155,8 +162,8 @@ def test_a_trainer_that_fails_by_itself_is_an_error_in_one_line(worker, trains, 
 
 
 def test_half_a_message_is_not_passed_on_and_keeps_nobody_waiting(worker):
-    here = worker("time.sleep(0.2); channel.sock.sendall(b'{'); time.sleep(1000)")
-    time.sleep(0.5)
+    here = worker("channel.sock.sendall(b'{'); print('half', flush=True); time.sleep(1000)")
+    here.await_printed("half")
     here.send(KILL_FOR_GOOD)
     here.hear("rows")
     here.hear("killed")
