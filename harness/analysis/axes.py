@@ -201,8 +201,8 @@ def _keys_apart(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = ["run", *(axis for axis in AXES if axis != "channels")]
     alike = by_key((tuple(str(row[name]) for name in columns), row["axes"] or {}) for row in rows)
     keys = dict.fromkeys(key for group in alike.values() for axes in group for key in axes if key != "algorithm")
-    found = [key for key in keys if any(len({str(axes.get(key)) for axes in group}) > 1 for group in alike.values())]
-    return sorted(key for key in found if SHORT_AXES.get(key, key) not in _OF_COLUMNS)
+    varied = [key for key in keys if any(len({str(axes.get(key)) for axes in group}) > 1 for group in alike.values())]
+    return sorted(key for key in varied if SHORT_AXES.get(key, key) not in _OF_COLUMNS)
 
 
 _OF_COLUMNS = {"comm.collective", "comm.channels", "network.tcp.congestion", "network.tcp.preset"}

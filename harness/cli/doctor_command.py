@@ -27,7 +27,7 @@ def command(as_json: bool) -> None:
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
     else:
         for finding in findings:
-            show_entry(f"{finding.state:7}  {finding.topic:10}  ", finding.found)
+            show_entry(f"{finding.state:7}  {finding.topic:10}  ", finding.text)
             remarks = [("or" if at else "fix", fix) for at, fix in enumerate((finding.fix or "").splitlines())]
             remarks += [("until then", finding.meanwhile)] if finding.meanwhile else []
             for label, text in remarks:

@@ -93,8 +93,8 @@ def _paper(name: str, to: Path | None, *, check: bool) -> int:
             continue
         with tempfile.TemporaryDirectory() as scratch:
             differences = check_paper(paper, REFERENCE, Path(scratch))
-        found = [(f"{REFERENCE / paper_name / other.file}: {other.why}", other.comparable) for other in differences]
-        for line, is_ours in [*found, *((line, True) for line in refusals(paper, REFERENCE))]:
+        differing = [(f"{REFERENCE / paper_name / other.file}: {other.why}", other.comparable) for other in differences]
+        for line, is_ours in [*differing, *((line, True) for line in refusals(paper, REFERENCE))]:
             click.echo(line)
             codes.add(EXIT_DIFFERENT if is_ours else EXIT_NOT_COMPARABLE)
         click.echo(

@@ -393,8 +393,8 @@ class TrainingCell(Cell):
         """What a connection has in flight at most."""
         rate = inputs.rate_bytes_per_s or 0.0
         host = host_tcp(self.tcp, buffer_that_holds(rate * inputs.rtt_s), self.rate_scale)
-        each = rate / max(1, connections_of(inputs, self.placement))
-        full, unsent = each * inputs.rtt_s, each * UNSENT_S
+        rate_of_one = rate / max(1, connections_of(inputs, self.placement))
+        full, unsent = rate_of_one * inputs.rtt_s, rate_of_one * UNSENT_S
         if inputs.collective != "gloo" and full and full + unsent > host.queue:  # gloo is not paced
             return min(host.in_flight, float(in_turns(full, host.queue, unsent)))
         return host.in_flight

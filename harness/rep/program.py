@@ -105,10 +105,10 @@ class Program(Command):
         There is none for torchrun's port, because with one, `torchrun --nnodes 1` would not make a world of its own.
         """
         rank, node = worker * self.processes + local, self.node(self.workers, worker)
-        place = {"NNODES": str(node.nodes), "NODE_RANK": node.rank, "MASTER_ADDR": node.address}
+        rendezvous = {"NNODES": str(node.nodes), "NODE_RANK": node.rank, "MASTER_ADDR": node.address}
         return {
-            **({} if self.processes > 1 else {f"PET_{name}": value for name, value in place.items()}),
-            **place,
+            **({} if self.processes > 1 else {f"PET_{name}": value for name, value in rendezvous.items()}),
+            **rendezvous,
             "RANK": str(rank),
             "LOCAL_RANK": str(local),
             "GROUP_RANK": str(worker),

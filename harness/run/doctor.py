@@ -72,12 +72,12 @@ class HostCheck:
 
     Attributes:
         topic: what was checked. state: `missing` prevents something from working, `note` degrades it.
-        found: the finding, for people. fix: lines for a shell, the best first. meanwhile: what works without the fix.
+        text: the finding, for people. fix: lines for a shell, the best first. meanwhile: what works without the fix.
     """
 
     topic: str
     state: State
-    found: str
+    text: str
     fix: str | None = None
     meanwhile: str | None = None
 

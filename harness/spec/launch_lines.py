@@ -41,13 +41,13 @@ class _Launcher:
 
     Attributes:
         names: words after which its options begin.
-        place: options and what they are about (`Node.value`); "" for those that are left out.
+        topology: options and what they are about (`Node.value`); "" for those that are left out.
         flags: options without a value: the first word after the options is the program.
         added: options that every line gets, because it would otherwise assume one machine, or start others through ssh.
     """
 
     names: Sequence[str]
-    place: Mapping[str, str]
+    topology: Mapping[str, str]
     flags: Sequence[str] = ()
     added: Sequence[str] = ()
 
@@ -108,23 +108,23 @@ def rewritten(command: Sequence[str], node: Node) -> tuple[str, ...]:
     """
     launcher, begin = _launcher(command)
     line, rest = list[str](), [*command[begin:]]
-    dynamic = _DYNAMIC.search(" ".join(rest)) is not None and "rdzv_endpoint" in launcher.place
+    dynamic = _DYNAMIC.search(" ".join(rest)) is not None and "rdzv_endpoint" in launcher.topology
     added = dict.fromkeys((*launcher.added, *["rdzv_endpoint"] * dynamic))
     while rest and rest[0].startswith("-") and rest[0] != "--":
         words = [rest.pop(0)]
         option, joint, _ = words[0].partition("=")
         name = option.lstrip("-").replace("-", "_")
-        options = (*launcher.place, *launcher.flags) if option.startswith("--") else ()
+        options = (*launcher.topology, *launcher.flags) if option.startswith("--") else ()
         name = min((full for full in options if full.startswith(name)), key=len, default=name)  # as argparse allows
         if not (joint or name in launcher.flags or not rest or rest[0].endswith(".py")):
             words.append(rest.pop(0))
         added.pop(name, None)
-        about, limits = launcher.place.get(name), re.fullmatch(r"(?:.*=)?(\d+):(\d+)", words[-1])
+        about, limits = launcher.topology.get(name), re.fullmatch(r"(?:.*=)?(\d+):(\d+)", words[-1])
         if about is None or (dynamic and limits and int(limits[1]) <= node.nodes <= int(limits[2])):
             line += words
         elif about:
             line.append(f"{option}={node.value(about)}")
-    extra = [f"--{name}={node.value(of)}" if (of := launcher.place.get(name)) else f"--{name}" for name in added]
+    extra = [f"--{name}={node.value(of)}" if (of := launcher.topology.get(name)) else f"--{name}" for name in added]
     return (*(word for word in command[:begin] if not _VARIABLE.fullmatch(word)), *extra, *line, *rest)
 
 

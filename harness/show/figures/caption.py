@@ -80,9 +80,9 @@ def waiting(pivot: Pivot) -> str | None:
     return text if absent(slow.get("fastest_step_time_s")) else f"{text} (slowest worker)"
 
 
-def unclear(one: Line, other: Line, measure: str = "scalability") -> str:
+def unclear(first: Line, second: Line, measure: str = "scalability") -> str:
     """What a title adds to the values of two cells whose repetitions overlap, so that neither is said to be better."""
-    ends = [(cell[f"{measure}_min"], cell[f"{measure}_max"]) for cell in (one, other)]
+    ends = [(cell[f"{measure}_min"], cell[f"{measure}_max"]) for cell in (first, second)]
     return ": no clear difference" if max(low for low, _ in ends) <= min(high for _, high in ends) else ""
 
 

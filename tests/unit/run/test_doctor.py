@@ -55,7 +55,7 @@ def test_a_kernel_without_segmentation_offload_is_noted_with_the_consequence(mon
     monkeypatch.setattr(doctor, "_tried", lambda: {**WELL, "offload": False})
     device = finding("TUN device")
     assert device.state == "note"
-    assert "single packets, about 0.5 Gbit/s per core" in device.found
+    assert "single packets, about 0.5 Gbit/s per core" in device.text
     assert can_run(examine())
 
 
@@ -159,7 +159,7 @@ def test_no_daemon_says_how_to_start_one_or_to_get_it(monkeypatch, tmp_path, ins
     monkeypatch.setattr(shutil, "which", lambda name, path=None: "/usr/sbin/dockerd" if installed else None)
     monkeypatch.setattr(doctor, "_SYSTEMD", tmp_path if systemd else tmp_path / "none")
     found = finding("Docker")
-    assert (found.found, found.fix) == ("no daemon at /var/run/docker.sock", fix)
+    assert (found.text, found.fix) == ("no daemon at /var/run/docker.sock", fix)
     assert found.meanwhile == "--testbed netns"
 
 
@@ -241,7 +241,7 @@ def test_namespaces_that_are_refused_come_with_the_setting_that_allows_them(monk
     monkeypatch.setattr(doctor, "_tried", lambda: WELL | {"namespace": why, "tcp": []})
     found = finding("namespaces")
     assert (found.state, found.fix) == ("missing", fix)
-    assert found.found == why.partition(";")[0]
+    assert found.text == why.partition(";")[0]
 
 
 def test_apparmor_is_satisfied_before_it_is_switched_off(monkeypatch, no_root, tmp_path):
@@ -295,13 +295,13 @@ def test_slow_processors_and_a_single_one_are_notes(monkeypatch, tmp_path):
     governor.write_text("powersave\n")
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert (finding("processors").state, finding("governor").state) == ("note", "note")
-    assert finding("governor").found == "processors change their speed (powersave), so step times vary more"
+    assert finding("governor").text == "processors change their speed (powersave), so step times vary more"
     assert can_run(examine())
 
 
 def test_one_stream_of_this_host_carries_a_window_in_a_round_trip(monkeypatch):
     monkeypatch.setattr(doctor, "in_flight_here", lambda: 3.0 * 2**20)
-    assert finding("one stream").found == (
+    assert finding("one stream").text == (
         "this host's buffers let one TCP connection carry 503.3 Mbit/s at 50 ms, 167.8 Mbit/s at 150 ms, 83.89 Mbit/s "
         "at 300 ms"
     )
