@@ -21,7 +21,7 @@ tcp = { congestion = "reno", slow_start_after_idle = false }
 [algorithms]
 diloco = { period = 5 }
 async-local-sgd = { period = 5 }
-grouped = { kind = "async-local-sgd", period = 5, max_wait = "2s", dynamic = false }
+grouped = { kind = "async-local-sgd", period = 5, max_wait = "20s", dynamic = false }
 halos = { period = 2, merges = 4, local_every = 2, local_lr = 0.4, global_every = 2, global_lr = 0.5, mixing = 0.5 }
 
 [sweep]

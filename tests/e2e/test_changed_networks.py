@@ -33,7 +33,7 @@ PROGRAM = {
 TRAINING = {
     "schema": 1, "name": "training", "workload": {"params": 1000, "step_time": "50ms"},
     "algorithms": {"ssgd": {}}, "sweep": {"workers": [2], "rtt": ["10ms"]},
-    "run": {"testbed": "netns", "emulator": "relay", "window": "20 steps"},
+    "run": {"testbed": "netns", "emulator": "relay", "window": "100 steps"},
 }  # fmt: skip
 WAN0 = "wan0 of worker 1 (ohio): "
 SYSCTL = "the namespace of worker 1 (ohio): /proc/sys/net/ipv4/"

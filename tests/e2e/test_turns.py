@@ -42,7 +42,7 @@ def begun(tmp_path):
 
 
 def test_they_emulate_one_after_the_other_and_none_writes_into_the_other_ones_folder(begun, tmp_path):
-    lines = [f"date +%s%N >> {tmp_path}/{name}; sleep 0.5; date +%s%N >> {tmp_path}/{name}" for name in "ab"]
+    lines = [f"date +%s%N >> {tmp_path}/{name}; sleep 4; date +%s%N >> {tmp_path}/{name}" for name in "ab"]
     both = [begun(line) for line in lines]
     said = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], said

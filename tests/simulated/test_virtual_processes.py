@@ -71,7 +71,7 @@ def spec(bench):
     """Return a spec of one-worker cells and twelve others, which two processes simulate."""
     bench.program = EAGER
     run = 'testbed = "virtual"'
-    return bench.spec(by_numbers("often", ALGORITHMS, RTTS, 400, run=run).replace("repeats = 1", "repeats = 2"))
+    return bench.spec(by_numbers("often", ALGORITHMS, RTTS, 1200, run=run).replace("repeats = 1", "repeats = 2"))
 
 
 def test_two_processes_write_the_same_bytes_as_one(bench, spec):
@@ -120,7 +120,7 @@ train = { until = "600 steps", lr = 0.1 }
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_all_processes_and_finished_repetitions_are_kept(bench, spec, number):
-    command = bench.start("run", spec, "--jobs", "2", "--out", "out", "--no-figures")
+    command = bench.start("run", spec, "--set", "run.repeats=100", "--jobs", "2", "--out", "out", "--no-figures")
     command.until(lambda: bench.finished("often") and simulators(command))
     command.process.send_signal(number)
     result = command.wait(SOON_S)

@@ -32,7 +32,7 @@ IMPATIENT = [
     sys.executable,
     "-P",
     "-c",
-    _TOLERANT + "import wanbench.harness.plan.repetition as p; p.PATIENCE_S = 2.0; " + _MAIN,
+    _TOLERANT + "import wanbench.harness.plan.repetition as p; p.PATIENCE_S = 5.0; " + _MAIN,
 ]
 
 

@@ -24,7 +24,7 @@ IMPATIENT = [
     sys.executable,
     "-P",
     "-c",
-    _TOLERANT + "import wanbench.harness.plan.repetition as p; p.PATIENCE_S = 2.0; host_image.main()",
+    _TOLERANT + "import wanbench.harness.plan.repetition as p; p.PATIENCE_S = 5.0; host_image.main()",
 ]
 
 

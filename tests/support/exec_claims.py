@@ -19,7 +19,7 @@ WORLD4 = ["exec", "--profile", "world4", "-n", "4", "--rate-scale"]
 SITES = ["oregon", "ohio", "london", "tokyo"]
 KILLED = """
 [[timeline]]
-at = "2s"
+at = "5s"
 for = "500ms"
 where = 1
 kill = true
@@ -135,8 +135,8 @@ def a_killed_worker_restarts_on_the_same_network_and_the_others_continue(bench, 
     assert (folder / "rank-0.log").read_text() == ("start 0 of 0\nheard from start 0\nit hung up\nheard from start 1\n")
     row = row_of(result, bench)
     assert (row["status"], row["reason"]) == ("ok", None)
-    assert row["timeline"] == "worker 1: killed at 2 s for 0.5 s"
+    assert row["timeline"] == "worker 1: killed at 5 s for 0.5 s"
     assert [(event["what"], event["asked_s"]) for event in row["events"]] == [
-        ("worker 1: killed", 2.0), ("worker 1: started again", 2.5),
+        ("worker 1: killed", 5.0), ("worker 1: started again", 5.5),
     ]  # fmt: skip
     assert all(event["actual_s"] >= event["asked_s"] for event in row["events"])

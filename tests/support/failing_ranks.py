@@ -21,9 +21,9 @@ from wanbench.workloads.comm.base import CommError
 from wanbench.workloads.loop.job import Job
 from wanbench.workloads.process.training import join
 
-# At this rate an operation of the victim takes two to four seconds, much longer than until a busy host stops it; the
+# At this rate an operation of the victim takes four to eight seconds, much longer than until a busy host stops it; the
 # others are as fast as they can.
-_VICTIMS_BYTES_PER_S = 2e5
+_VICTIMS_BYTES_PER_S = 1e5
 _UNPACED_SEGMENTS = 12  # the kernel paces a connection after its first ten, which on loopback can have 64 KB each
 _ANSWER_S = 60.0
 _JOB = Job(0, 1, 0, {}, {}, "ssgd", {}, "direct", 1, 0, 1, 0, 1, 0, 0, 0, 0, timeout_s=30.0, rendezvous="")

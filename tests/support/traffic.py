@@ -76,8 +76,8 @@ def receive_tcp(address, warm_s, seconds):
 
 
 def connect(address):
-    """Return a connection, for which the receiver may need up to 2 s."""
-    deadline = time.monotonic() + 2
+    """Return a connection, for which the receiver may need up to 30 s."""
+    deadline = time.monotonic() + 30
     while True:
         try:
             return socket.create_connection((address, PORT))

@@ -336,7 +336,7 @@ def test_the_error_names_the_ranks_that_did_not_connect():
     messages: queue.Queue[str] = queue.Queue()
 
     def join(rank: int) -> None:
-        messages.put(failure(lambda: mesh.connect(listeners[rank], rank, addresses, connections=1, timeout_s=0.2)))
+        messages.put(failure(lambda: mesh.connect(listeners[rank], rank, addresses, connections=1, timeout_s=2.0)))
 
     threads = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]  # rank 2 never connects
     for thread in threads:

@@ -166,7 +166,10 @@ def test_a_late_rank_is_named_on_every_rank(group, late):
         if comm.rank != late:
             comm.all_reduce(torch.ones(10)).wait()
 
-    for message in failures(group([0, 2, 1, 3], timeout_s=1.0), body, late):
+    comms = group([0, 2, 1, 3])
+    for comm in comms:
+        comm.timeout_s = 1.0
+    for message in failures(comms, body, late):
         assert message.endswith(f"did not end within its timeout of 1 s; it waits for rank {late}")
 
 

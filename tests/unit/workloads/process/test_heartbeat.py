@@ -35,9 +35,9 @@ from wanbench.workloads.process.heartbeat import Heartbeat
 heart = Heartbeat()
 time.sleep(0.1)
 print("ready", flush=True)
-begin, used = time.monotonic(), time.process_time()
+begin_ns, used = time.monotonic_ns(), time.process_time()
 {work}
-took = time.monotonic() - begin, time.process_time() - used
+took = (time.monotonic_ns() - begin_ns) / 1e9, time.process_time() - used, begin_ns
 print(json.dumps([heart.stop(), took]), flush=True)
 """
 
@@ -63,18 +63,18 @@ def test_a_stopped_process_is_seen_with_the_time_and_the_length():
     os.kill(process.pid, signal.SIGCONT)
     time.sleep(0.1)
     lost, _ = result(process)
-    longest = max(lost, key=lambda each: each.end_ns - each.begin_ns)
-    assert longest.cause == PAUSED
-    assert begin - S < longest.begin_ns < begin + S // 10
-    assert longest.end_ns >= end
-    assert longest.end_ns - longest.begin_ns >= 0.25 * S
+    (stop,) = [each for each in lost if each.begin_ns < begin + S // 10 and each.end_ns >= end]
+    assert stop.cause == PAUSED
+    assert stop.begin_ns > begin - 5 * S
+    assert stop.end_ns - stop.begin_ns >= 0.25 * S
 
 
 def test_python_s_lock_is_no_pause_while_the_process_computes():
     process = victim("for _ in range(3): sum(range(20_000_000))  # holds the lock for the whole call")
-    lost, (took_s, computed_s) = result(process)
+    lost, (took_s, computed_s, begin_ns) = result(process)
     assert computed_s > 0.1
-    assert sum(each.end_ns - each.begin_ns for each in lost) / S <= took_s - computed_s + 0.1
+    lost_ns = sum(each.end_ns - max(each.begin_ns, begin_ns) for each in lost if each.end_ns > begin_ns)
+    assert lost_ns / S <= took_s - computed_s + 0.1
 
 
 def test_a_stopped_program_beside_a_worker_is_seen_although_the_worker_runs(monkeypatch):
