@@ -111,5 +111,8 @@ if __name__ == "__main__":
     session.opened = lambda *_, **__: Idle()
     session.probe_network = lambda *_: {"ok": True, "reasons": [], "one_way_error_ms": 0.0}
     session.check_host = together.check_host = together._derive = lambda *_: None
+    (beside / f"started-{number}").touch()
+    while len([*beside.glob("started-*")]) < 2:  # one alone could be done with all runs
+        time.sleep(0.01)
     for run in runs:
         append(beside / f"codes-{number}.jsonl", work(session.measure, run))

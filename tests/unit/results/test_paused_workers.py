@@ -112,20 +112,21 @@ def wrong(attempts: list[dict[str, Any]], when: dict[int, float]) -> Iterator[st
 def test_no_valid_result_is_lost_or_replaced_whoever_stops_and_goes_on(tmp_path, seed, pauses, runs, late):
     folders = prepared(tmp_path, runs)
     script = [sys.executable, pausing_worker.__file__]
-    workers = [
-        subprocess.Popen(
-            [*script, str(number), str(seed), str(BEAT_S), *(str(folder.path) for folder in folders)],
-            env=os.environ | {SWITCH: "off"},
-            stdout=subprocess.DEVNULL,
-            stderr=(tmp_path / f"errors-{number}").open("wb"),
-        )
-        for number in range(2)
-    ]
+    errors = tmp_path / "errors"
+    with errors.open("wb") as log:
+        workers = [
+            subprocess.Popen(
+                [*script, str(number), str(seed), str(BEAT_S), *(str(folder.path) for folder in folders)],
+                env=os.environ | {SWITCH: "off"},
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+            for number in range(2)
+        ]
     seen: dict[Path, bytes] = {}
     try:
-        while len([*tmp_path.glob("attempts-*")]) < len(workers):
-            ended = [number for number, worker in enumerate(workers) if worker.poll() is not None]
-            assert not ended, [(tmp_path / f"errors-{number}").read_text() for number in ended]
+        while len([*tmp_path.glob("started-*")]) < len(workers):
+            assert all(worker.poll() is None for worker in workers), errors.read_text()
             time.sleep(0.01)
         for _ in paused(workers, pauses, Random(seed)):
             for file in tmp_path.glob("run-*/cells/*/rep-?/result.json"):
