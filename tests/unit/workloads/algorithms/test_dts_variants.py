@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_dts import NUMEL, OPTIMIZERS, SCHEDULE, START, WORKERS, assert_equal, noisy_quadratic, recorded, replay
+from test_dts import OPTIMIZERS, SCHEDULE, recorded, replay
+from trained import NUMEL, START, WORKERS, assert_equal, gradient
 
 from wanbench.testing import simulate, synchronous
 from wanbench.workloads.algorithms.base import Algorithm, AlgorithmError, Setting
@@ -13,7 +14,7 @@ from wanbench.workloads.compute.optim import AdamWConfig, SGDConfig
 
 
 def trained(make, config, steps=30):
-    return simulate(make, noisy_quadratic, config, START, steps=steps, world_size=WORKERS)
+    return simulate(make, gradient, config, START, steps=steps, world_size=WORKERS)
 
 
 @pytest.mark.parametrize(("delay", "period"), [(0, 1), (0, 4), (3, 1), (3, 4), (4, 4), (9, 2)])
