@@ -13,7 +13,7 @@ from journals import journals, measures, published_once
 pytestmark = pytest.mark.cluster
 
 ALGORITHMS = "ssgd = {}\ndts = { delay = 4, period = 2 }"
-SPEC = by_numbers("spread", ALGORITHMS, '["10ms", "40ms"]', 6000, run='testbed = "virtual"')
+SPEC = by_numbers("spread", ALGORITHMS, '["10ms", "40ms"]', 3000, run='testbed = "virtual"')
 REPS = 10  # two for each of four cells and for the one-worker cell
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
