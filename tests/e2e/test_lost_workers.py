@@ -62,7 +62,7 @@ def steps_of(bench, kind):
 
 @pytest.fixture(scope="module")
 def returned(shared_bench):
-    shared_bench.measure(shared_bench.spec(SPEC % ("ssgd = {}\nsparse = { period = 4 }", 88)), "--no-figures")
+    shared_bench.measure(shared_bench.spec(SPEC % ("ssgd = {}\nsparse = { period = 4 }", 60)), "--no-figures")
     return shared_bench
 
 
