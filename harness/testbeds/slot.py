@@ -15,7 +15,6 @@ from wanbench.harness.testbeds.messages import checked
 from wanbench.harness.testbeds.training import train
 from wanbench.workloads.process.control import Channel, ControlError
 
-_BLAME_S = 0.5  # a worker's end can be seen this much later than the errors that it causes in its peers
 _CONSEQUENCES = ("CommError", "TunError")  # what a worker reports that has lost its peer, or its device with the relay
 # The rows of one second, or the packets of a probe, take kilobytes, at most two megabytes.
 _MESSAGE_BYTES = 8 << 20
@@ -214,7 +213,7 @@ class WorkerSlot:
         """Find the first cause: a worker can report a lost peer before the end of the peer or emulator is seen."""
         if error.kind not in _CONSEQUENCES:
             return error
-        time.sleep(_BLAME_S)
+        time.sleep(0.5)  # a worker's end can be seen this much later than the errors that it causes in its peers
         if self.emulator.has_ended():
             return self.emulator.failure()
         for worker in self._workers[:ranks]:

@@ -158,8 +158,10 @@ def _mahimahi(times_ms: Sequence[int]) -> Samples:
     samples, end_ms = [], 0
     # The packets of a millisecond leave at its end. The trace repeats, so a time of 0 is the end of the last one.
     for time_ms, packets in sorted(Counter(time_ms or times_ms[-1] for time_ms in times_ms).items()):
-        samples.append(Sample(end_ms / 1000, (time_ms - 1) / 1000, 0.0))
-        samples.append(Sample((time_ms - 1) / 1000, time_ms / 1000, packets * _PACKET_MBPS))
+        samples += [
+            Sample(end_ms / 1000, (time_ms - 1) / 1000, 0.0),
+            Sample((time_ms - 1) / 1000, time_ms / 1000, packets * _PACKET_MBPS),
+        ]
         end_ms = time_ms
     return {_RATE: samples}
 

@@ -72,9 +72,11 @@ def serve(environment: Mapping[str, str], cwd: str, caller: socket.socket) -> No
             )
         watching = threading.Thread(target=_watch, args=(channel, process), daemon=True)
         watching.start()
-        # Not wait(): it reports 0 for a process that a kill of the timeline has waited for.
-        code = process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
-        _answer(channel, {"code": code if code >= 0 else 128 - code})
+        try:
+            process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
+        except ChildProcessError:  # a kill of the timeline has waited for it, for which Popen.wait returns 0
+            process.returncode = -signal.SIGKILL
+        _answer(channel, {"code": process.returncode if process.returncode >= 0 else 128 - process.returncode})
         with suppress(OSError):
             channel.sock.shutdown(socket.SHUT_RDWR)
         watching.join()

@@ -56,6 +56,24 @@ def test_a_command_that_is_killed_has_the_status_of_a_shell(workers):
     assert call(workers, "oregon-0", "kill -KILL $$").returncode == 128 + signal.SIGKILL
 
 
+CALLER = """
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+print(subprocess.call(sys.argv[1:]))
+"""
+
+
+def test_a_killed_command_that_somebody_else_has_waited_for_has_not_succeeded(workers):
+    """A kill of the timeline waits for all children of its worker, and can be the first to do so."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel waits for every child of this process
+    try:
+        call = [sys.executable, "-c", CALLER, workers["WANBENCH_RSH"], "oregon-0", "kill -KILL $$"]
+        done = subprocess.run(call, env=workers, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert done.stdout == f"{128 + signal.SIGKILL}\n"
+
+
 def test_an_unknown_worker_and_a_missing_command_are_one_line_each(workers):
     done = call(workers, "paris-2", "true")
     assert done.returncode == 255
