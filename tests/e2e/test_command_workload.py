@@ -66,12 +66,6 @@ def ddp(shared_bench):
     return shared_bench
 
 
-def median_step_s(ddp, row):
-    """The median of the measured steps, of which a pause of the host changes few."""
-    steps = pd.read_parquet(ddp.out / "mine" / "cells" / row["cell"] / "rep-0" / "steps.parquet")
-    return steps[steps["step"] >= 3]["step_time_s"].median()
-
-
 def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
     rows = {(row["rtt_ms"], row["collective"]): row for row in ddp.rows("mine") if row["workers"] == 2}
     assert set(rows) == {(5, "gloo"), (50, "gloo"), (50, "direct")}
@@ -80,9 +74,9 @@ def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
         assert row["step_time_s"] > 2 * row["rtt_ms"] / 1e3  # gloo on two workers: 2(N-1) round trips per all-reduce
         assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three warm-up steps
         assert row["wire_bytes"] > 10 * 650 * 4
-    medians_s = [median_step_s(ddp, row) for row in (near, direct, far)]
-    assert medians_s[0] < medians_s[2]
-    assert 0.024 < medians_s[1] < medians_s[2]  # half a round trip: 2.6 kB go whole to the other worker
+    assert near["step_time_s"] < far["step_time_s"]
+    assert near["scalability"] > far["scalability"]
+    assert 0.024 < direct["step_time_s"] < far["step_time_s"]  # half a round trip: 2.6 kB go whole to the other worker
     unknown = ("compute_s", "stall_s", "overhead_s", "predicted_step_time_s", "final_loss", "accuracy")
     assert {far[name] for name in unknown} == {None}
 

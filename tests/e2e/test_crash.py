@@ -24,7 +24,7 @@ VICTIMS = (("ssgd", 1), ("delayed-d2", 1))
 
 
 def measuring(bench, run=RUN, **start):
-    """Start a run, and return it in the middle of its second cell."""
+    """Start a run, and return it in the middle of a cell after its first."""
     bench.spec(SPEC)
     command = bench.start(*run, **start)
     command.until(lambda: len(bench.finished("steady")) >= 1 and any(worker(command)))

@@ -76,6 +76,7 @@ def test_every_change_happened_in_order_and_not_before_its_time(measured, testbe
 @pytest.mark.parametrize("testbed", ["netns", "virtual"])
 def test_waiting_workers_stall_through_the_cut_and_others_continue(measured, testbed):
     assert measured[testbed, "ssgd"][1] > 0.9
+    assert measured[testbed, "sgp"][1] < measured[testbed, "ssgd"][1] / 2
     assert measured[testbed, "ssgd"][2] <= 1 < measured[testbed, "sgp"][2]
 
 

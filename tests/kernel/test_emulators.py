@@ -134,7 +134,7 @@ def test_a_change_in_mid_flow_reorders_and_loses_nothing(lab):
     got = received.result()
     assert [number for number, _ in got] == list(range(400))
     assert got[0][1] > 99
-    assert statistics.median(delay for _, delay in got[-50:]) < 7
+    assert got[-1][1] < 7
 
 
 def test_an_update_in_mid_flow_reorders_and_loses_nothing(lab):

@@ -16,7 +16,7 @@ LOST_ROUND_TRIPS = 1 - (1 - LOSS) ** 2
 
 
 def echo(address):
-    """Return what arrives to its sender, until nothing does for 5 s."""
+    """Return what arrives to its sender, until nothing does for 1 s."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind((address, PORT))
         sock.settimeout(3.0)  # until the first one
@@ -25,7 +25,7 @@ def echo(address):
                 data, sender = sock.recvfrom(2048)
             except TimeoutError:
                 return
-            sock.settimeout(5.0)
+            sock.settimeout(1.0)
             sock.sendto(data, sender)
 
 

@@ -71,7 +71,7 @@ def spec(bench):
     """Return a spec of one-worker cells and twelve others, which two processes simulate."""
     bench.program = EAGER
     run = 'testbed = "virtual"'
-    return bench.spec(by_numbers("often", ALGORITHMS, RTTS, 1200, run=run).replace("repeats = 1", "repeats = 2"))
+    return bench.spec(by_numbers("often", ALGORITHMS, RTTS, 400, run=run).replace("repeats = 1", "repeats = 2"))
 
 
 def test_two_processes_write_the_same_bytes_as_one(bench, spec):

@@ -65,7 +65,7 @@ def test_a_stopped_process_is_seen_with_the_time_and_the_length():
     lost, _ = result(process)
     (stop,) = [each for each in lost if each.begin_ns < begin + S // 10 and each.end_ns >= end]
     assert stop.cause == PAUSED
-    assert stop.begin_ns > begin - 5 * S
+    assert stop.begin_ns > begin - S // 10
     assert stop.end_ns - stop.begin_ns >= 0.25 * S
 
 
