@@ -42,8 +42,7 @@ class Scale:
         return not self.units and not self.unit
 
     def expected(self) -> str:
-        units = ", ".join(self.units)
-        return f"{self.kind} is a number and one of {units}, such as '{self.example}'"
+        return f"{self.kind} is a number and one of {', '.join(self.units)}, such as '{self.example}'"
 
     def parse(self, text: str) -> int:
         """The quantity in the smallest unit, exactly."""

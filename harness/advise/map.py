@@ -212,8 +212,7 @@ def _undominated(unknown: Iterable[_Scaled]) -> list[_Scaled]:
     for scaled in unknown:
         law = scaled.law
         assert law is not None
-        costs = law.collective, law.message_bytes * law.messages, -law.delay, -law.period
-        by_costs.setdefault(costs, scaled)
+        by_costs.setdefault((law.collective, law.message_bytes * law.messages, -law.delay, -law.period), scaled)
 
     def dominated(costs: tuple[str, int, int, int]) -> bool:
         alike = (other for other in by_costs if other[0] == costs[0] and other != costs)

@@ -47,8 +47,7 @@ class Moments:
         """One-sided p-value of "the mean is at most `bound`"; 1 for fewer than two pairs."""
         with np.errstate(divide="ignore", invalid="ignore"):
             t = (self.mean - bound) / self.error
-        p = stats.t.sf(np.nan_to_num(t, nan=-np.inf), np.maximum(self.pairs - 1, 1))
-        return np.where(self.pairs >= 2, p, 1.0)
+        return np.where(self.pairs >= 2, stats.t.sf(np.nan_to_num(t, nan=-np.inf), np.maximum(self.pairs - 1, 1)), 1.0)
 
     def p_below(self, bound: Floats | float) -> Floats:
         """One-sided p-value of "the mean is at least `bound`"; 1 for fewer than two pairs."""

@@ -32,8 +32,7 @@ def summary(rows: Sequence[Row]) -> str:
         return "nothing measured yet"
     (status, number), *rest = sorted(Counter(cells.values()).items(), key=lambda entry: (entry[0] != "ok", entry[0]))
     first = f"{number} cell{'s' * (number != 1)} {status}"
-    counts = ", ".join([first, *(f"{count} {status}" for status, count in rest)])
-    return f"{counts}; {_provenance(rows)}"
+    return f"{', '.join([first, *(f'{count} {status}' for status, count in rest)])}; {_provenance(rows)}"
 
 
 def _provenance(rows: Sequence[Row]) -> str:

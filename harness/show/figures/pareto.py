@@ -113,8 +113,7 @@ def _panel(axes: Axes, network: NetworkStandings, looks: dict[str, Style]) -> No
         if standing.repeats > 1:
             axes.hlines(y, standing.low, standing.high, color=look.colour, linewidth=0.7)
             axes.vlines(x, low, high, color=look.colour, linewidth=0.7)
-        text = f"{standing.algorithm}, {network.title}: scalability {x:.3f}, accuracy {y:+.2f} points"
-        note(axes, x, y, text)
+        note(axes, x, y, f"{standing.algorithm}, {network.title}: scalability {x:.3f}, accuracy {y:+.2f} points")
 
 
 def pareto_front(standings: Sequence[Standing]) -> list[Standing]:

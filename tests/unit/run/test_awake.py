@@ -63,6 +63,38 @@ def test_one_process_at_idle_priority_holds_each_processor_and_ends_with_the_run
     assert kept_awake_by(os.getpid()) == []
 
 
+BUSY = """
+import os
+os.setsid()
+os.sched_setaffinity(0, {int(os.environ["PROCESSOR"])})
+print(flush=True)
+while True:
+    pass
+"""
+
+
+def used_s(pid: int) -> float:
+    """The processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_program_in_another_session_has_its_processor_almost_for_itself(virtual):
+    processor = min(os.sched_getaffinity(0))
+    with priority.processors_awake():
+        processes = started_by(os.getpid())
+        assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
+        awake = next(pid for pid in processes if os.sched_getaffinity(pid) == {processor})
+        environment = os.environ | {"PROCESSOR": str(processor)}
+        with subprocess.Popen([sys.executable, "-c", BUSY], env=environment, stdout=subprocess.PIPE) as busy:
+            assert busy.stdout is not None
+            busy.stdout.readline()
+            begun = used_s(awake), used_s(busy.pid)
+            assert comes_true(lambda: used_s(busy.pid) > begun[1] + 2)
+            busy.kill()
+            assert used_s(awake) - begun[0] < 0.1 * 2
+
+
 def test_it_can_be_switched_off_and_a_real_machine_needs_none(virtual, monkeypatch):
     monkeypatch.setenv(priority.SWITCH, "off")
     with priority.processors_awake():
