@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.timed
+# In User-Mode Linux, containers are compared with the law each time.
+pytestmark = [pytest.mark.timed, pytest.mark.long]
 
 SPEC = """
 schema = 1

@@ -28,6 +28,10 @@ halos = { period = 2, merges = 4, local_every = 2, local_lr = 0.4, global_every 
 workers = [4]
 testbed = ["netns", "virtual"]
 
+[[sweep.exclude]]
+algorithm = "diloco-p5"
+testbed = "netns"
+
 [train]
 lr = 0.1
 until = "60 steps"
@@ -41,7 +45,7 @@ repeats = 1
 def trained(shared_bench):
     shared_bench.measure(shared_bench.spec(SPEC), "--no-figures")
     rows = [row for row in shared_bench.rows("asynchronous") if row["workers"] == 4]
-    assert len(rows) == 2 * (1 + len(METHODS))
+    assert len(rows) == 2 * len(METHODS) + 1
     return {(_name(row), row["testbed"]): row for row in rows}
 
 

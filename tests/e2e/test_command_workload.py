@@ -25,11 +25,7 @@ step_times = "hook"
 [sweep]
 workers = [2]
 rtt = ["5ms", "50ms"]
-collective = ["gloo", "direct"]
-
-[[sweep.exclude]]
-rtt = "5ms"
-collective = "direct"
+collective = ["gloo"]
 
 [run]
 repeats = 1
@@ -68,15 +64,14 @@ def ddp(shared_bench):
 
 def test_a_data_parallel_script_is_swept_and_pays_for_every_round_trip(ddp):
     rows = {(row["rtt_ms"], row["collective"]): row for row in ddp.rows("mine") if row["workers"] == 2}
-    assert set(rows) == {(5, "gloo"), (50, "gloo"), (50, "direct")}
-    near, far, direct = rows[5, "gloo"], rows[50, "gloo"], rows[50, "direct"]
+    assert set(rows) == {(5, "gloo"), (50, "gloo")}
+    near, far = rows[5, "gloo"], rows[50, "gloo"]
     for row in (near, far):
         assert row["step_time_s"] > 2 * row["rtt_ms"] / 1e3  # gloo on two workers: 2(N-1) round trips per all-reduce
         assert (row["steps"], row["step_times"]) == (7, "hook")  # ten, without three warm-up steps
         assert row["wire_bytes"] > 10 * 650 * 4
     assert near["step_time_s"] < far["step_time_s"]
     assert near["scalability"] > far["scalability"]
-    assert 0.024 < direct["step_time_s"] < far["step_time_s"]  # half a round trip: 2.6 kB go whole to the other worker
     unknown = ("compute_s", "stall_s", "overhead_s", "predicted_step_time_s", "final_loss", "accuracy")
     assert {far[name] for name in unknown} == {None}
 
@@ -98,8 +93,18 @@ def test_results_of_a_changed_script_are_not_mixed_with_old_results(ddp):
     script.write_text(script.read_text() + "# another one\n")
     result = ddp.run("run", "spec.toml", "--out", "out")
     assert result.code == 2
-    assert "4 repetitions were measured by other code" in result.last_line
+    assert "3 repetitions were measured by other code" in result.last_line
     assert ddp.run("run", "spec.toml", "--out", "out", "--no-figures", "--keep").code == 0
+
+
+@pytest.mark.long  # in containers, a script uses the group in place of gloo each time
+def test_with_another_collective_the_same_script_waits_for_half_a_round_trip(bench):
+    shutil.copy(PROGRAMS / "ddp.py", bench.folder)
+    bench.measure(
+        bench.spec(DDP.replace('rtt = ["5ms", "50ms"]', 'rtt = ["50ms"]').replace('["gloo"]', '["gloo", "direct"]'))
+    )
+    rows = {row["collective"]: row["step_time_s"] for row in bench.rows("mine") if row["workers"] == 2}
+    assert 0.024 < rows["direct"] < rows["gloo"]  # 2.6 kB go whole to the other worker
 
 
 def test_a_failure_and_a_hang_fail_only_their_own_cells(bench):

@@ -77,6 +77,7 @@ def test_a_program_that_is_edited_while_it_runs_is_measured_again(bench):
     assert len({row["sources"]["helper"] for row in rows}) == 1
 
 
+@pytest.mark.long  # simulated, an edit during a sweep ends it each time
 def test_workers_import_what_is_there_now_and_an_edit_ends_the_sweep(bench):
     project.write(bench.folder)
     spec = bench.spec(by_numbers("edited", project.ALGORITHM).replace("repeats = 1", "repeats = 2"))

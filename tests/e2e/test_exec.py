@@ -15,6 +15,7 @@ PYTHON = [sys.executable]
 TWO = ["exec", "--profile", "uniform", "--rtt", "20ms", "-n", "2", "--"]
 
 
+@pytest.mark.long  # the README's script, a line of torchrun and a swept script run unchanged each time
 @pytest.mark.timed
 def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     result = exec_claims.valid(bench, "exec", "--profile", "uniform", "--rtt", "40ms", "-n", "2",
@@ -32,7 +33,7 @@ def test_a_data_parallel_script_runs_unchanged_and_its_replicas_agree(bench):
     assert "rank 3 of 4" in (folder / "rank-3.log").read_text()
 
 
-@pytest.mark.long  # a data-parallel script runs each time
+@pytest.mark.long  # a data-parallel script is swept each time
 def test_torchs_model_averaging_runs_unchanged(bench):
     exec_claims.torchs_model_averaging_runs_unchanged(bench, [], PYTHON)
 
@@ -158,8 +159,8 @@ README = "--nnodes=4 --node_rank 0 --master_addr=123.45.67.89 --master_port 1234
 @pytest.mark.parametrize(
     ("options", "line", "world"),
     [
-        ([], "--nproc-per-node 2", 4),
-        pytest.param([], README, 2, marks=pytest.mark.long),  # the other lines are tested as texts each time
+        ([], README, 2),
+        pytest.param([], "--nproc-per-node 2", 4, marks=pytest.mark.long),  # the others are tested as texts each time
         pytest.param([], "--standalone", 2, marks=pytest.mark.long),
         pytest.param(
             [], "--nnodes 1:4 --rdzv-backend=c10d --rdzv-endpoint host1:29400 --rdzv-conf last_call_timeout=1", 2,

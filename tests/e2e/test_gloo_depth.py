@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.timed, pytest.mark.long]  # delays of wanbench's own collectives are measured each time
 
 SPEC = """
 schema = 1

@@ -16,6 +16,7 @@ def test_a_users_loop_imports_the_users_workloads(editable, project):
     assert f"agreed on {place}" in done.stdout
 
 
+@pytest.mark.long  # what is installed beside such packages is run each time, simulated
 def test_smoke_is_measured_and_its_report_drawn(installed, project):
     done = installed.run(project, "python", *TOLERANT[1:], "run", "smoke", *SHORT, "--out", "out")
     assert (done.returncode, done.stdout) == (0, "out/smoke\n"), done.stderr

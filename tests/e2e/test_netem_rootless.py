@@ -13,7 +13,8 @@ import pytest
 from cli_session import WANBENCH, Bench
 from nobody import NOBODY
 
-pytestmark = [pytest.mark.netem, pytest.mark.timed]
+# Workers train on netem, and namespaces are made without root, each time.
+pytestmark = [pytest.mark.netem, pytest.mark.timed, pytest.mark.long]
 
 SPEC = """
 schema = 1

@@ -40,6 +40,7 @@ def test_a_rank_of_a_group_asked_for_by_name_that_ends_without_a_word_is_named_b
     assert re.search(reason, result.err), result.err
 
 
+@pytest.mark.long  # names of sites are read as they are written each time, in tests/unit/wanbench
 def test_a_site_with_a_comma_in_its_name_is_one_site(bench):
     (bench.folder / "net.csv").write_text('src,dst,rtt_ms,rate_mbps\n"London, UK",Tokyo,20,200\n')
     (bench.folder / "sum.py").write_text(

@@ -43,6 +43,7 @@ def check(bench, *arguments):
     )
 
 
+@pytest.mark.long  # that the program is judged by what it sends is tested each time, and so is equality, simulated
 @pytest.mark.usefixtures("accepted")
 def test_the_same_program_is_green(shared_bench):
     same = check(shared_bench)

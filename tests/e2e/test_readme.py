@@ -63,10 +63,10 @@ def test_the_page_on_papers_shows_the_readmes_check_of_figures_with_all_papers()
 
 
 @pytest.mark.timed  # late packets make these results invalid
-def test_every_emulated_command_prints_what_the_readme_shows(prints_what_is_shown):
+def test_every_emulated_command_prints_what_the_readme_shows(prints_what_is_shown, clone):
     lines = [line for line in commands(README) if line.needs == "emulated" or line.command.startswith("printf ")]
     assert [line.needs for line in lines].count("emulated") >= 2
-    prints_what_is_shown(lines)
+    prints_what_is_shown(lines, warm.path(clone))
 
 
 def _check(lines, clone, path):

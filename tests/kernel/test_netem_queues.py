@@ -30,6 +30,7 @@ def reordered(here):
 # ---------------------------------------------------------------- limits
 
 
+@pytest.mark.long  # that the computed limits give the flow its rate is tested each time
 def test_a_packet_limit_of_one_delay_line_halves_a_tcp_flow(netem_lab):
     """Use netem as is common: 50 Mbit/s and 50 ms one way, on one qdisc whose limit is their product."""
     here = netem_lab(network(delay_ms=50))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from wanbench.workloads.algorithms import registry
 
@@ -16,6 +17,14 @@ FIRST_EXAMPLES = [
     pytest.param(kind, params, marks=() if params == registry.find(kind).examples[0] else pytest.mark.long)
     for kind, params in EXAMPLES
 ]
+
+# One of each way to exchange: at once, late, seldom, two optimizers, pushed, in pairs, through a server, datagrams.
+REPRESENTATIVES = {"ssgd", "delayed", "sparse", "dts", "diloco", "sgp", "adpsgd", "async-local-sgd", "rps"}
+
+
+def represented(kinds: Iterable[str]) -> list[ParameterSet]:
+    """The kinds as parameters of a test; each build tries those that represent the others."""
+    return [pytest.param(kind, marks=() if kind in REPRESENTATIVES else pytest.mark.long) for kind in kinds]
 
 
 def written(kind: str, params: Mapping[str, object] | None = None) -> str:

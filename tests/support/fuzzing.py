@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 SAME = 400  # a build must not fail by chance
-CASES = pytest.mark.parametrize("cases", [SAME, pytest.param(20_000, marks=pytest.mark.long)])
+CASES = pytest.mark.parametrize(
+    "cases", [100, *(pytest.param(cases, marks=pytest.mark.long) for cases in (SAME, 20_000))]
+)
 
 DEEP: list[Any] = []
 for _ in range(500):

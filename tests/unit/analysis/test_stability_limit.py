@@ -52,6 +52,7 @@ def test_the_recurrence_shrinks_below_the_limit_and_grows_above(delay, momentum)
     assert not shrinks(1.01 * limit, delay, momentum)
 
 
+@pytest.mark.long  # the limits are found by training, in tests/unit/workloads/algorithms, each time
 @pytest.mark.parametrize(("delay", "momentum"), [(1, 0.0), (20, 0.0), (4, 0.9), (20, 0.9)])
 def test_training_converges_below_the_limit_and_diverges_above(delay, momentum):
     converges, diverges = found_by_training(delay, momentum)

@@ -74,7 +74,7 @@ def test_an_invalid_result_counts_as_not_finished(run, text):
     assert wanbench("results").exit_code == 0
 
 
-@pytest.mark.parametrize("command", [("results",), ("figures",)])
+@pytest.mark.parametrize("command", [pytest.param(("results",), marks=pytest.mark.long), ("figures",)])
 def test_showing_a_run_imports_none_of_the_modules_that_it_names(run, tmp_path, command):
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     for path in run.glob("cells/*/rep-0/result.json"):

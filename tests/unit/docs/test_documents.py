@@ -80,6 +80,7 @@ def test_the_loop_of_the_library_document_runs_on_two_ranks(tmp_path):
     assert all(float(out.split()[-1]) > 0.4 for out in accuracies)  # 0.25 by chance
 
 
+@pytest.mark.long  # the README's example in Python runs each time
 def test_results_are_read_in_python_as_the_page_shows(tmp_path):
     write_files("how-to/python.md", tmp_path)
     (shown,) = output(tmp_path, start(tmp_path, (tmp_path / "results.py").read_text()))

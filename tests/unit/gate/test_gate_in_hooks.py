@@ -68,7 +68,7 @@ def hook(repository: Path, tmp_path: Path, base: str = "HEAD", sleeps: float = 0
 @pytest.mark.parametrize(
     ("linked", "what"),
     [
-        pytest.param(False, ["--", "kept", "removed"], id="paths"),
+        pytest.param(False, ["--", "kept", "removed"], id="paths", marks=pytest.mark.long),
         pytest.param(True, ["--all"], id="all of a linked worktree"),
         pytest.param(False, ["--all"], id="all", marks=pytest.mark.long),
         pytest.param(True, ["--", "kept", "removed"], id="paths of a linked worktree", marks=pytest.mark.long),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from algorithm_examples import FIRST_EXAMPLES, KINDS, written
+from algorithm_examples import FIRST_EXAMPLES, KINDS, represented, written
 from small_spec import edited, refusal, swept
 
 from wanbench.harness.emulators.plan import payload_share
@@ -37,7 +37,11 @@ def test_it_learns(kind, params):
 
 
 # PowerSGD needs matrices, which a workload by numbers has not.
-WITHOUT_MATRICES = [example for example in FIRST_EXAMPLES if "powersgd" not in str(example.values)]
+WITHOUT_MATRICES = [
+    pytest.param(*example.values, marks=example.marks or represented([example.values[0]])[0].marks)
+    for example in FIRST_EXAMPLES
+    if "powersgd" not in str(example.values)
+]
 ALIKE = [example for example in WITHOUT_MATRICES if example.values[0] not in {"osgp", "adpsgd"}]
 
 

@@ -117,9 +117,14 @@ def test_the_law_does_not_know_how_long_compression_takes():
     [
         "ssgd = { compression = { kind = 'dgc', ratio = 0.05, momentum = 0.9, clip = 2.0, warmup = 10 } }",
         "dts = { delay = 2, period = 2, compression = { kind = 'topk', ratio = 0.05 } }",
-        "dts = { delay = 3, period = 1, compression = { kind = 'powersgd', rank = 2 } }",
-        "sparse = { period = 2, compression = 'terngrad' }",
-        "dts = { delay = 2, period = 2, form = 'model', compression = 'signsgd' }",
+        *(
+            pytest.param(algorithm, marks=pytest.mark.long)
+            for algorithm in (
+                "dts = { delay = 3, period = 1, compression = { kind = 'powersgd', rank = 2 } }",
+                "sparse = { period = 2, compression = 'terngrad' }",
+                "dts = { delay = 2, period = 2, form = 'model', compression = 'signsgd' }",
+            )
+        ),
     ],
 )
 def test_it_still_learns_and_the_switching_order_changes_nothing(algorithm):

@@ -69,7 +69,7 @@ def test_compression_must_not_lengthen_the_steps_of_a_small_host():
     assert "compresses for" in str(plan.why_scale)
 
 
-@pytest.mark.parametrize("name", ["world4", "dts-timeline"])
+@pytest.mark.parametrize("name", [pytest.param("world4", marks=pytest.mark.long), "dts-timeline"])
 def test_a_larger_host_never_chooses_a_smaller_scale(name):
     hosts = [Capacity(1, 2 * GIB), LAPTOP, Capacity(2, 8 * GIB), Capacity(4, 16 * GIB), Capacity(16, 64 * GIB), SERVER]
     scales = [scale_of(built_in(name, host)) for host in hosts]

@@ -210,16 +210,14 @@ def by_their_clocks(times, rtt_s, delay, period, crossings, steps=4000):
 
     Once: each sends its vector to all. Twice: each averages one piece, so it hears from all, and then all hear from it.
     """
-    ranks = range(len(times))
+    trips_s = rtt_s / 2 * (1 - np.eye(len(times)))  # from each to each
     clocks, arrivals, began_s = np.zeros(len(times)), {}, 0.0
     for step in range(1, steps + 1):
         clocks = clocks + times
         if step % period == 0:
             heard = clocks
             for _ in range(crossings):
-                heard = np.array(
-                    [max(heard[src] + (rtt_s / 2 if src != dst else 0.0) for src in ranks) for dst in ranks]
-                )
+                heard = (heard[:, np.newaxis] + trips_s).max(axis=0)
             arrivals[step] = heard
         clocks = np.maximum(clocks, arrivals.pop(step - delay, 0.0))
         if step == steps // 2:

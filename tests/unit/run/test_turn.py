@@ -83,6 +83,7 @@ def test_the_turn_of_a_killed_process_is_free(holder):
     assert said(second) == "alone"
 
 
+@pytest.mark.long  # so does a command that waits, each time
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_is_interrupted_while_it_waits_ends_with_130(holder, number):
     first = holder()

@@ -38,6 +38,9 @@ from wanbench.workloads.algorithms.registry import BUILT_IN, kinds
 LABELS = [(label, kind, params) for label, (kind, params) in synthetic_rows.ALGORITHMS.items()]
 
 
+WIDTHS_IN = [pytest.param(PAGE_IN, marks=pytest.mark.long), COLUMN_IN]  # a narrow figure has less room
+
+
 @pytest.fixture(scope="module")
 def sweep():
     (pivot,) = pivots(frame(synthetic_rows.latency_sweep()))
@@ -223,7 +226,7 @@ def test_scaled_gloo_is_titled_by_its_true_message_size(sweep):
     assert subject(sweep) == "resnet50-v100, direct all-reduce"
 
 
-@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("width_in", WIDTHS_IN)
 @pytest.mark.parametrize("draw", [scalability_by_rtt, step_time, scalability_bars])
 def test_no_text_overlaps_or_is_cut(draw, width_in, sweep, profile_sweep):
     assert_nothing_overlaps(
@@ -231,7 +234,7 @@ def test_no_text_overlaps_or_is_cut(draw, width_in, sweep, profile_sweep):
     )
 
 
-@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("width_in", WIDTHS_IN)
 @pytest.mark.parametrize("run", ["dts-learning", "dts-timeline"])
 def test_no_text_overlaps_or_is_cut_in_figures_of_recorded_evidence(run, width_in):
     folder = open_run(run, Path(__file__).resolve().parents[3] / "results" / "reference")
@@ -399,7 +402,7 @@ def test_a_figure_is_freed_after_it_was_drawn(tmp_path):
     assert alive() == before
 
 
-@pytest.mark.parametrize("width_in", [COLUMN_IN, PAGE_IN])
+@pytest.mark.parametrize("width_in", WIDTHS_IN)
 def test_long_names_leave_room_for_the_axes(width_in):
     long = {"one-worker": "one-worker"}
     rows = [

@@ -23,7 +23,7 @@ def names(figure):
     return [[text.get_text() for text in axes.texts if text.get_text()] for axes in figure.axes]
 
 
-@pytest.mark.parametrize("width_in", [PAGE_IN, COLUMN_IN])
+@pytest.mark.parametrize("width_in", [pytest.param(PAGE_IN, marks=pytest.mark.long), COLUMN_IN])
 @pytest.mark.parametrize("events", [CUT, DAY, FLAPS])
 def test_no_text_overlaps_or_is_cut(width_in, events):
     paces = [of("ssgd", "ssgd", events, steps=400), of("sgp-w200ms", "sgp", events)]

@@ -255,7 +255,7 @@ def drawn(figure) -> set[str]:
     return set(found)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_a_setting_is_named_in_tables_figures_and_the_report_as_it_is_written(seed, tmp_path):
     pieces = random.Random(seed).sample([p for p in PIECES if len(p) < 30 and p.strip()], 8)
     label = f"dts{pieces[0]}{' '.join(pieces[1:4])}x"

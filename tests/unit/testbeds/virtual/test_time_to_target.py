@@ -42,7 +42,11 @@ def test_a_target_beyond_reach_has_no_time(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["adpsgd = {}", pytest.param("sgp = {}", marks=pytest.mark.long), "dts = { delay = 4, period = 4 }"]
+    "algorithm",
+    [
+        *(pytest.param(f"{kind} = {{}}", marks=pytest.mark.long) for kind in ("adpsgd", "sgp")),
+        "dts = { delay = 4, period = 4 }",
+    ],
 )
 def test_a_mean_of_models_exists_once_the_slowest_machine_has_made_the_step(tmp_path, algorithm):
     uneven = ('step_time = "10ms"', 'step_time = ["10ms", "50ms"]')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from algorithm_examples import KINDS, written
+from algorithm_examples import KINDS, represented, written
 from small_spec import edited, swept
 
 from wanbench.harness.rep.measure import measure
@@ -100,7 +100,7 @@ SURVIVE = [kind for kind in KINDS if not registry.find(kind).datagrams]
 DIVERGES = "ecdpsgd"  # on this model, with or without losses: it extrapolates what was rounded
 
 
-@pytest.mark.parametrize("kind", SURVIVE)
+@pytest.mark.parametrize("kind", represented(SURVIVE))
 def test_every_algorithm_survives_losses_and_keeps_its_promise(kind):
     """A worker is lost and returns; another is lost for good."""
     cell = cell_of(written(kind), 'at = "1.5s"\nwhere = 1\nfor = "2s"', 'at = "5s"\nwhere = 3', learns=True)

@@ -49,7 +49,13 @@ def make_dropout(rank, world_size, seed, batch_size):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["ssgd = {}", "delayed = { delay = 3 }", "sparse = { period = 2 }", "dts = { delay = 4, period = 2 }"]
+    "algorithm",
+    [
+        "ssgd = {}",
+        pytest.param("delayed = { delay = 3 }", marks=pytest.mark.long),
+        pytest.param("sparse = { period = 2 }", marks=pytest.mark.long),
+        "dts = { delay = 4, period = 2 }",
+    ],
 )
 def test_the_order_of_workers_changes_no_loss_and_no_row(algorithm):
     cell = cell_of(DIGITS, ("ssgd = {}", algorithm), ("workers = [2]", "workers = [4]"))

@@ -45,8 +45,8 @@ def step_time_s(cell, folder):
         testbed.close()
 
 
-@pytest.mark.parametrize("collective", ["direct", "ring", "hierarchical"])
-@pytest.mark.parametrize("kind", ["ssgd = {}", "delayed = { delay = 2 }"])
+@pytest.mark.parametrize("collective", ["direct", "ring", pytest.param("hierarchical", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", [pytest.param("ssgd = {}", marks=pytest.mark.long), "delayed = { delay = 2 }"])
 def test_the_law_knows_the_window_of_a_host_as_the_simulation_does(tmp_path, collective, kind):
     cell = stock(collective, kind)
     assert cell.law_inputs.windows_bytes is not None

@@ -76,5 +76,6 @@ def survive(rank: int, path: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.long  # those who are left regroup each time, without torch's interface
 def test_those_who_are_left_after_a_rank_was_killed_form_a_new_group(tmp_path):
     assert exit_codes(3, survive, str(tmp_path / "store")) == [0, -signal.SIGKILL, 0]

@@ -1,6 +1,7 @@
 """The recurrent network that reads the rows of an image."""
 
 import data_sets
+import pytest
 import torch
 from training_alone import FakeClock, one_thread  # noqa: F401  # the fixture is used by all
 
@@ -29,6 +30,7 @@ def test_the_rows_are_read_from_the_top_and_each_changes_the_scores():
         assert not torch.equal(module(changed), scores)
 
 
+@pytest.mark.long  # other models learn each time
 def test_one_worker_learns_where_the_bright_stripe_is(tmp_path):
     spec = {"name": "mnist-gru", "data": str(data_sets.mnist(tmp_path / "mnist"))}
     task = make_task(spec, 0, 1, 1, FakeClock(), 1 << 20, {"batch_size": 32})
