@@ -97,8 +97,7 @@ _Form = Callable[[_Known, _Known, float], float]  # the time at a load between a
 
 
 def _in_turn(light: _Known, heavy: _Known, load: float) -> float:
-    share = (load - light[0]) / (heavy[0] - light[0])
-    return light[1] + share * (heavy[1] - light[1])
+    return light[1] + (load - light[0]) / (heavy[0] - light[0]) * (heavy[1] - light[1])
 
 
 def _overlapped(light: _Known, heavy: _Known, load: float) -> float:

@@ -106,6 +106,7 @@ class NetworkStandings:
         standings: in the order of a legend.
         name: the profile, or the RTT of a uniform network. testbeds: of the valid cells.
         by_steps: whether the fastest is the one with the shortest step, not the highest scalability.
+        invalid: the labels of the algorithms that have no valid repetition here.
     """
 
     where: Mapping[str, Any]
@@ -113,6 +114,7 @@ class NetworkStandings:
     name: str = ""
     testbeds: frozenset[str] = frozenset()
     by_steps: bool = False
+    invalid: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -261,7 +263,8 @@ def _network(where: Mapping[str, Any], lines: Sequence[Line], seeds: Seeds, by_s
     name = str(lines[0]["profile"] or "the network")
     if name == "uniform" and not absent(lines[0]["rtt_ms"]):
         name = axis_value("rtt_ms", lines[0]["rtt_ms"])
-    return NetworkStandings(where, tuple(standings), name, testbeds, by_steps)
+    invalid = tuple(str(line["algorithm"]) for line in lines if line["status"] != "ok")
+    return NetworkStandings(where, tuple(standings), name, testbeds, by_steps, invalid)
 
 
 def _training(line: Line) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from wanbench.harness.spec.command import looks_like_a_file
 from wanbench.harness.text import listed
 
 _REAL = ("netns", "docker")
+_OF_ALL = ("complete", "consistent", INTACT)  # the rules that judge also what is not valid
 _EMULATED_ONLY = {"fidelity", "hosts", "payload", "processor"}
 _STEPS = "steps.parquet"
 _ROUNDING = 1e-6  # of a step: values are stored unrounded
@@ -378,13 +379,13 @@ def _repetition_of(path: Path) -> str:
 def not_applicable(rule: str, rows: Iterable[Row]) -> str | None:
     """Why a rule does not apply to any row, None if it does."""
     valid = _ok(rows)
-    if rule in _EMULATED_ONLY and valid and not any(row["testbed"] in _REAL for row in valid):
-        return "simulated"
-    if rule == "hosts" and valid and len(hosts_of(valid).names) == 1:
-        return "measured on one host"
-    if rule == "accuracy" and valid and not any(_trains(row) for row in valid):
-        return "no model is trained; publish speeds only"
-    return None
+    reasons = {
+        "no repetition is valid": not valid and rule not in _OF_ALL,
+        "simulated": rule in _EMULATED_ONLY and not any(row["testbed"] in _REAL for row in valid),
+        "measured on one host": rule == "hosts" and len(hosts_of(valid).names) == 1,
+        "no model is trained; publish speeds only": rule == "accuracy" and not any(map(_trains, valid)),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def unmeasured(rows: Iterable[Row]) -> list[str]:

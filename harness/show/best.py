@@ -95,6 +95,11 @@ def best_sentence(cases: Sequence[NetworkStandings]) -> str:
     if _inaccurate(cases) and not unequal:
         kind = f"{'the ' * (not tied)}{kind} within {100 * ACCURACY_BAND:g} points of ssgd's accuracy"
     testbeds = {testbed for network in cases if network.best is not None for testbed in network.testbeds}
+    invalid = sorted({name for network in cases for name in network.invalid})
+    somewhere = f" on some {_varied(cases)[1]}" if len(cases) > 1 else ""
+    unequal += f" Without a valid result{somewhere}, so not compared: {listed(invalid, _NAMED)}." if invalid else ""
+    if invalid and {s.algorithm for network in cases for s in network.standings if s.kind != ALONE} == {first}:
+        kind = "the only one with a valid result"
     return f"{first} is {kind} {where} ({provenance(testbeds)}).{unequal}{_best_choices(cases)}"
 
 
@@ -210,7 +215,9 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
         )
     trained = sorted({s.workload for s in standings if s.accuracy is not None})
     if not any(s.change is not None for s in standings):
-        return text + ("No ssgd was trained to compare accuracy with." if trained else _SPEED_ALONE)
+        return text + (
+            "No ssgd was trained with a valid result to compare accuracy with." if trained else _SPEED_ALONE
+        )
     text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
     if any(s.paired is not None and s.paired.bounded for s in standings):
         text += "; the mean over equal seeds, with its 95 % interval"

@@ -70,8 +70,7 @@ def fitted(
 
 
 def _width(header: Sequence[str], lines: Sequence[Sequence[str]]) -> int:
-    text = aligned(header, [line for line in lines if len(line) == len(header)])
-    return max(map(len, text.splitlines()))
+    return max(map(len, aligned(header, [line for line in lines if len(line) == len(header)]).splitlines()))
 
 
 def _shortened(entry: str) -> str:

@@ -193,8 +193,7 @@ def files(command: Sequence[str], folder: Path) -> list[Path]:
 def _sources(command: Sequence[str], folder: Path) -> list[str] | None:
     """The text of the scripts that a command names; None if a script may exist that is not visible here."""
     texts = [path.read_text(errors="replace") for path in files(command[1:], folder)]
-    hidden = "-m" in command or any(map(looks_like_a_file, command[1:]))
-    return None if hidden and not texts else texts
+    return None if not texts and ("-m" in command or any(map(looks_like_a_file, command[1:]))) else texts
 
 
 def _placeholders(argument: str, where: str) -> Iterator[str]:

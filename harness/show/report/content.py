@@ -24,7 +24,7 @@ from wanbench.harness.results.columns import SHOWN
 from wanbench.harness.results.evidence import Evidence
 from wanbench.harness.results.rules import RULES
 from wanbench.harness.results.store import RECORDED, RunFolder
-from wanbench.harness.results.verify import CHECKS, Objection, objections, problems_text
+from wanbench.harness.results.verify import CHECKS, Objection, not_applicable, objections, problems_text
 from wanbench.harness.show.best import best_note, best_row, best_sentence, best_titles
 from wanbench.harness.show.figures.gallery import gallery
 from wanbench.harness.show.figures.hover import inline_svg
@@ -83,7 +83,7 @@ def content_of(folder: RunFolder, path: Path, *, across_hosts: bool = False) -> 
         lines=[cell_line(line, axes, reps.get((line["cell"], line["hosts"]), ()), folder, link_to) for line in summary],
         view=view_of(summary, axes),
         map=drawn_map,
-        findings=_outcomes(broken),
+        findings=_outcomes(broken, rows),
         fidelity=_fidelity_of(rows),
         unreadable=[*stored.problems, *map_problems, *([why_unjudged] if why_unjudged else [])],
         failures=[_failure_of(folder, row, link_to) for row in lost[:_MOST_FAILURES]],
@@ -136,12 +136,15 @@ def objections_to(folder: RunFolder, rows: Sequence[Row]) -> tuple[list[Objectio
         return [], f"rows: the checks cannot be applied ({type(error).__name__}: {error}); run the experiment again"
 
 
-def _outcomes(broken: Sequence[Objection]) -> list[dict[str, Any]]:
-    """Every rule of `verify` with its requirement, and its problems as (text, cells)."""
+def _outcomes(broken: Sequence[Objection], rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Every rule of `verify` with its requirement, why it does not apply, and its problems as (text, cells)."""
     texts: dict[str, dict[str, list[str]]] = {rule: {} for rule in CHECKS}
     for objection in broken:
         texts[objection.rule].setdefault(objection.text, []).append(objection.cell or "the whole run")
-    return [{"rule": rule, "meaning": RULES[rule], "broken": list(by_text.items())} for rule, by_text in texts.items()]
+    return [
+        {"rule": rule, "meaning": RULES[rule], "exempt": not_applicable(rule, rows), "broken": list(by_text.items())}
+        for rule, by_text in texts.items()
+    ]
 
 
 def _fidelity_of(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:

@@ -309,6 +309,13 @@ def test_a_rule_that_finds_a_problem_in_a_simulated_run_applies_to_it(rows):
     }  # fmt: skip
 
 
+def test_where_no_repetition_is_valid_no_rule_on_valid_ones_is_kept(rows):
+    for row in rows:
+        row.update(status="invalid", reason="paused")
+    assert {rule for rule in RULES if not_applicable(rule, rows) is None} == {"complete", "consistent", "intact"}
+    assert {rule for rule, _ in objected(rows)} == {"complete"}
+
+
 # ---------------------------------------------------------------- several hosts
 
 

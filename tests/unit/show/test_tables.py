@@ -57,6 +57,18 @@ def test_a_table_shows_the_fastest_worker_if_machines_differ(rows):
     assert [line.split()[-1] for line in lines if "sparse-p4" in line and " 100 " in line] == ["32.1"]
 
 
+def test_the_sentence_names_what_has_no_valid_result_and_ranks_nothing_that_is_alone(rows):
+    assert "Without a valid result on some networks, so not compared: sparse-p4, ssgd." in best_text(rows, WIDE)
+    on_one = [row for row in rows if row["rtt_ms"] in {None, 100.0}]
+    for row in on_one:
+        if row["algorithm"] == "ssgd":
+            row.update(status="invalid", reason="paused")
+    assert best_text(on_one, WIDE).startswith(
+        "sparse-p4 is the only one with a valid result at RTT 100 ms (emulated). "
+        "Without a valid result, so not compared: ssgd."
+    )
+
+
 def test_a_pivot_shows_scalability_beside_the_law_and_marks_missing_cells(rows):
     *heading, _, title, header, _, ssgd, sparse = render(rows, "pivot").splitlines()
     assert heading == [
