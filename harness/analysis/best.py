@@ -40,6 +40,7 @@ class Standing:
         behind: accuracy minus that of the best reference on the network, if references differ in what they train with.
         setting, choices: the label of the algorithm alone, and the text of each choice, by axis (`analysis.axes`).
         time_to_target_s: median, None without a target or if fewer than half of the repetitions reach it.
+        target_low_s, target_high_s: its minimum and maximum; NaN if it is not known, or a repetition never reaches it.
         megabytes_per_step: payload that one worker sends per step, None if it is not recorded.
         unscaled_megabytes_per_step: the same before `payload_scale`, None if that is 1.
     """
@@ -68,6 +69,8 @@ class Standing:
     choices: Mapping[str, str] = field(default_factory=dict)
     step_low_s: float = math.nan
     step_high_s: float = math.nan
+    target_low_s: float = math.nan
+    target_high_s: float = math.nan
     behind: float | None = None
 
     @property
@@ -134,17 +137,18 @@ class NetworkStandings:
     def as_fast(self) -> tuple[Standing, ...]:
         """The accurate algorithms that are as fast as the fastest.
 
-        With a target, they reach it within 1 % of the shortest time. Otherwise their scalability, or their steps a
-        second with `by_steps`, is within 1 % of the highest, or their repetitions overlap with its.
+        With a target, they reach it within 1 % of the shortest time, or in times that overlap with its. Otherwise their
+        scalability, or their steps a second with `by_steps`, is within 1 % of the highest, or overlaps with it.
         """
         able = [s for s in self.standings if s.accurate and s.kind != ALONE]
         compared = [s for s in able if self.by_steps or not math.isnan(s.scalability)]
         if not compared:
             return ()
-        times = [s.time_to_target_s for s in compared if s.time_to_target_s is not None]
-        if times:
-            limit = min(times) * (1 + TIE_SHARE)
-            return tuple(s for s in compared if s.time_to_target_s is not None and s.time_to_target_s <= limit)
+        timed = [(s.time_to_target_s, s) for s in compared if s.time_to_target_s is not None]
+        if timed:
+            shortest_s, first = min(timed, key=lambda entry: entry[0])
+            limit_s = max(shortest_s * (1 + TIE_SHARE), first.target_high_s)
+            return tuple(s for time_s, s in timed if time_s <= limit_s or s.target_low_s <= first.target_high_s)
         speeds = {id(s): self._speed(s) for s in compared}
         speed, low, _ = max(speeds.values())
         floor = min(speed * (1 - TIE_SHARE), low)
@@ -306,6 +310,8 @@ def _standing(line: Line, reference: Line | None, seeds: Seeds) -> Standing:
         host=line["hosts"],
         unscaled_megabytes_per_step=unscaled_megabytes_per_step(line),
         time_to_target_s=None if absent(line["time_to_target_s"]) else float(line["time_to_target_s"]),
+        target_low_s=float(line["time_to_target_s_min"]),
+        target_high_s=float(line["time_to_target_s_max"]),
         setting=line["setting"],
         choices={axis: value_text(axis, value) for axis, value in line["choices"].items()},
         step_low_s=float(line["step_time_s_min"]),

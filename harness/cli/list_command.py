@@ -80,8 +80,7 @@ def _line(cls: type[Parameters]) -> str:
     """A sentence on its purpose, its parameters (in brackets those with a default), and its source."""
     purpose = (inspect.getdoc(cls) or "").partition("\n")[0]
     names = [name if default_of(item) is MISSING else f"[{name}]" for name, item in cls.parameters().items()]
-    takes = f" ({', '.join(names)})" if names else ""
-    return f"{purpose}{takes} [{cls.source}]"
+    return " ".join([purpose, *([f"({', '.join(names)})"] if names else []), f"[{cls.source}]"])
 
 
 def _learning(as_json: bool) -> None:

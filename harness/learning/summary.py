@@ -97,5 +97,4 @@ def percent(mean: float | None, high: float | None, *, signed: bool = False) -> 
     """A share as percent, with half of its interval."""
     if mean is None:
         return "-"
-    half = "" if high is None else f" +- {100 * (high - mean):.1f}"
-    return f"{100 * mean:{'+' if signed else ''}.1f}{half}"
+    return f"{100 * mean:{'+' if signed else ''}.1f}" + ("" if high is None else f" +- {100 * (high - mean):.1f}")

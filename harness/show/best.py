@@ -210,14 +210,12 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
         text = text.replace("the highest scalability. Algorithms", "the shortest step time. Settings")
     if any(s.time_to_target_s is not None for s in standings):
         text = (
-            "Fastest: the shortest time to the target; of those within 1 %, the least stale, then the one that sends "
-            "the least. "
+            "Fastest: the shortest time to the target; of those within 1 %, or with overlapping repetitions, the least "
+            "stale, then the one that sends the least. "
         )
     trained = sorted({s.workload for s in standings if s.accuracy is not None})
     if not any(s.change is not None for s in standings):
-        return text + (
-            "No ssgd was trained with a valid result to compare accuracy with." if trained else _SPEED_ALONE
-        )
+        return text + ("No ssgd was trained with a valid result to compare accuracy with." if trained else _SPEED_ALONE)
     text += f"Accuracy: on {' and '.join(map(data_set, trained))}, minus that of ssgd"
     if any(s.paired is not None and s.paired.bounded for s in standings):
         text += "; the mean over equal seeds, with its 95 % interval"

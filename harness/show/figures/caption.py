@@ -110,8 +110,7 @@ def chosen(pivot: Pivot) -> str | None:
         return None
     slowest = next(other for (other, at), value in ratios.items() if at == column and value == 1)
     where = f"{_where(pivot, column)}, " if len(pivot.columns) > 1 else ""
-    times = f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
-    return f"{where}{label} is {times} times as fast as {slowest}"
+    return f"{where}{label} is {ratio:{'.2g' if ratio < 10 else '.0f'}} times as fast as {slowest}"
 
 
 def column_of(pivot: Pivot) -> Any:

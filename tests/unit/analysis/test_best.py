@@ -67,6 +67,14 @@ def test_with_a_target_the_first_to_reach_it_is_best_and_what_never_reaches_it_i
     assert network(fast, never, slow).best is slow
 
 
+def test_times_to_a_target_that_overlap_are_equally_short():
+    stale = replace(standing("a", 0.9), time_to_target_s=4.6, target_low_s=4.5, target_high_s=6.1, params={"delay": 4})
+    fresh = replace(standing("b", 0.9), time_to_target_s=6.0, target_low_s=5.5, target_high_s=7.0)
+    later = replace(standing("c", 0.9), time_to_target_s=6.5, target_low_s=6.2, target_high_s=7.0)
+    assert network(stale, fresh, later).as_fast == (stale, fresh)
+    assert network(stale, fresh, later).best is fresh
+
+
 def test_repetitions_that_overlap_are_equally_fast():
     slow, fast = standing("a", 0.80, high=0.91, megabytes=1.0), standing("b", 0.95, low=0.90, megabytes=2.0)
     assert network(slow, fast).best is slow
