@@ -18,7 +18,8 @@
     DTS, LocalSGD, SGP, ...      the built-in algorithms, one class for each line of `wanbench list algorithms`
     TopK, QSGD, ...              values of `compression`, one class for each line of `wanbench list compressors`
 
-A name is imported when it is first used, so `import wanbench` takes no time.
+A name is imported when it is first used, so `import wanbench` takes no time. `entry` is where the command begins, and
+`pytest_plugin` the fixture of test suites.
 """
 
 import importlib

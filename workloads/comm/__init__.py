@@ -8,6 +8,7 @@ Layout
     work.py        an operation in progress, as the caller sees it; mailbox.py: messages between two ranks
     membership.py  who takes part, while workers are lost and return
     blocks.py      how a vector is cut; tensors.py: its bytes and their reductions
+    windows.py     what the buffers of a host let one connection have in flight
     memory.py      all workers in one process: local.py as threads, or on a simulated clock
     clock.py       real and simulated; meter.py: counts bytes, messages and stalls
 """

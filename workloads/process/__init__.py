@@ -9,6 +9,6 @@ Layout
     isolation.py   a worker's own processes, names and memory; descendants.py: ends what a process has started
     namespace.py   a private network stack; tun.py: its device; configuration.py: what was changed in it
     heartbeat.py   notices when a worker or its program did not run, and what held it back
-    probing.py     the worker's part of measuring the network
+    probing.py     the worker's part of measuring the network; connections.py: what limited its TCP connections
     control.py     the control channel: JSON lines and file descriptors; finished.py: the last message of a worker
 """

@@ -2,7 +2,7 @@
 
     <name>.toml     title, citation, runs (experiments), figures, published values
     load(name)      as typed data, or one clear line
-    drawing.py      draws and compares, and says what may not be published
+    drawing.py      draws and compares, and says what may not be published; table.py and trend.py: two kinds of figure
 
 Published values are those that a paper prints as text. Values that exist only in a picture are left out.
 """
