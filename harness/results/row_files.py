@@ -54,8 +54,7 @@ def parsed(text: str) -> Row:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from None
     row = data["row"] if isinstance(data, dict) and "row" in data else data
-    wrong = flaw(row)
-    if wrong is not None:
+    if (wrong := flaw(row)) is not None:
         raise ValueError(wrong)
     columns = {key: printable(value) for key, value in row.items() if key in TYPES}  # not columns of an earlier version
     return cast(Row, empty() | columns)

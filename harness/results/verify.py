@@ -176,8 +176,7 @@ def _few_or_apart(group: Sequence[Row]) -> Iterator[str]:
 
 
 def _hosts(rows: Sequence[Row], expected: Mapping[str, str]) -> Verdicts:
-    problem = hosts_of(rows).problem
-    if problem is not None:
+    if (problem := hosts_of(rows).problem) is not None:
         yield None, problem
 
 

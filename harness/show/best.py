@@ -210,8 +210,8 @@ def best_note(cases: Sequence[NetworkStandings]) -> str:
         text = text.replace("the highest scalability. Algorithms", "the shortest step time. Settings")
     if any(s.time_to_target_s is not None for s in standings):
         text = (
-            "Fastest: the shortest time to the target; of those within 1 %, or with overlapping repetitions, the least "
-            "stale, then the one that sends the least. "
+            "Fastest: the shortest time to the target; of those within 1 %, the least stale, then the one that sends "
+            "the least. Those whose repetitions overlap with its are equally fast. "
         )
     trained = sorted({s.workload for s in standings if s.accuracy is not None})
     if not any(s.change is not None for s in standings):
