@@ -85,6 +85,8 @@ def test_a_program_in_another_session_has_its_processor_almost_for_itself(virtua
         processes = started_by(os.getpid())
         assert comes_true(lambda: {os.sched_getscheduler(pid) for pid in processes} == {os.SCHED_IDLE})
         awake = next(pid for pid in processes if os.sched_getaffinity(pid) == {processor})
+        session = Path(f"/proc/{awake}/autogroup")  # not every kernel has it
+        assert not session.exists() or comes_true(lambda: session.read_text().endswith("nice 19\n"))
         environment = os.environ | {"PROCESSOR": str(processor)}
         with subprocess.Popen([sys.executable, "-c", BUSY], env=environment, stdout=subprocess.PIPE) as busy:
             assert busy.stdout is not None
