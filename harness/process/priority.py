@@ -9,7 +9,7 @@ it. An emulator sleeps between packets, so its packets are late although the mac
 by 8 ms (p99), and by 0.2 ms with processors that are awake. So a process at idle priority keeps each of them busy. All
 other processes go before it, but it uses the processor time that nobody else needs. The kernel compares the priorities
 of processes within a session only, so it has a session, and that has the lowest priority too: in the session of
-wanbench it took half a processor from a busy program, which has a session of its own, and in its own it takes 1.5 %.
+wanbench it took half a processor from a busy program, which has a session of its own, and in its own it takes 1.4 %.
 
 Not in User-Mode Linux: there packets were late by up to 15 ms (p99) with this process, and by up to 5 without.
 
