@@ -160,6 +160,18 @@ def test_a_run_without_a_valid_repetition_has_a_message_and_no_axes(tmp_path):
     assert "There is nothing to draw yet." in text
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"), [({"testbed": "virtual"}, "simulated"), ({"status": "invalid"}, "no repetition is valid")]
+)
+def test_a_rule_that_does_not_apply_is_not_kept(tmp_path, change, reason):
+    rows = [
+        {**row, **change, "reason": "paused" if "status" in change else None} for row in synthetic_rows.small_sweep()
+    ]
+    text = " ".join(Markup(report(tmp_path, rows)).text.split())
+    assert f"- fidelity: Not applicable: {reason}." in text
+    assert "ok fidelity" not in text
+
+
 def test_a_run_without_repetitions_has_a_page(tmp_path):
     text = report(tmp_path, [])
     assert "No results yet." in text
