@@ -51,16 +51,16 @@ def run_ahead() -> None:
         os.setsid()
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _HIGHEST)
-    _of_the_session(_HIGHEST)
+    _set_session_priority(_HIGHEST)
     if number := _SCHED_SETATTR.get(platform.machine()):
         size, nice = struct.calcsize(_ATTRIBUTES), os.getpriority(os.PRIO_PROCESS, 0)
         attributes = struct.pack(_ATTRIBUTES, size, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0)
         _libc.syscall(number, 0, ctypes.create_string_buffer(attributes, size), 0)  # older kernels ignore the slice
 
 
-def _of_the_session(priority: int) -> None:
+def _set_session_priority(nice: int) -> None:
     with suppress(OSError):  # kernels without autogroups have no such file, and users may write it ten times a second
-        Path("/proc/self/autogroup").write_text(f"{priority}")
+        Path("/proc/self/autogroup").write_text(f"{nice}")
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def main() -> None:
     os.nice(_NICEST)  # so that the kernel counts this time as that of nice processes
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     while True:
-        _of_the_session(_NICEST)
+        _set_session_priority(_NICEST)
         for _ in range(10_000_000):
             pass
 
